@@ -52,6 +52,7 @@ def docs(session: nox.Session) -> None:
     if "--full" in session.posargs:
         session.run("python", "docs/rate_limits.py", "--full")
         session.run("python", "docs/plots.py")
+        session.run("python", "docs/live.py")
     session.run("python", "-m", "pytest", "tests/test_docs.py")
 
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from chainapi.core.paging.checkpoint import Checkpoint
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
+    from chainapi.script import run
     from chainapi.session import Session
+    from chainapi.webhooks import validate_webhook
 
 __all__ = [
     "Cache",
@@ -40,6 +42,8 @@ __all__ = [
     "SessionView",
     "__version__",
     "merge",
+    "run",
+    "validate_webhook",
 ]
 
 _MODULES = {
@@ -58,6 +62,8 @@ _MODULES = {
     "Session": "session",
     "SessionView": "api.view",
     "merge": "client.merge",
+    "run": "script",
+    "validate_webhook": "webhooks",
 }
 
 

@@ -14,14 +14,19 @@
     │   ├── RateLimitedError        429, after all waits
     │   ├── RedirectError           3xx; redirects are not followed
     │   └── ServerError             5xx, after the retries
+    ├── OutcomeUnknownError         a write without an answer: it may have been carried out
     ├── APIConnectionError          no complete response, after the retries
+    │   ├── ConnectError            no connection; nothing was sent
+    │   │   └── CertificateError    the server's certificate is not trusted
     │   ├── APITimeoutError         none within `timeout` seconds; also a TimeoutError
     │   │   └── DeadlineExceededError  none within the call's `deadline`, with waits and retries
-    │   ├── CertificateError        the server's certificate is not trusted; nothing was sent
     │   └── ResponseTooLargeError   the body is larger than `max_body`; not retried
     ├── DecodeError                 the body of a successful response is malformed
+    ├── WebhookSignatureError       a call of a webhook that the service did not sign
     ├── QuotaWaitError              the wait for quota would exceed `max_wait` or `deadline`
+    │   └── QueueFullError          as many calls wait for quota as `max_waiting` allows
     ├── ShareUnavailableError       the processes that share the quota cannot be reached
+    ├── RecordingError              a recording has no answer to a request, or cannot be read or written
     ├── ExportError                 an export cannot read or write its target; committed pages stay
     │   └── IncompleteExportError   some of its sources failed; the target has the others
     └── PagingError
@@ -56,23 +61,28 @@ __all__ = [
     "ChainAPIError",
     "CheckpointError",
     "ConfigurationError",
+    "ConnectError",
     "DeadlineExceededError",
     "DecodeError",
     "ExportError",
     "IncompleteExportError",
     "NotFoundError",
+    "OutcomeUnknownError",
     "PageRefusedError",
     "PageTokenExpiredError",
     "PaginationLoopError",
     "PagingError",
     "PermissionDeniedError",
+    "QueueFullError",
     "QuotaWaitError",
     "RateLimitedError",
+    "RecordingError",
     "RedirectError",
     "ResponseTooLargeError",
     "ServerError",
     "SessionClosedError",
     "ShareUnavailableError",
+    "WebhookSignatureError",
 ]
 
 
@@ -82,11 +92,16 @@ class ChainAPIError(Exception):
     Attributes:
         checkpoint: position of the walk at the error, for ``resume=``; None outside a walk.
         partial: the rows that ``collect()`` had before the error; None elsewhere.
+        call: number of the call, as in its events and logs; None for an error without a call.
+        request_id: id that the service gave to the last request of the call, from a header of the response
+            such as ``x-request-id``; None without a response, or without such a header.
 
     """
 
     checkpoint: Checkpoint | None = None
     partial: list[Any] | None = None
+    call: int | None = None
+    request_id: str | None = None
 
     def __init__(self, message: str = "") -> None:
         super().__init__(_plain(message))
@@ -237,6 +252,7 @@ class APIConnectionError(ChainAPIError):
     """
 
     transient: ClassVar[bool] = True  # another attempt may succeed
+    sent: ClassVar[bool] = True  # the request may have reached the server
 
     def __init__(self, reason: str, *, where: str = "", attempts: int = 1, elapsed: float = 0.0) -> None:
         self.reason = _plain(reason)
@@ -249,6 +265,48 @@ class APIConnectionError(ChainAPIError):
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
         """Return a copy with the request, the number of attempts and their seconds."""
         return type(self)(self.reason, where=where, attempts=attempts, elapsed=elapsed)
+
+
+class ConnectError(APIConnectionError):
+    """No connection, so nothing was sent.
+
+    The address was not found, or the server refused or did not complete the connection.
+
+    The session sent nothing, so it repeats writes as well.
+    """
+
+    sent = False
+
+
+class OutcomeUnknownError(ChainAPIError):
+    """A write got no answer that says whether the service carried it out.
+
+    The response was lost, came too late, or was a 5xx. The session does not send such a request again,
+    because that may do everything twice. `__cause__` is the fault.
+
+    Attributes:
+        where: method and path of the request.
+        reason: text of the fault.
+        lookup: method of a session that shows whether the write was carried out, such as
+            ``data.webhooks.list``; empty without one.
+        attempts: requests sent for this call; the last of them is the one without an answer.
+        elapsed: seconds from the first of them to this error.
+
+    """
+
+    def __init__(
+        self, reason: str, *, where: str = "", lookup: str = "", attempts: int = 1, elapsed: float = 0.0
+    ) -> None:
+        self.reason = _plain(reason)
+        self.where = where
+        self.lookup = lookup
+        self.attempts = attempts
+        self.elapsed = elapsed
+        check = f"look it up with session.{lookup}()" if lookup else "look up its effect"
+        super().__init__(
+            f"the outcome of {where} is unknown: {self.reason}. The service may have carried it out, so it"
+            f" was not sent again: {check} before you repeat the call"
+        )
 
 
 class APITimeoutError(APIConnectionError, TimeoutError):
@@ -305,7 +363,7 @@ class DeadlineExceededError(APITimeoutError):
         return self
 
 
-class CertificateError(APIConnectionError):
+class CertificateError(ConnectError):
     """The session does not trust the certificate of the server.
 
     It sent nothing, and does not retry the request.
@@ -372,6 +430,13 @@ class DecodeError(ChainAPIError):
         return self.changed(where=where, attempts=attempts, elapsed=elapsed)
 
 
+class WebhookSignatureError(ChainAPIError):
+    """The signature of a webhook's call is missing or wrong.
+
+    Answer with 401, and ignore the body.
+    """
+
+
 class QuotaWaitError(ChainAPIError):
     """The wait for quota would exceed ``max_wait`` or ``deadline``; raised at once.
 
@@ -403,8 +468,40 @@ class QuotaWaitError(ChainAPIError):
         super().__init__(f"quota is available again in {retry_after:.1f} s, {late}")
 
 
+class QueueFullError(QuotaWaitError):
+    """As many calls wait for quota as ``max_waiting`` allows; raised at once.
+
+    A call that can leave at once never raises it.
+
+    Attributes:
+        retry_at: Unix time in seconds at which the calls that wait now are expected to have left.
+        retry_after: seconds from the error to that time.
+        max_waiting: calls that may wait.
+
+    """
+
+    def __init__(self, retry_at: float, *, retry_after: float, max_waiting: int) -> None:
+        ChainAPIError.__init__(
+            self,
+            f"the call would have to wait for quota, and max_waiting={max_waiting} calls may do so at once:"
+            f" call again in {retry_after:.1f} s, when those are expected to have left, or allow more",
+        )
+        self.retry_at = retry_at
+        self.retry_after = retry_after
+        self.max_wait = self.deadline = None
+        self.max_waiting = max_waiting
+
+
 class ShareUnavailableError(ChainAPIError):
     """The processes that share the quota cannot be reached, so no request was sent."""
+
+
+class RecordingError(ChainAPIError):
+    """A recording has no answer to a request, or its file cannot be read or written.
+
+    The message names the request and the file. `chainapi.testing` raises it; an error of the file system is
+    its ``__cause__``.
+    """
 
 
 class PagingError(ChainAPIError):

@@ -28,6 +28,7 @@ from chainapi.client.emitter import Emitter, ServiceEvents
 from chainapi.client.gates import Gates, LoopGates, OwnGates
 from chainapi.client.member import Member
 from chainapi.client.service import Service
+from chainapi.client.telemetry import Telemetry, telemetry_of
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.arguments import (
     boolean,
@@ -66,13 +67,19 @@ class Session(SessionView):
     returns views of the session, with other options for some of its calls.
 
     Args:
-        provider: a deployment of the services; the next two arguments take precedence.
+        provider: a deployment of the services, or its name: "public" is `Provider.PUBLIC`. By default the
+            variable CHAINAPI_PROVIDER, or else the specification's, whose addresses you give. The next four
+            arguments take precedence.
         metrics_base_url: address of the Metrics API; by default the variable CHAINAPI_METRICS_BASE_URL.
         data_base_url: address of the Data API, https or loopback; by default CHAINAPI_DATA_BASE_URL.
-        api_key: key of the Data API, sent to its origin only; by default CHAINAPI_API_KEY.
+        api_key: key of the Data API, sent to its origin only; by default CHAINAPI_API_KEY. The public service
+            answers without a key too, at a lower rate.
+        api_key_header: name of the header of the key; by default CHAINAPI_API_KEY_HEADER.
         timeout: seconds for one attempt, from sending to the last byte.
         max_attempts: requests for one call; 1 disables retries.
         max_wait: seconds that a call may wait for quota; None waits as long as the service requires.
+        max_waiting: calls that may wait for the quota of a service at once; one more that would have to wait
+            raises QueueFullError. None sets no limit.
         deadline: seconds for a call with its waits, attempts, retries and decoding; then it raises
             DeadlineExceededError. None sets no deadline. Each page of a stream is a call; a call or a stream
             can have a deadline of its own.
@@ -104,6 +111,8 @@ class Session(SessionView):
             session. None uses aiohttp.
         now: the wall clock in Unix seconds, for the age of checkpoints and for dates in headers.
         on_event: called with each event of `chainapi.core.events`; it must return quickly and not raise.
+        telemetry: traces and metrics, a `chainapi.otel.OpenTelemetry`. None uses those of the process, if
+            `chainapi.otel.ChainAPIInstrumentor` set them; False uses none.
 
     Raises:
         ConfigurationError: an argument or a variable is invalid.
@@ -113,13 +122,15 @@ class Session(SessionView):
     def __init__(
         self,
         *,
-        provider: Provider | None = None,
+        provider: Provider | str | None = None,
         metrics_base_url: str | None = None,
         data_base_url: str | None = None,
         api_key: str | None = None,
+        api_key_header: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
         max_wait: float | None = None,
+        max_waiting: int | None = None,
         deadline: float | None = None,
         page_token_lifetime: timedelta = timedelta(hours=24),
         on_expired: Literal["restart", "raise"] = "restart",
@@ -139,12 +150,17 @@ class Session(SessionView):
         transport: Transport | None = None,
         now: Callable[[], float] = time.time,
         on_event: Callable[[Event], None] | None = None,
+        telemetry: Telemetry | Literal[False] | None = None,
         **unknown: Never,
     ) -> None:
         key = None if api_key is None else Secret(api_key)
         del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        emit = Emitter(None if on_event is None else function("on_event", on_event))
+        observer = telemetry_of(telemetry)
+        emit = Emitter(
+            *(() if observer is None else (observer.on_event,)),
+            *(() if on_event is None else (function("on_event", on_event),)),
+        )
         lifetime = _lifetime(page_token_lifetime)
         states = partial(
             StateMachine.resume,
@@ -157,12 +173,13 @@ class Session(SessionView):
             "timeout": seconds_of("timeout", timeout),  # of a view, None is the session's
             "max_attempts": whole_number("max_attempts", max_attempts),
             "max_wait": max_wait,
+            "max_waiting": max_waiting,
             "deadline": deadline,
             "priority": priority,
             "headers": headers,
         }
         options = call_options(CallOptions(), given)
-        make_service = partial(Service, transport=reached)
+        make_service = partial(Service, transport=reached, telemetry=observer)
         make_member = partial(
             Member,
             rate=_rate(rate),
@@ -180,6 +197,7 @@ class Session(SessionView):
                 metrics_base_url=metrics_base_url,
                 data_base_url=data_base_url,
                 api_key=None if key is None else key.reveal(),
+                api_key_header=api_key_header,
             )
         except ConfigurationError as error:
             raise error.with_traceback(None) from None  # its frames have the key
@@ -195,6 +213,8 @@ class Session(SessionView):
         gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
         connection = Connection(services, reached, transport is None, settings, states, gates, lifetime)
         super().__init__(connection, options)
+        if observer is not None:
+            observer.observe(connection)
 
     def __repr__(self) -> str:
         if not hasattr(self, "connection"):  # refused arguments: a traceback shows it too
@@ -234,7 +254,7 @@ def _gates(
     isolated: bool,
     share: bool | str | Carrier | None,
     on_unavailable: Literal["degrade", "fail"],
-    rate: object,
+    rate: Limit | AsyncLimiter | None,
 ) -> Gates:
     if isolated and share:
         raise ConfigurationError("isolated=True and share= contradict each other: leave one of them out")
@@ -242,15 +262,14 @@ def _gates(
         return OwnGates()
     if share is None and not os.environ.get("CHAINAPI_SHARE"):
         return LoopGates(transport)
-    from chainapi.share.registry import SharedGates, chosen  # imported here: most sessions share nothing
+    from chainapi.share.gate import rate_of  # imported here: most sessions share nothing
+    from chainapi.share.registry import SharedGates, chosen
 
     choice = chosen(share)
     if choice is None:
         return LoopGates(transport)
-    if rate is not None and not isinstance(rate, Limit):
-        raise ConfigurationError(
-            "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
-        )
+    if rate is not None:
+        rate_of(rate)  # raises now what would otherwise fail at the first request
     return SharedGates(choice, on_unavailable)
 
 

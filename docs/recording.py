@@ -29,7 +29,7 @@ from chainapi._tooling.files import MARKUP_HEADER, Writer
 from chainapi.cli import run
 from chainapi.cli.terminal import Terminal
 from chainapi.simulator import Simulator
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 WIDTH = 100  # characters
 BEGIN = datetime(2026, 1, 31, 9, 0, tzinfo=UTC)

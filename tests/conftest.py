@@ -15,7 +15,10 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.virtual_time import RealLoop, VirtualLoop
+from chainapi.testing.loops import VirtualLoop
+from tests.real_loop import RealLoop
+
+pytest_plugins = ("pytester",)
 
 # No deadlines: the speed of examples depends on the machine. The same examples in each run: a failure is due
 # to a change of the code.

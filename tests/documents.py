@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from chainapi._tooling.calls import example
+from chainapi.api.bodies import wire_body
 from chainapi.api.endpoint import Endpoint
+from chainapi.core.http import Request
 from chainapi.models import MetricPoint
 from chainapi.models.schema import Kind, Type, fields_of, type_of
 from chainapi.models.unions import Tag, wire_name
+from chainapi.simulator.matching import first_segment, match_path
 
-__all__ = ["DEEP", "Maker", "path_pattern", "values"]
+__all__ = ["DEEP", "Maker", "body_of", "path_pattern", "request_to", "values"]
 
 DEEP = 100_000  # levels that no Python reads; how deep each of them gets differs
 
@@ -96,13 +102,40 @@ class Maker:
         return f"{name}-{self.draw.randrange(10**9)}"
 
 
+# Parameters that a request must have although no document requires each of them.
+ONE_OF_SEVERAL = frozenset({"message"})
+
+
 def values(declared: Endpoint, maker: Maker, *, optional: bool = True) -> dict[str, Any]:
     """Return a value for each parameter of a route, by their names in Python."""
     return {
         parameter.name: example(parameter, lambda: maker.draw.randrange(100))
         for parameter in declared.parameters
-        if parameter.required or optional
+        if parameter.required or optional or parameter.name in ONE_OF_SEVERAL
     }
+
+
+def body_of(declared: Endpoint, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of a request with the values `given`; empty for a request without one."""
+    missing = {one.name: None for one in declared.parameters if not one.required}
+    body = wire_body(declared.parameters, missing | given)
+    content: dict[str, Any] = json.loads(body or b"{}")
+    return content
+
+
+def request_to(place: str, query: Mapping[str, object], key: str = "simulated-key") -> Request:
+    """Return a request to a simulator at a path, which follows the method unless that is GET.
+
+    `query` has the parameters, and those of the body, by their names on the wire.
+    """
+    method, _, path = place.rpartition(" ")
+    match = match_path((first_segment(path.split("/")[1], method or "GET"), *path.split("/")[2:]))
+    inside = () if match is None else match.endpoint.record.body
+    body = {name: value for name, value in query.items() if name in inside}
+    params = urlencode({name: value for name, value in query.items() if name not in inside})
+    url = f"https://simulator.invalid{path}{'?' if params else ''}{params}"
+    content = json.dumps(body).encode() if method else None
+    return Request(method or "GET", url, {"x-data-api-key": key}, content)
 
 
 def path_pattern(declared: Endpoint) -> re.Pattern[str]:

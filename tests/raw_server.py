@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from attrs import define, field, frozen
 
-from tests.virtual_time import RealLoop
+from tests.real_loop import RealLoop
 
 __all__ = ["Peer", "RawServer", "Received", "each", "http", "let_pass", "settle", "until"]
 

@@ -1,4 +1,4 @@
-"""Python versions for the tests before a change lands."""
+"""Python versions and browser for the tests before a change lands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import browser
+
 SCRIPT = Path(__file__).parent.parent / ".ci" / "pythons"
+CHROMIUM = SCRIPT.with_name("chromium")
 RUNS, FAILS = "exit 0", 'echo "pyenv: python: command not found" >&2; exit 127'
 
 
@@ -65,3 +68,91 @@ def test_a_shim_that_does_not_run_is_none(machine: Path) -> None:
 def test_a_machine_with_nothing_is_reported(machine: Path) -> None:
     """A machine without any Python is no error, and every version is reported."""
     assert pythons(machine) == ([], "this machine lacks Python 3.11 3.12 3.13 3.14")
+
+
+def chromium(machine: Path) -> tuple[int, str, list[str]]:
+    """Run the script that installs Chromium; return its status, its message and the calls of apt-get."""
+    done = subprocess.run(
+        [CHROMIUM], capture_output=True, text=True, check=False, env={"PATH": str(machine / "bin")}
+    )
+    calls = machine / "calls"
+    return done.returncode, done.stderr.strip(), calls.read_text().splitlines() if calls.exists() else []
+
+
+def provide_apt(machine: Path, user: int, script: str = "exit 0") -> None:
+    """Give a machine an apt-get that records its calls, for a user."""
+    install(machine / "bin/id", f"echo {user}")
+    install(machine / "bin/apt-get", f'echo "$DEBIAN_FRONTEND $*" >> {machine}/calls; {script}')
+
+
+APT = "noninteractive -qq -o DPkg::Lock::Timeout=120"
+INSTALLED = [f"{APT} update", f"{APT} install -y --no-install-recommends chromium fonts-dejavu-core"]
+
+
+@pytest.mark.parametrize("name", ["chromium", "chromium-browser", "google-chrome"])
+def test_a_chromium_on_the_path_is_taken(machine: Path, name: str) -> None:
+    """Where a browser is installed, nothing is."""
+    provide_apt(machine, 0)
+    install(machine / "bin" / name, RUNS)
+    assert chromium(machine) == (0, "", [])
+
+
+def test_chromium_is_installed_by_root(machine: Path) -> None:
+    """The lists of packages are updated, then Chromium and a font are installed."""
+    provide_apt(machine, 0)
+    assert chromium(machine) == (0, "", INSTALLED)
+
+
+def test_chromium_is_installed_with_sudo(machine: Path) -> None:
+    """Another user installs it with sudo, without a password."""
+    provide_apt(machine, 1000)
+    install(machine / "bin/sudo", '[ "$1" = -n ] || exit 1; shift; exec "$@"')
+    install(machine / "bin/true", RUNS)
+    assert chromium(machine) == (0, "", INSTALLED)
+
+
+@pytest.mark.parametrize(
+    ("user", "script", "reason"),
+    [
+        (None, "", "has no apt-get"),
+        (1000, "", "this user is not root and has no sudo without a password"),
+        (0, "exit 100", "apt-get update failed"),
+        (0, '[ "$4" = update ]', "apt-get install failed"),
+    ],
+)
+def test_a_machine_that_cannot_install_chromium_says_why(
+    machine: Path, user: int | None, script: str, reason: str
+) -> None:
+    """The script fails with the reason, and with what to do."""
+    if user is not None:
+        provide_apt(machine, user, script)
+    status, message, _ = chromium(machine)
+    assert status == 1
+    assert message == (
+        f"this machine lacks Chromium, and {reason}: install it, or set CHAINAPI_REQUIRE_CHROMIUM=0 to skip"
+        " its tests"
+    )
+
+
+def test_ci_installs_chromium_and_requires_it() -> None:
+    """The script of the checks installs Chromium, and lets no test be skipped that needs it."""
+    script = (SCRIPT.parent / "run").read_text()
+    assert 'export CHAINAPI_REQUIRE_CHROMIUM="${CHAINAPI_REQUIRE_CHROMIUM-1}"' in script
+    assert (
+        script.index(".ci/chromium >")
+        < script.index('finish "$chromium"')
+        < script.index("== test it on Python $first")
+    )
+
+
+def test_without_chromium_a_test_is_skipped_or_fails(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without Chromium says so in a skipped test; where it is required, the test fails."""
+    monkeypatch.setenv("PATH", str(machine / "bin"))
+    monkeypatch.delenv("CHAINAPI_REQUIRE_CHROMIUM", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="Chromium is not installed: run `apt-get install"):
+        browser.chromium()
+    monkeypatch.setenv("CHAINAPI_REQUIRE_CHROMIUM", "1")
+    with pytest.raises(pytest.fail.Exception, match="CHAINAPI_REQUIRE_CHROMIUM=1"):
+        browser.chromium()
+    install(machine / "bin/chromium", RUNS)
+    assert browser.chromium() == str(machine / "bin/chromium")

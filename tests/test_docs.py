@@ -10,7 +10,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
 from typing import get_args
@@ -20,13 +22,16 @@ import pytest_asyncio
 
 from chainapi._tooling.generate import PICTURES
 from chainapi.cli.export import FileFormat
-from chainapi.core import events
 from chainapi.export.formats import FORMATS
 from chainapi.simulator import Simulator
+from tests.cli.recorder import Recorder
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+PROGRAM = re.compile(r"^    run\(|^run\(|asyncio\.(run|Runner)\(|chainapi\.run\(", re.MULTILINE)
 
 
 def blocks() -> list[tuple[str, str]]:
@@ -62,16 +67,52 @@ def test_there_are_blocks() -> None:
 
 
 @pytest.mark.real_time
-@pytest.mark.parametrize(("place", "code"), [pytest.param(*block, id=block[0]) for block in blocks()])
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [pytest.param(*block, id=block[0]) for block in blocks() if "def test_" not in block[1]],
+)
 async def test_block_runs(simulated: dict[str, str], place: str, code: str) -> None:
     """Python blocks of the docs run unchanged against a live simulator."""
-    if "asyncio.run(" in code or "asyncio.Runner(" in code:
+    if PROGRAM.search(code):
         await run_as_program(code)
         return
     compiled = compile(code, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     outcome = eval(compiled, {"__name__": "docs"})
     if inspect.isawaitable(outcome):
         await outcome
+
+
+def test_tests_of_the_docs_pass(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests on the pages pass unchanged: once while recording, and once from the recordings alone."""
+    suites = [code for _, code in blocks() if "def test_" in code]
+    pytester.makeini(
+        "[pytest]\nfilterwarnings = error\nasyncio_mode = auto\naddopts = -p no:cov -p no:xdist\n"
+        "asyncio_default_fixture_loop_scope = function"
+    )
+    pytester.makepyfile(**{f"test_{number}": code for number, code in enumerate(suites)})
+    tests = sum(code.count("def test_") for code in suites)
+    assert tests >= 5
+    with simulator_in_a_thread() as environment, monkeypatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        pytester.runpytest_inprocess("--chainapi-record=once").assert_outcomes(passed=tests)
+    pytester.runpytest_inprocess().assert_outcomes(passed=tests)
+
+
+@contextmanager
+def simulator_in_a_thread() -> Iterator[dict[str, str]]:
+    """Run a simulator on a port in a thread; yield the variables that point to it."""
+    loop, simulator = asyncio.new_event_loop(), Simulator(seed=1)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(simulator.__aenter__(), loop).result(10)
+        yield simulator.environment()
+        asyncio.run_coroutine_threadsafe(simulator.__aexit__(None, None, None), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def commands() -> list[str]:
@@ -161,13 +202,6 @@ def test_docstrings_open_with_a_term() -> None:
     assert wrong == []
 
 
-def test_the_page_on_events_names_each_event() -> None:
-    """The docs list exactly the events of the module."""
-    text = (ROOT / "docs" / "pages.md").read_text("utf-8")
-    missing = [name for name in events.__all__ if f"`{name}`" not in text and name != "Event"]
-    assert missing == [], "add each to the list in docs/pages.md"
-
-
 def test_the_page_on_exports_names_each_format() -> None:
     """The docs name every file format, and the command line offers each."""
     text = (ROOT / "docs" / "export.md").read_text("utf-8")
@@ -195,6 +229,18 @@ def test_readme_links_each_page() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     missing = {page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text}
     assert missing == set()
+
+
+def test_first_program_reaches_the_public_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first program of the README with the line in its comment reads the public services, keyless."""
+    monkeypatch.delenv("CHAINAPI_API_KEY", raising=False)
+    program = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))[0]
+    [(line, instead)] = re.findall(r"^(services = .*# .*: (services = .*))$", program, re.MULTILINE)
+    recorder = Recorder({"results": [{"timestamp": 86_400, "value": 1.5}], "nextPageToken": ""})
+    given = {"recorder": recorder, "__name__": "docs"}
+    exec(program.replace(line, f"{instead}\nservices['transport'] = recorder"), given)
+    assert recorder.places == ["https://metrics.avax.network/v2/chains/43114/metrics/avgTps"]
+    assert not [name for request in recorder.requests for name in request.headers if "key" in name]
 
 
 def test_readme_has_one_command_each() -> None:

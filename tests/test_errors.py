@@ -23,23 +23,28 @@ from chainapi.errors import (
     ChainAPIError,
     CheckpointError,
     ConfigurationError,
+    ConnectError,
     DeadlineExceededError,
     DecodeError,
     ExportError,
     IncompleteExportError,
     NotFoundError,
+    OutcomeUnknownError,
     PageRefusedError,
     PageTokenExpiredError,
     PaginationLoopError,
     PagingError,
     PermissionDeniedError,
+    QueueFullError,
     QuotaWaitError,
     RateLimitedError,
+    RecordingError,
     RedirectError,
     ResponseTooLargeError,
     ServerError,
     SessionClosedError,
     ShareUnavailableError,
+    WebhookSignatureError,
 )
 
 
@@ -104,9 +109,21 @@ ALL: list[ChainAPIError] = [
     PermissionDeniedError(),
     NotFoundError(messages=("no such chain",)),
     RateLimitedError(messages=("slow down",), retry_after=7.5),
+    RecordingError("GET /v1/blocks is not recorded"),
     RedirectError(302, "Found"),
     ServerError(503, "Service Unavailable", attempts=5, elapsed=31.0),
     APIConnectionError("reset", where="GET /v1/blocks", attempts=2, elapsed=1.5),
+    ConnectError(
+        "cannot connect to 127.0.0.1:9: refused", where="POST /v1/webhooks", attempts=2, elapsed=1.5
+    ),
+    OutcomeUnknownError(
+        "no whole answer within 30 s",
+        where="POST /v1/webhooks",
+        lookup="data.webhooks.list",
+        attempts=2,
+        elapsed=31.0,
+    ),
+    WebhookSignatureError("the call has no header x-signature"),
     APITimeoutError("no answer in time", where="GET /v1/blocks", attempts=2, elapsed=60.0),
     DeadlineExceededError(
         5.0, in_queue=1.0, in_attempts=3.5, between_attempts=0.5, retry_after=2.0, last="503"
@@ -115,6 +132,7 @@ ALL: list[ChainAPIError] = [
     ResponseTooLargeError("the body is larger than max_body=8388608 bytes"),
     DecodeError("missing", path="$.blocks[3].txCount", where="GET /v1/blocks", malformed=True, attempts=2),
     QuotaWaitError(1_700_000_000.0, retry_after=12.0, max_wait=5.0),
+    QueueFullError(1_700_000_000.0, retry_after=12.0, max_waiting=100),
     ShareUnavailableError("no host"),
     PagingError("two readers"),
     PageTokenExpiredError("dead"),
@@ -254,6 +272,17 @@ def test_the_text_of_a_decode_error() -> None:
     assert str(DecodeError("not an object")) == "$: not an object"
 
 
+def test_the_text_of_an_unknown_outcome() -> None:
+    """Texts of OutcomeUnknownError have the request, the fault and the method that shows its effect."""
+    error = OutcomeUnknownError("reset", where="POST /v1/webhooks", lookup="data.webhooks.list")
+    assert str(error) == (
+        "the outcome of POST /v1/webhooks is unknown: reset. The service may have carried it out, so it was"
+        " not sent again: look it up with session.data.webhooks.list() before you repeat the call"
+    )
+    assert not isinstance(error, APIConnectionError | APIStatusError)
+    assert "look up its effect before" in str(OutcomeUnknownError("reset", where="POST /x"))
+
+
 def test_the_text_of_a_quota_wait_error() -> None:
     """Texts of QuotaWaitError have the wait and the limit that it exceeds."""
     error = QuotaWaitError(1_700_000_000.0, retry_after=12.34, max_wait=5.0)
@@ -262,6 +291,17 @@ def test_the_text_of_a_quota_wait_error() -> None:
     late = QuotaWaitError(1_700_000_000.0, retry_after=12.34, deadline=5.0)
     assert str(late) == "quota is available again in 12.3 s, later than the call's deadline, 5.0 s from now"
     assert (late.max_wait, late.deadline, error.deadline) == (None, 5.0, None)
+
+
+def test_the_text_of_a_queue_full_error() -> None:
+    """Texts of QueueFullError have the limit and the time at which to call again."""
+    error = QueueFullError(1_700_000_000.0, retry_after=12.34, max_waiting=100)
+    assert str(error) == (
+        "the call would have to wait for quota, and max_waiting=100 calls may do so at once: call again in"
+        " 12.3 s, when those are expected to have left, or allow more"
+    )
+    assert (error.retry_at, error.retry_after, error.max_waiting) == (1_700_000_000.0, 12.34, 100)
+    assert (error.max_wait, error.deadline) == (None, None)
 
 
 # What services and networks say is printed.

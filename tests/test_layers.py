@@ -25,10 +25,11 @@ LAYERS = (
     {"client"},
     {"share"},
     {"api"},
-    {"session", "transport"},
+    {"session", "transport", "json", "webhooks"},
+    {"script"},
     {"__init__"},
-    {"contrib", "export", "simulator"},
-    {"dask"},
+    {"contrib", "export", "otel", "simulator"},
+    {"dask", "testing"},
     {"_tooling", "cli", "__main__"},
 )
 
@@ -38,7 +39,18 @@ EXCEPTIONS = {("errors", "core.paging.checkpoint")}
 
 # The core imports nothing that waits, reads a clock, draws random numbers, logs, or reaches out.
 PURE = frozenset(
-    {"__future__", "attrs", "base64", "bisect", "collections", "enum", "fractions", "functools", "hashlib"}
+    {
+        "__future__",
+        "attrs",
+        "base64",
+        "bisect",
+        "collections",
+        "decimal",
+        "enum",
+        "fractions",
+        "functools",
+        "hashlib",
+    }
     | {"heapq", "hmac", "itertools", "json", "math", "msgspec", "operator", "re", "string", "struct"}
     | {"types", "typing", "urllib.parse"}
 )

@@ -12,7 +12,9 @@ import types
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote, quote_plus
 
 import attrs
 import pytest
@@ -34,6 +36,8 @@ from chainapi.errors import (
     ServerError,
     SessionClosedError,
 )
+from chainapi.testing import Player, Recorder
+from tests.otel.recorded import Recorded
 from tests.raw_server import Peer, RawServer, Script, each, http, let_pass, settle, until
 
 KEY = "hunt3r2-Marker~Key%s{0}"
@@ -150,16 +154,22 @@ def _logs_and_warnings(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 async def keyed(script: Script, **settings: Any) -> AsyncIterator[tuple[Session, RawServer, list[Any]]]:
     """Yield a session with the key on a scripted server, and its events.
 
-    The event loop is in debug mode.
+    The event loop is in debug mode. Events, spans and metrics are searched at the end.
     """
     events: list[Any] = []
+    recorded = Recorded()
     asyncio.get_running_loop().set_debug(True)
     async with RawServer(script) as server:
         given = {"data_base_url": server.origin, "api_key": KEY, "on_event": events.append}
+        given["telemetry"] = recorded.telemetry
         async with Session(**{**given, "max_attempts": 1, "timeout": 10.0, **settings}) as session:
             yield session, server, events
     for event in events:
         hunt(repr(event) + str(event) + repr(attrs.asdict(event)), "an event")
+    for span in recorded.spans:
+        hunt(span.to_json(), "a span")
+    for name, point in recorded.points():
+        hunt(f"{name} {point}", "a metric")
 
 
 # At rest
@@ -359,6 +369,26 @@ async def _send(transport: AiohttpTransport, server: RawServer) -> None:
 
 
 @pytest.mark.real_time
+async def test_key_is_in_no_recording(tmp_path: Path) -> None:
+    """The key is in no recording, and in no recorder or player, also if a service echoes it."""
+    recorder = Recorder(tmp_path / "a.jsonl")
+    for script in FAULTS.values():
+        async with RawServer(script) as server:
+            session = recorder.session(data_base_url=server.origin, api_key=KEY, max_attempts=1)
+            async with session:
+                hunt_error(await caught(session.data.get("/v1/x", model=dict[str, int])))
+            assert KEY.encode() in server.seen
+    hunt_object(recorder, "the recorder")
+    recorder.save()
+    recording = recorder.path.read_text("utf-8")
+    hunt(recording, "the recording")
+    assert len(recording.splitlines()) > 8
+    player = Player(recorder.path)
+    hunt_object(player, "the player")
+    hunt_error(await caught(player.send(Request("GET", f"{BASE}/v1/y", {"x-data-api-key": KEY}))))
+
+
+@pytest.mark.real_time
 async def test_key_is_not_in_a_connection_error() -> None:
     """The key is not in the error of a connection that cannot be made."""
     async with RawServer(each(b"")) as server:
@@ -412,6 +442,37 @@ async def test_key_is_in_no_traceback_of_a_call_that_is_given_up(sent: bytes) ->
         error = await caught(task)
         assert isinstance(error, SessionClosedError)
         hunt_error(error)
+
+
+@pytest.mark.real_time
+async def test_page_token_is_in_no_event_span_metric_or_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A page token is on the wire only, also if the service repeats it in an error or a header."""
+    token = "tOken/of a+Page%&" * 3
+    forms = {token, quote(token, safe=""), quote_plus(token), json.dumps(token)[1:-1]}
+    page = json.dumps({"blocks": [{"n": 1}], "nextPageToken": token}).encode()
+    refusal = json.dumps({"message": [f"bad token {token}"], "error": token, "statusCode": 400}).encode()
+    answers = [http(page), http(b"", "503 Oops"), http(refusal, "400 Bad Request", f"X-Token: {token}")]
+
+    recorded = Recorded()
+    caplog.set_level(logging.DEBUG, "chainapi")
+    async with keyed(each(*answers), telemetry=recorded.telemetry, max_attempts=2) as (
+        session,
+        server,
+        events,
+    ):
+        walk = asyncio.create_task(session.data.list("/v1/blocks").collect())
+        await until(lambda: any(type(event).__name__ == "RetryScheduled" for event in events))
+        await settle()
+        let_pass(60)
+        error = await caught(walk)
+    assert isinstance(error, ChainAPIError)
+    assert quote(token, safe="").encode() in server.seen
+    assert {"CallBegan", "CallEnded", "RetryScheduled"} <= {type(event).__name__ for event in events}
+    seen = [repr(event) for event in events]
+    seen += [span.to_json() for span in recorded.spans]
+    seen += [f"{name} {point}" for name, point in recorded.points()]
+    seen += [record.getMessage() for record in caplog.records if record.name == "chainapi"]
+    assert [text for text in seen if any(form in text for form in forms)] == []
 
 
 async def test_message_of_the_service_is_not_taken_for_a_format() -> None:

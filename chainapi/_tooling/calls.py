@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from chainapi import models
 from chainapi._tooling import names
 from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
-from chainapi.api.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
+from chainapi.models.schema import Type, fields_of, is_record
 
 __all__ = ["check_names", "example", "write"]
 
@@ -29,7 +31,7 @@ def check_names() -> None:
     """
     for paths in names.ROUTES.values():
         for dotted, _ in paths.values():
-            if dotted not in ROUTES:
+            if dotted not in ROUTES and dotted not in WRITES:
                 service, group = dotted.split(".")[:2]
                 name = names.GROUPS.get(f"{service}.{group}", (group, ""))[0]
                 raise GeneratorError(
@@ -43,6 +45,9 @@ def example(parameter: Parameter, number: Callable[[], int] = lambda: 1) -> obje
 
     `number` returns the number at the end of a text.
     """
+    if any(map(is_record, parameter.kinds)):
+        made = record(parameter.kinds[0])
+        return [made] if parameter.many else made
     if parameter.choices:
         return list(parameter.choices[:2]) if parameter.many else parameter.choices[0]
     if parameter.many:
@@ -54,24 +59,57 @@ def example(parameter: Parameter, number: Callable[[], int] = lambda: 1) -> obje
     return f"{parameter.name}-{number()}"
 
 
+def record(model: Any) -> Any:
+    """Return a record of a request, with its required fields and one optional text."""
+    return model(
+        **{field.name: _value(field.type, field.name) for field in fields_of(model) if field.required}
+    )
+
+
+def source(value: Any) -> str:
+    """Return a value as an expression of Python."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(source, value))}]"
+    if not is_record(type(value)):
+        return repr(value)
+    given = {field.name: getattr(value, field.name) for field in fields_of(type(value)) if field.required}
+    return f"{type(value).__name__}({', '.join(f'{name}={source(one)}' for name, one in given.items())})"
+
+
+def _value(kind: Type, name: str) -> Any:
+    match kind.kind:
+        case "record":
+            return record(kind.hint)
+        case "union":
+            return record(kind.tags[0].kind)
+        case "list":
+            return [_value(kind.item, name)]
+        case "integer":
+            return 7
+        case _:
+            return kind.choices[0] if kind.choices else f"{name}-1"
+
+
 def call(name: str, endpoint: Endpoint) -> str:
     """Return the call of a route with all its parameters, and the type that it has."""
     given = [
-        repr(example(one)) if one.in_path else f"{one.name}={example(one)!r}" for one in endpoint.parameters
+        source(example(one)) if one.in_path or one.whole else f"{one.name}={source(example(one))}"
+        for one in endpoint.parameters
     ]
     if not endpoint.single:
         given += ["resume=None", "on_invalid='raw'", "prefetch=2"]
     given += ["priority=1", "deadline=9.5", "tag='job'"]
     result = endpoint.function.__annotations__["return"]
     called = f"{'await ' if endpoint.single else ''}session.{name}({', '.join(given)})"
-    return f"    assert_type({called}, {result})"
+    return f"    {called}" if endpoint.bodiless else f"    assert_type({called}, {result})"
 
 
 def text() -> str:
     """Return the source of the module."""
     calls = [call(name, endpoint) for name, endpoint in ROUTES.items()]
-    results = {endpoint.function.__annotations__["return"] for endpoint in ROUTES.values()}
-    words = sorted({word for result in results for word in re.findall(r"\w+", result)})
+    writes = [call(name, endpoint) for name, endpoint in WRITES.items()]
+    sources = [*calls, *writes]
+    words = sorted({word for source in sources for word in re.findall(r"(?<!\w)[A-Z]\w+", source)})
     records = [word for word in words if word in dir(models)]
     lines = [
         HEADER,
@@ -89,6 +127,11 @@ def text() -> str:
         "async def call_every_route(session: Session) -> None:",
         '    """Call every route; lists send nothing before they are read."""',
         *calls,
+        "",
+        "",
+        "async def call_every_write(session: Session) -> None:",
+        '    """Call every route that writes."""',
+        *writes,
     ]
     return "\n".join(lines) + "\n"
 

@@ -22,14 +22,17 @@ from attrs import frozen
 
 from chainapi._tooling import fields, names
 from chainapi._tooling.openapi import Document, Operation, Schema, find_documents
-from chainapi.api.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.unions import tags_of, wire_name
 
 __all__ = ["Difference", "compare", "examples", "main"]
+
+DECLARED = {**ROUTES, **WRITES}
 
 # Wanted differences: kind, end of the place, reason.
 EXPLAINED: tuple[tuple[str, str, str], ...] = (
@@ -58,6 +61,20 @@ EXPLAINED: tuple[tuple[str, str, str], ...] = (
     ("variant", "data.teleporter.messages", "what the single message has, the list may have"),
     ("variant", "data.teleporter.address_messages", "what the single message has, the list may have"),
     ("bounds", "data.primary_network.balances blockTimestamp", "no block is older than Unix time"),
+    ("type", "pChainHeight", "a height is a whole number"),
+    ("type", "quorumPercentage", "the document describes it as an integer"),
+    ("type", "quorumPercentageBuffer", "the document describes it as an integer"),
+    ("required", "Request.eventType", "the class of the record implies it"),
+    ("required", "Query.type", "the class of the record implies it"),
+    ("required", "EvmTransactionExport.type", "the class of the record implies it"),
+    *(
+        ("field", f"NftHoldersRange.{wire}", "one record has the fields of both ranges")
+        for wire in ("firstDate", "lastDate", "startTs", "endTs")
+    ),
+    *(
+        ("required", f"NftHoldersRange.{wire}", "one record has the fields of both ranges")
+        for wire in ("firstDate", "lastDate", "startTs", "endTs")
+    ),
     ("type", "lastUpdated", "a date in a text is kept as it comes"),
 )
 
@@ -87,17 +104,17 @@ def differs(what: str, where: str, detail: str, reason: str | None = None) -> Di
 def compare(documents: list[Document]) -> Iterator[Difference]:
     """Yield the differences between declared routes and documents."""
     ours: dict[tuple[str, str], str] = {}
-    for name, declared in ROUTES.items():
-        ours[name.partition(".")[0], declared.route.path] = name
+    for name, declared in DECLARED.items():
+        ours[name.partition(".")[0], declared.route.place] = name
     there: set[tuple[str, str]] = set()
     for document in documents:
         for operation in document.operations():
-            there.add((document.name, operation.path))
-            known = ours.get((document.name, operation.path))
+            there.add((document.name, operation.place))
+            known = ours.get((document.name, operation.place))
             if known is None:
-                yield differs("not declared", f"{document.name} {operation.path}", "no declared route")
+                yield differs("not declared", f"{document.name} {operation.place}", "no declared route")
             else:
-                yield from _Route(document, operation, known, ROUTES[known]).differences()
+                yield from _Route(document, operation, known, DECLARED[known]).differences()
     services = {document.name for document in documents}
     for place, name in ours.items():
         if place[0] in services and place not in there:
@@ -127,17 +144,35 @@ class _Route:
     def parameters(self) -> Iterator[Difference]:
         """Yield the differences of the parameters."""
         mine = {parameter.wire: parameter for parameter in self.declared.parameters}
-        theirs = {one["name"]: one for one in self.operation.parameters}
+        theirs = {one["name"]: one for one in self.operation.parameters} | self.in_body()
         theirs.pop("pageToken", None)  # the walk sets it
         for wire in sorted(mine.keys() ^ theirs.keys()):
             yield differs("parameter", f"{self.name} {wire}", "ours only" if wire in mine else "not ours")
         for wire in sorted(mine.keys() & theirs.keys()):
             yield from self.parameter(mine[wire], theirs[wire])
 
+    def in_body(self) -> dict[str, Schema]:
+        """Return the fields of the body as parameters; a union of bodies is one parameter."""
+        body = None if self.operation.body is None else self.document.follow(self.operation.body)
+        if body is None:
+            return {}
+        if "properties" not in body:
+            whole = next(one for one in self.declared.parameters if one.whole)
+            return {whole.wire: {"name": whole.wire, "in": "body", "required": True, "schema": body}}
+        needed = body.get("required", ())
+        return {
+            wire: {"name": wire, "in": "body", "required": wire in needed, "schema": schema}
+            for wire, schema in body["properties"].items()
+        }
+
     def parameter(self, mine: Parameter, theirs: Schema) -> Iterator[Difference]:
         """Yield the differences of one parameter."""
         where = f"{self.name} {mine.wire}"
         schema = self.document.follow(theirs["schema"])
+        if mine.union is not None:
+            items = schema["items"] if schema.get("type") == "array" else schema
+            yield from self.union(where, mine.union, self.document.variants(items))
+            return
         array = schema.get("type") == "array"
         inner = self.document.follow(schema["items"]) if array else schema
         least, most = inner.get("minimum"), inner.get("maximum")
@@ -145,7 +180,7 @@ class _Route:
         ours = None if mine.bounds is None else (mine.bounds.least, mine.bounds.most)
         kinds = {"string": {str}, "integer": {int}, "number": {int, float}, "boolean": {bool}}
         for what, have, want in (
-            ("place", mine.in_path, theirs["in"] == "path"),
+            ("place", (mine.in_path, mine.in_body), (theirs["in"] == "path", theirs["in"] == "body")),
             ("required", mine.required, bool(theirs.get("required"))),
             ("values", set(mine.choices), set(inner.get("enum", ()))),
             ("bounds", ours, bounds),
@@ -164,7 +199,10 @@ class _Route:
         """Yield the differences of the response."""
         route = self.declared.route
         if self.declared.single:
-            yield from self.value(self.name, "", route.model, self.operation.answer)
+            if bool(self.operation.answer) == self.declared.bodiless:
+                yield differs("answer", self.name, "with a body here only, or there only")
+            elif self.operation.answer:
+                yield from self.value(self.name, "", route.model, self.operation.answer)
             return
         rows: list[Schema] = []
         extra = dict(route.extra)
@@ -282,6 +320,8 @@ def _plain(hint: Any) -> tuple[Any, set[str]]:
         kept = [argument for argument in typing.get_args(hint) if argument is not type(None)]
         if len(kept) == 1:
             return _plain(kept[0])
+    if typing.get_origin(hint) is Annotated and hint.__metadata__ == (AS_TEXT,):
+        return hint.__origin__, set()
     if typing.get_origin(hint) is Annotated:
         return _plain(typing.get_args(hint)[1])[0], set(typing.get_args(typing.get_args(hint)[1]))
     if typing.get_origin(hint) is Literal:
@@ -328,9 +368,11 @@ class _Examples:
 
 def examples(document: Document) -> Iterator[tuple[str, str | None]]:
     """Yield each route with the fault of its example response, or with None."""
-    by_path = {(name.split(".")[0], one.route.path): (name, one) for name, one in ROUTES.items()}
+    by_place = {(name.split(".")[0], one.route.place): (name, one) for name, one in DECLARED.items()}
     for operation in document.operations():
-        name, declared = by_path[document.name, operation.path]
+        if not operation.answer:
+            continue
+        name, declared = by_place[document.name, operation.place]
         route = declared.route
         for optional in (True, False):
             maker = _Examples(document, optional=optional)

@@ -13,7 +13,8 @@ WHOLE_STRINGS = frozenset(
         " delegationCapacity delegationRewardAmount estimatedAnnualStakingReward estimatedGrossReward"
         " estimatedNetReward estimatedReward feesSpent gasCost gasLimit gasPrice gasSpent gasUsed grossReward"
         " l1ValidatorFeeBalanceThreshold maxFeePerGas maxPriorityFeePerGas messageNonce netReward nonce outputIndex"
-        " receivedMessageNonce tokenId totalAmountStaked validationRewardAmount value"
+        " gas receiptCumulativeGasUsed receiptEffectiveGasPrice receiptGasUsed receivedMessageNonce tokenId"
+        " totalAmountStaked validationRewardAmount value"
     ).split()
 )
 # Records whose chainId is a number; in other records a chain may have a name.
@@ -64,6 +65,9 @@ WHOLE_PARAMETERS = frozenset(
         "endBlock",
         "maxDelegationCapacity",
         "minDelegationCapacity",
+        "pChainHeight",
+        "quorumPercentage",
+        "quorumPercentageBuffer",
         "responseCode",
         "startBlock",
     }

@@ -16,7 +16,7 @@ from chainapi._tooling import names
 from chainapi._tooling.files import COMMAND, ROOT, GeneratorError, Writer
 from chainapi._tooling.groups import Groups, write_groups
 from chainapi._tooling.openapi import Document, Operation, find_documents
-from chainapi._tooling.records import Records, write_records
+from chainapi._tooling.records import Record, Records, write_records
 
 __all__ = ["main", "write_derived", "write_sources"]
 
@@ -30,14 +30,14 @@ Routes = Mapping[str, Mapping[str, tuple[str, str]]]
 def operations_of(
     documents: Iterable[Document], routes: Routes
 ) -> dict[tuple[str, str], tuple[Document, Operation]]:
-    """Return all GET routes of the documents by service and path.
+    """Return all routes of the documents by service and `Operation.place`.
 
     Raises:
         GeneratorError: a route is in a table or in a document, but not in both.
 
     """
     found = {
-        (document.name, operation.path): (document, operation)
+        (document.name, operation.place): (document, operation)
         for document in documents
         for operation in document.operations()
     }
@@ -62,12 +62,16 @@ def write_sources(documents: Iterable[Document], writer: Writer, routes: Routes 
         GeneratorError: a table has no entry for something in the documents.
 
     """
+    documents = list(documents)
     operations = operations_of(documents, routes)
     records = Records()
     groups = Groups(records)
     for service, paths in routes.items():
         for path, (dotted, docstring) in paths.items():
             groups.add(*operations[service, path], dotted, docstring)
+    for document in documents:
+        for schema in document.webhooks():
+            records.union(document, Record("the webhooks"), [schema], "webhooks")
     write_records(records, writer)
     write_groups(groups, writer)
 

@@ -190,6 +190,7 @@ IDENTITIES = {
     ),
     "data.primary_network.rewards": Identity(("utxo_id",), why=UTXO + ": the one that paid the reward"),
     "data.primary_network.utxos": Identity(("utxo_id",), why=UTXO + "; whether it is consumed changes"),
+    "data.primary_network.utxos_v2": Identity(("utxo_id",), why=UTXO + "; whether it is consumed changes"),
     "data.primary_network.blocks": Identity(("block_hash",), why=PRIMARY_BLOCK),
     "data.primary_network.node_blocks": Identity(("block_hash",), why=PRIMARY_BLOCK),
     "data.primary_network.vertices": Identity(("vertex_hash",), why=VERTEX),
@@ -245,6 +246,8 @@ IDENTITIES = {
     "metrics.subnets.validators": Identity(
         why="no key: one owner may begin several validations in one second, and nothing else is in a row"
     ),
+    "metrics.looking_glass.composite_query": Identity(why="no key: a row is a text, which has no fields"),
+    "metrics.looking_glass.composite_query_v1": Identity(why="no key: a row is a text, which has no fields"),
 }
 
 

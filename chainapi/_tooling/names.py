@@ -19,15 +19,17 @@ GROUPS = {
         "Messages between chains, by their former name; deprecated, use `icm`.",
     ),
     "data.usage": ("Usage", "Usage of the services by an organisation."),
-    "data.webhooks": ("Webhooks", "The webhooks of the account, to read."),
+    "data.webhooks": ("Webhooks", "The webhooks of the account."),
     "metrics.chains": ("MetricChains", "Metrics of EVM chains."),
     "metrics.icm": ("MetricICM", "Counts of messages between chains."),
     "metrics.networks": ("MetricNetworks", "Metrics of staking."),
     "metrics.l1_validators": ("MetricL1Validators", "Fees of validators of L1s."),
     "metrics.subnets": ("MetricSubnets", "Validators of subnets."),
+    "metrics.looking_glass": ("MetricLookingGlass", "Addresses that several conditions select."),
 }
 
-# Path in the document -> dotted name of the method, and its docstring. Methods stand in this order.
+# Path in the document, after the method unless that is GET -> dotted name of the method, and its docstring.
+# Methods stand in this order.
 ROUTES: dict[str, dict[str, tuple[str, str]]] = {
     "data": {
         "/v1/health-check": ("data.health_check", "Return the health of the service."),
@@ -39,6 +41,14 @@ ROUTES: dict[str, dict[str, tuple[str, str]]] = {
         "/v1/signatureAggregator/{network}/aggregateSignatures/{txHash}": (
             "data.aggregated_signatures",
             "Return the signatures gathered for a message of the P-Chain.",
+        ),
+        "POST /v1/signatureAggregator/{network}/aggregateSignatures": (
+            "data.aggregate_signatures",
+            "Gather signatures of validators for a message, and return the signed message.",
+        ),
+        "POST /v1/operations/transactions:export": (
+            "data.export_transactions",
+            "Begin an export of transactions; `operation` returns its state.",
         ),
         "/v1/blocks": ("data.evm.blocks_of_all_chains", "Walk the latest blocks of all chains."),
         "/v1/transactions": (
@@ -150,6 +160,10 @@ ROUTES: dict[str, dict[str, tuple[str, str]]] = {
             "data.nfts.token",
             "Return a token of a collection.",
         ),
+        "POST /v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}:reindex": (
+            "data.nfts.reindex",
+            "Request the metadata of a token again; at most once an hour for each token.",
+        ),
         "/v1/networks/{network}": (
             "data.primary_network.details",
             "Return totals of validators and delegators.",
@@ -178,6 +192,14 @@ ROUTES: dict[str, dict[str, tuple[str, str]]] = {
         "/v1/networks/{network}/blockchains/{blockchainId}/lastActivityTimestampByAddresses": (
             "data.primary_network.last_activity",
             "Return the time of the last activity of some addresses.",
+        ),
+        "POST /v1/networks/{network}/blockchains/{blockchainId}/utxos": (
+            "data.primary_network.utxos_v2",
+            "Walk the UTXOs of many addresses, in larger pages.",
+        ),
+        "POST /v1/networks/{network}/blockchains/{blockchainId}/lastActivityTimestampByAddresses": (
+            "data.primary_network.last_activity_v2",
+            "Return the time of the last activity of many addresses.",
         ),
         "/v1/networks/{network}/blockchains/{blockchainId}/balances": (
             "data.primary_network.balances",
@@ -269,6 +291,27 @@ ROUTES: dict[str, dict[str, tuple[str, str]]] = {
             "data.webhooks.shared_secret",
             "Return the secret that signs the webhooks' calls.",
         ),
+        "POST /v1/webhooks": ("data.webhooks.create", "Create a webhook."),
+        "PATCH /v1/webhooks/{id}": (
+            "data.webhooks.update",
+            "Change the given fields of a webhook, and return it.",
+        ),
+        "DELETE /v1/webhooks/{id}": (
+            "data.webhooks.deactivate",
+            "Deactivate a webhook, and return it; None if a lost attempt before did it.",
+        ),
+        "PATCH /v1/webhooks/{id}/addresses": (
+            "data.webhooks.add_addresses",
+            "Add addresses to a webhook of an EVM chain, and return it.",
+        ),
+        "DELETE /v1/webhooks/{id}/addresses": (
+            "data.webhooks.remove_addresses",
+            "Remove addresses from a webhook of an EVM chain, and return it.",
+        ),
+        "POST /v1/webhooks:generateOrRotateSharedSecret": (
+            "data.webhooks.rotate_shared_secret",
+            "Replace the secret that signs the webhooks' calls, and return the new one.",
+        ),
     },
     "metrics": {
         "/v2/health-check": ("metrics.health_check", "Return the health of the service."),
@@ -321,8 +364,43 @@ ROUTES: dict[str, dict[str, tuple[str, str]]] = {
             "metrics.subnets.validators",
             "Walk the addresses that ran validators of a subnet.",
         ),
+        "POST /v2/lookingGlass/compositeQuery": (
+            "metrics.looking_glass.composite_query",
+            "Walk the addresses that all or any of several conditions select.",
+        ),
+        "POST /v1/lookingGlass/compositeQuery": (
+            "metrics.looking_glass.composite_query_v1",
+            "Walk the addresses of a composite query, by the route's former path.",
+        ),
     },
 }
+
+# Routes with another method than GET that only read: they are repeated as a GET is.
+READING = frozenset(
+    {
+        "data.aggregate_signatures",
+        "data.primary_network.utxos_v2",
+        "data.primary_network.last_activity_v2",
+        "metrics.looking_glass.composite_query",
+        "metrics.looking_glass.composite_query_v1",
+    }
+)
+# Routes that change something in the service -> the route that shows whether they did; empty without one.
+WRITES = {
+    "data.export_transactions": "",
+    "data.nfts.reindex": "data.nfts.token",
+    "data.webhooks.create": "data.webhooks.list",
+    "data.webhooks.update": "data.webhooks.get",
+    "data.webhooks.deactivate": "data.webhooks.get",
+    "data.webhooks.add_addresses": "data.webhooks.addresses",
+    "data.webhooks.remove_addresses": "data.webhooks.addresses",
+    "data.webhooks.rotate_shared_secret": "data.webhooks.shared_secret",
+}
+# Bodies that are one of several records -> the name of their parameter.
+WHOLE_BODIES = {"TransactionExportRequest": "export", "WebhookRequest": "webhook"}
+REQUESTS = "requests"  # group of the records that only requests have
+# Schemas of which a field of a request has one -> the one record with the fields of all of them.
+MERGED = {"TimestampRangeNftHoldersParam DateRangeNftHoldersParam": "NftHoldersRange"}
 
 # Schema -> class, if the document's name is not good enough. Schemas with equal classes become one class.
 CLASSES = {
@@ -378,6 +456,36 @@ CLASSES = {
     "SubnetRpcUsageMetricsResponseDTO": "SubnetRpcUsage",
     "PrimaryNetworkRpcUsageMetricsResponseDTO": "PrimaryNetworkRpcUsage",
     "EVMAddressActivityResponse": "EvmAddressWebhook",
+    "EVMAddressActivityRequest": "EvmAddressWebhookRequest",
+    "PrimaryNetworkAddressActivityRequest": "PrimaryNetworkAddressWebhookRequest",
+    "ValidatorActivityRequest": "ValidatorWebhookRequest",
+    "CreateEvmTransactionExportRequest": "EvmTransactionExport",
+    "CreatePrimaryNetworkTransactionExportRequest": "PrimaryNetworkTransactionExport",
+    "EvmNetworkOptions": "EvmExportOptions",
+    "PrimaryNetworkOptions": "PrimaryNetworkExportOptions",
+    "AllTimeNativeBalanceQueryDto": "AllTimeNativeBalanceQuery",
+    "AnyTimeNativeBalanceQueryDto": "AnyTimeNativeBalanceQuery",
+    "AllTimeErc20BalanceQueryDto": "AllTimeErc20BalanceQuery",
+    "AnyTimeErc20BalanceQueryDto": "AnyTimeErc20BalanceQuery",
+    "AllTimeNftHoldersQueryDto": "AllTimeNftHoldersQuery",
+    "AnyTimeNftHoldersQueryDto": "AnyTimeNftHoldersQuery",
+    "LatestBalanceQueryDto": "LatestBalanceQuery",
+    "AllTimeStarsArenaBalanceQueryDto": "AllTimeStarsArenaBalanceQuery",
+    "AnyTimeStarsArenaBalanceQueryDto": "AnyTimeStarsArenaBalanceQuery",
+    "LatestStarsArenaBalanceQueryDto": "LatestStarsArenaBalanceQuery",
+    "DateRangeMinBalanceParam": "DateRangeMinBalance",
+    "DateRangeErc20MinBalanceParam": "DateRangeErc20MinBalance",
+    "LatestBalanceParams": "LatestMinBalance",
+    "DateRangeStarsArenaMinBalanceParam": "DateRangeStarsArenaMinBalance",
+    "LatestStarsArenaBalanceParams": "LatestStarsArenaMinBalance",
+    "WebhookAddressActivityResponse": "AddressActivityEvent",
+    "TransactionEvent": "AddressActivity",
+    "Transaction": "WebhookTransaction",
+    "Log": "WebhookLog",
+    "ERCTransfer": "WebhookErcTransfer",
+    "ERCToken": "WebhookErcToken",
+    "AccessListData": "AccessListEntry",
+    "NetworkTokenInfo": "WebhookNetworkToken",
     "AddressActivityMetadata": "EvmAddressWebhookMetadata",
     "PrimaryNetworkAddressActivityResponse": "PrimaryNetworkAddressWebhook",
     "PrimaryNetworkAddressActivityMetadata": "PrimaryNetworkAddressWebhookMetadata",
@@ -469,6 +577,28 @@ UNIONS: dict[str, dict[str, str]] = {
         "eventType=primary_network_address_activity": "PrimaryNetworkAddressWebhook",
         "eventType=validator_activity": "ValidatorWebhook",
     },
+    "WebhookEvent": {"eventType=address_activity": "AddressActivityEvent"},
+    "WebhookRequest": {
+        "eventType=address_activity": "EvmAddressWebhookRequest",
+        "eventType=primary_network_address_activity": "PrimaryNetworkAddressWebhookRequest",
+        "eventType=validator_activity": "ValidatorWebhookRequest",
+    },
+    "TransactionExportRequest": {
+        "type=TRANSACTION_EXPORT_EVM": "EvmTransactionExport",
+        "type": "PrimaryNetworkTransactionExport",
+    },
+    "CompositeSubquery": {
+        "type=AllTimeNativeBalance": "AllTimeNativeBalanceQuery",
+        "type=AnyTimeNativeBalance": "AnyTimeNativeBalanceQuery",
+        "type=AllTimeErc20Balance": "AllTimeErc20BalanceQuery",
+        "type=AnyTimeErc20Balance": "AnyTimeErc20BalanceQuery",
+        "type=AllTimeNftHolders": "AllTimeNftHoldersQuery",
+        "type=AnyTimeNftHolders": "AnyTimeNftHoldersQuery",
+        "type=LatestBalance": "LatestBalanceQuery",
+        "type=AllTimeStarsArenaBalance": "AllTimeStarsArenaBalanceQuery",
+        "type=AnyTimeStarsArenaBalance": "AnyTimeStarsArenaBalanceQuery",
+        "type=LatestBalanceStarsArena": "LatestStarsArenaBalanceQuery",
+    },
 }
 
 # Values of an enumeration -> its name, if the document gives no name or a bad one.
@@ -489,6 +619,9 @@ ENUMS = {
     "ERC-721": "Erc721Type",
     "ERC-1155": "Erc1155Type",
     "active inactive": "WebhookStatus",
+    "11111111111111111111111111111111LpoYY 2oYMBNV4eNHyqk2fjjV5nVQLDbtmNJzq5s3qs3Lo6ftnC6FByM"
+    " 2JVSBoinj9C2J33VntvzYtVJNZdN2NKiwwKjcumHUWEb5DbBrm 2q9e4r6Mu3U68nU1fYjgbR6JvwrRx36CohpAX5UQxse55x1Q5"
+    " yH8D7ThNJkxmtkuv2jgBa4P1Rn3Qpr4pPr7QYNfcdoS6k6HWp p-chain x-chain c-chain": "BlockchainId",
     "requestPath responseCode chainId apiKeyId requestType None": "UsageGroupedBy",
     "rpcMethod responseCode rlBypassToken requestPath country continent userAgent None": "RpcGroupedBy",
     "validator_stake delegator_stake reward_distribution l1_validator_balance_increased l1_validator_disabled"
@@ -503,6 +636,7 @@ MODULES = {
     "icm": "Records of messages between chains.",
     "usage": "Records of the usage of the services.",
     "webhooks": "Records of webhooks.",
+    "requests": "Records of the bodies of requests.",
     "chain_metrics": "Records of the Metrics API, except data points.",
 }
 # Group of routes -> module of its records, if their names differ. Records of several modules are in `common`.
@@ -514,6 +648,7 @@ MODULE_OF = {
     "networks": "chain_metrics",
     "l1_validators": "chain_metrics",
     "subnets": "chain_metrics",
+    "looking_glass": "chain_metrics",
     "metrics": "chain_metrics",
     "metrics.icm": "chain_metrics",
 }
@@ -530,6 +665,21 @@ DOCSTRINGS = {
     "AvaxSupply": "The supply of AVAX, in whole AVAX.",
     "ChainInfo": "A chain; the specification shows no field, so each may be missing.",
     "IcmPoint": "A count of messages at a time.",
+    "AccessListEntry": "An address of an access list, and its storage keys.",
+    "AddressActivity": "A transaction of an address that a webhook watches, and its logs.",
+    "AddressActivityEvent": "The call of a webhook that watches addresses of an EVM chain.",
+    "DateRangeErc20MinBalance": "A least balance of an ERC-20 token between two days, such as 2026-01-31.",
+    "DateRangeMinBalance": "A least native balance between two days, such as 2026-01-31.",
+    "DateRangeStarsArenaMinBalance": "A least balance on Stars Arena between two days, such as 2026-01-31.",
+    "LatestMinBalance": "A least balance of a token now.",
+    "LatestStarsArenaMinBalance": "A least balance on Stars Arena now.",
+    "NftHoldersRange": "Holders of a collection between two days, such as 2026-01-31, or two Unix times.",
+    "WebhookErcToken": "The token of a transfer, in the call of a webhook.",
+    "WebhookErcTransfer": "A transfer of a token, in the call of a webhook.",
+    "WebhookInternalTransaction": "An internal transaction, in the call of a webhook.",
+    "WebhookLog": "A log of a transaction, in the call of a webhook.",
+    "WebhookNetworkToken": "The token of a chain, in the call of a webhook.",
+    "WebhookTransaction": "A transaction, in the call of a webhook.",
     "Money": "An exact amount of money.",
     "RankedAddress": "An address, and the number by which the list is sorted.",
     "RankedAddresses": "Addresses of one owner, and the number by which the list is sorted.",

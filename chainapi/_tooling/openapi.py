@@ -1,10 +1,9 @@
-"""OpenAPI documents: GET routes and schemas, with references followed."""
+"""OpenAPI documents: routes and schemas, with references followed."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,48 @@ from typing import Any
 from attrs import field, frozen
 
 from chainapi._tooling.files import ROOT, GeneratorError
+from chainapi.models.unions import python_name
 
 Schema = dict[str, Any]
 
 
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+def _content(described: Schema) -> Schema | None:
+    """Return the schema of a body of JSON; None without a body."""
+    content = described.get("content")
+    schema: Schema | None = None if content is None else content["application/json"]["schema"]
+    return schema
+
+
 @frozen
 class Operation:
-    """One GET route of a document."""
+    """One route of a document.
+
+    Attributes:
+        path: its path.
+        weight: name of its cost.
+        deprecated: whether it will be removed.
+        parameters: those of path and query.
+        answer: schema of a successful response; empty for a response without a body.
+        method: HTTP method, in upper case.
+        body: schema of the body of a request; None without one.
+
+    """
 
     path: str
     weight: str | None
     deprecated: bool
     parameters: tuple[Schema, ...]
     answer: Schema
+    method: str = "GET"
+    body: Schema | None = None
+
+    @property
+    def place(self) -> str:
+        """Path, with the method before it unless that is GET: the key in the tables."""
+        return self.path if self.method == "GET" else f"{self.method} {self.path}"
 
 
 @frozen
@@ -52,19 +80,30 @@ class Document:
         return cls(content, "metrics" if "metrics" in servers[0]["url"] else "data")
 
     def operations(self) -> Iterator[Operation]:
-        """Yield the GET routes."""
+        """Yield the routes of all methods."""
         for path, methods in self.content["paths"].items():
-            if "get" not in methods:
-                continue
-            get = methods["get"]
-            answers = [answer for status, answer in get["responses"].items() if status.startswith("2")]
-            yield Operation(
-                path,
-                get.get("x-execution-weight"),
-                get.get("deprecated", False),
-                tuple(get.get("parameters", ())),
-                answers[0]["content"]["application/json"]["schema"],
-            )
+            for method in METHODS:
+                if method in methods:
+                    yield self._operation(path, method, methods[method])
+
+    def _operation(self, path: str, method: str, described: Schema) -> Operation:
+        answers = [answer for status, answer in described["responses"].items() if status.startswith("2")]
+        return Operation(
+            path,
+            described.get("x-execution-weight"),
+            described.get("deprecated", False),
+            tuple(described.get("parameters", ())),
+            _content(answers[0]) or {},
+            method.upper(),
+            _content(described.get("requestBody", {})),
+        )
+
+    def webhooks(self) -> Iterator[Schema]:
+        """Yield the schemas of the calls that the service sends."""
+        for described in self.content.get("webhooks", {}).values():
+            schema = _content(described["post"].get("requestBody", {}))
+            if schema is not None:
+                yield schema
 
     def follow(self, schema: Schema) -> Schema:
         """Return a schema, references and lone `allOf`, `oneOf` and `anyOf` followed."""
@@ -99,6 +138,8 @@ class Document:
 
     def list_field(self, operation: Operation) -> str | None:
         """Return the field that holds the rows; None for a single resource."""
+        if operation.method not in ("GET", "POST"):  # a change returns one resource
+            return None
         for body in self.answers(operation):
             fields = body.get("properties", {})
             lists: list[str] = [
@@ -130,4 +171,4 @@ def find_documents() -> list[Document]:
 
 def snake(name: str) -> str:
     """Convert a name in JSON to Python's style: `blockNumber` to `block_number`."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])|(?<=[A-Z])([A-Z])(?=[a-z])", r"_\g<0>", name).lower()
+    return python_name(name)

@@ -1,4 +1,4 @@
-"""Docs pages, generated parts: command line help, routes, keys, walk states.
+"""Docs pages, generated parts: help, routes, keys, states, events, spans, metrics.
 
 A part stands in a page between ``<!-- begin NAME ARGUMENT -->`` and ``<!-- end -->``.
 """
@@ -9,17 +9,21 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import TypeVar
+from typing import TypeVar, get_args
 
+from attrs import fields
 from rich.console import Console
 
 from chainapi._tooling.files import COMMAND, GeneratorError, Writer
-from chainapi.api.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.routes import Route
 from chainapi.cli import app
+from chainapi.core import events
 from chainapi.core.limits.modes import TRANSITIONS as MODES
 from chainapi.core.limits.modes import Mode
 from chainapi.core.paging.states import TRANSITIONS, State
+from chainapi.otel.metrics import METRICS
+from chainapi.otel.spans import SPANS
 
 __all__ = ["PARTS", "page", "write"]
 
@@ -66,8 +70,22 @@ def routes(service: str) -> str:
         route, gives = declared.route, declared.function.__annotations__["return"]
         names = ", ".join(parameter.name for parameter in declared.parameters if parameter.required)
         old = " (deprecated)" if route.deprecated else ""
-        lines.append(f"| `{name}({names})`{old} | `{gives}` | {route.weight or ''} | `{route.path}` |")
+        lines.append(f"| `{name}({names})`{old} | `{gives}` | {route.weight or ''} | `{route.place}` |")
     return "\n".join(lines)
+
+
+def writes(service: str) -> str:
+    """Return a table of the routes of a service that write."""
+    lines = ["| Method | Gives | Idempotency | Shows its effect | Route |", "|---|---|---|---|---|"]
+    for name, declared in WRITES.items():
+        if not name.startswith(f"{service}."):
+            continue
+        route, gives = declared.record, declared.function.__annotations__["return"]
+        names = ", ".join(parameter.name for parameter in declared.parameters if parameter.required)
+        shows = f"`{route.lookup}`" if route.lookup else ""
+        kind = f"`{route.idempotency.name}`"
+        lines.append(f"| `{name}({names})` | `{gives}` | {kind} | {shows} | `{route.place}` |")
+    return "\n".join(lines).replace(" | None`", "` or None")
 
 
 def keys(service: str) -> str:
@@ -104,12 +122,45 @@ def _condition(route: Route, what: str) -> str:
     return f", with {' and '.join(needed)}" if needed else ""
 
 
+def event_table(_: str) -> str:
+    """Return the table of events: when each comes, and what it has beside the call."""
+    shared = {field.name for field in fields(events.CallEvent)}
+    lines = ["| Event | When | Attributes |", "|---|---|---|"]
+    for kind in get_args(events.Event):
+        what = (kind.__doc__ or "").partition("\n")[0].removeprefix("Event: ").removesuffix(".")
+        own = [field.name for field in fields(kind) if field.name not in shared]
+        lines.append(f"| `{kind.__name__}` | {what} | {_listed(own)} |")
+    return "\n".join(lines)
+
+
+def span_table(_: str) -> str:
+    """Return the table of spans, with their attributes and events."""
+    lines = ["| Span | Kind | Meaning | Attributes | Events |", "|---|---|---|---|---|"]
+    for one in SPANS:
+        attributes, happened = _listed(one.attributes), _listed(one.events)
+        lines.append(f"| `{one.name}` | {one.kind} | {one.meaning} | {attributes} | {happened} |")
+    return "\n".join(lines)
+
+
+def metric_table(_: str) -> str:
+    """Return the table of metrics, with their attributes."""
+    lines = ["| Metric | Kind, unit | Meaning | Attributes |", "|---|---|---|---|"]
+    for one in METRICS:
+        attributes = _listed(one.attributes)
+        lines.append(f"| `{one.name}` | {one.kind}, `{one.unit}` | {one.meaning} | {attributes} |")
+    return "\n".join(lines)
+
+
 PARTS: dict[str, Callable[[str], str]] = {
+    "events": event_table,
     "help": help_text,
     "keys": keys,
+    "metrics": metric_table,
     "modes": modes,
     "routes": routes,
+    "spans": span_table,
     "states": states,
+    "writes": writes,
 }
 
 

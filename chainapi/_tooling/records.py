@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -11,7 +12,7 @@ from chainapi._tooling import fields, names
 from chainapi._tooling.files import HEADER, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, Schema, snake
 
-__all__ = ["Field", "Record", "Records", "sentence", "write_records"]
+__all__ = ["Field", "Record", "Records", "sentence", "without_note", "write_records"]
 
 FOLDER = "chainapi/models"
 
@@ -29,11 +30,13 @@ class Field:
         """Name in Python."""
         return f"{snake(self.wire)}{'_' if self.wire == 'from' else ''}"
 
-    def declaration(self, record: str) -> str:
-        """Return the line that declares it."""
+    def declaration(self, record: str, tag: str | None = None) -> str:
+        """Return the line that declares it; a `tag` is its value in each request."""
         kind = f"{self.type} | None" if self.missing and self.type != "Any" else self.type
         secret = f"{record}.{self.wire}" in fields.SECRETS
         default = " = field(repr=False)" if secret else " = None" if self.missing else ""
+        if tag is not None:
+            default = f' = "{tag}"'
         return f"    {self.name}: {kind}{default}"
 
     @property
@@ -47,11 +50,12 @@ class Field:
 
 @define
 class Record:
-    """Class of a record: its fields, referenced records, and groups of routes."""
+    """Class of a record: fields, referenced records, tags, and groups of routes."""
 
     name: str
     fields: list[Field] = field(factory=list[Field])
     uses: set[str] = field(factory=set[str])
+    tags: dict[str, str] = field(factory=dict[str, str])
     groups: set[str] = field(factory=set[str])
 
 
@@ -94,6 +98,9 @@ class Records:
             return "Any"
         kind = document.follow(schema)
         variants = kind.get("oneOf") or kind.get("anyOf")
+        if variants and all("properties" in document.follow(variant) for variant in variants):
+            record.uses.add(merged := self.merged(document, record, variants, group))
+            return merged
         if variants:
             texts = [self.type(document, record, wire, variant, group) for variant in variants]
             return " | ".join(sorted(set(texts), reverse=True))
@@ -112,6 +119,29 @@ class Records:
             return f"dict[str, {value}]"
         return scalar(record.name, wire, name)
 
+    def merged(self, document: Document, record: Record, variants: list[Schema], group: str) -> str:
+        """Return the record with the fields of several.
+
+        Those that one of them lacks may be missing.
+        """
+        schemas = " ".join(document.name_of(one) or "" for one in variants)
+        if schemas not in names.MERGED:
+            raise GeneratorError(
+                f"record {record.name} has one of {schemas} in a field: name the record that has the fields"
+                " of all of them in MERGED in chainapi/_tooling/names.py"
+            )
+        followed = [document.follow(one) for one in variants]
+        fields = {wire: kind for schema in followed for wire, kind in schema["properties"].items()}
+        required = [wire for wire in fields if all(wire in one.get("required", ()) for one in followed)]
+        return self.add(document, names.MERGED[schemas], {"properties": fields, "required": required}, group)
+
+    def union(self, document: Document, record: Record, variants: list[Schema], group: str) -> str:
+        """Return the union of several records."""
+        found = {
+            self.add(document, document.name_of(one) or "", document.follow(one), group) for one in variants
+        }
+        return union_of(record.name, found)
+
     def enum(self, document: Document, record: Record, wire: str, schema: Schema, kind: Schema) -> str:
         """Return the type of a field with listed values; it accepts other values, too."""
         tags = {
@@ -121,7 +151,8 @@ class Records:
             if name == record.name and rule.startswith(f"{wire}=")
         }
         if tags:
-            return f'Annotated[str, Literal["{tags.pop()}"]]'
+            record.tags[wire] = tag = tags.pop()
+            return f'Annotated[str, Literal["{tag}"]]'
         values = tuple(value for value in kind["enum"] if value is not None)
         name = document.name_of(schema) or f"{wire[0].upper()}{wire[1:]}"
         name = name.removesuffix("Enum").removesuffix("Code") if name != "OperationStatusCode" else name
@@ -146,7 +177,9 @@ class Records:
 
         Records of several groups are in `common`.
         """
-        modules = {names.MODULE_OF.get(group, group) for group in self.records[name].groups}
+        groups = self.records[name].groups
+        groups = groups - {names.REQUESTS} or groups  # bodies of requests use records of their answers
+        modules = {names.MODULE_OF.get(group, group) for group in groups}
         module = modules.pop() if len(modules) == 1 else "common"
         if module not in names.MODULES:
             raise GeneratorError(
@@ -156,15 +189,35 @@ class Records:
         return module
 
 
+def union_of(path: str, found: set[str]) -> str:
+    """Return the union that has these records as its members.
+
+    The documents may omit one of its members.
+    """
+    for name, rules in names.UNIONS.items():
+        members = set(rules.values())
+        if found <= members and len(found) >= len(members) - 1:
+            return name
+    raise GeneratorError(
+        f"{path} has one of {', '.join(sorted(found))}, which are no union yet: add one to UNIONS in"
+        " chainapi/_tooling/names.py, with the field that discriminates each"
+    )
+
+
 def scalar(record: str, wire: str, kind: str) -> str:
     """Return the type of a string, a number or a boolean."""
     exact = wire in fields.DECIMALS or f"{record}.{wire}" in fields.DECIMALS
     if kind == "string":
         whole = wire in fields.WHOLE_STRINGS or (wire == "chainId" and record in fields.WHOLE_CHAIN_IDS)
-        return "int" if whole else "Decimal" if exact else "str"
+        return f"Annotated[{'int' if whole else 'Decimal'}, AS_TEXT]" if whole or exact else "str"
     if kind in ("number", "integer"):
         return "Decimal" if exact else "float" if wire in fields.FLOATS else "int"
     return {"boolean": "bool"}[kind]
+
+
+def without_note(kind: str) -> str:
+    """Return a type in Python without the notes of numbers that are sent as texts."""
+    return re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", kind)
 
 
 def write_records(records: Records, writer: Writer) -> None:
@@ -239,19 +292,21 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
         yield f"from chainapi.models.{name} import {', '.join(sorted(used))}"
     yield "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime"
     yield "from chainapi.models.records import Record"
+    yield "from chainapi.models.schema import AS_TEXT"
     yield "from chainapi.models.unions import Unknown, register_union"
     yield ""
     yield f"__all__ = [{', '.join(repr(name) for name in public)}]"
 
 
 def class_text(record: Record) -> str:
-    """Return the source of a class."""
+    """Return the source of a class; in records of requests, tags have their values."""
+    defaults = record.tags if record.groups == {names.REQUESTS} else {}
     lines = [
-        "@frozen(kw_only=True)",
+        "@frozen(kw_only=True, repr=False)",
         f"class {record.name}(Record):",
         f'    """{sentence(record.name)}"""',
         "",
-        *(entry.declaration(record.name) for entry in record.fields),
+        *(entry.declaration(record.name, defaults.get(entry.wire)) for entry in record.fields),
     ]
     times = [entry.time for entry in record.fields if entry.time]
     return "\n".join([*lines, *([""] if times else []), *times, ""])

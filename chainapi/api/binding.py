@@ -11,7 +11,7 @@ from chainapi.api.endpoint import Endpoint
 from chainapi.api.routes import Route
 from chainapi.api.service import ServiceAPI
 
-__all__ = ["Group", "endpoints_in", "gets", "group", "groups_of", "lists"]
+__all__ = ["Group", "endpoints_in", "gets", "group", "groups_of", "lists", "writes"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,6 +96,14 @@ def gets(route: Route) -> Callable[[F], F]:
         return cast("F", get)
 
     return declare
+
+
+def writes(route: Route) -> Callable[[F], F]:
+    """Declare a coroutine method that changes something in the service.
+
+    Its last parameters are those of `gets`; `Route.idempotency` decides after which faults it is repeated.
+    """
+    return gets(route)
 
 
 def endpoints_in(kind: type) -> dict[str, Endpoint]:

@@ -1,4 +1,7 @@
-"""Catalogue of all endpoints by dotted name, such as ``data.evm.blocks``."""
+"""Catalogue of all endpoints by dotted name, such as ``data.evm.blocks``.
+
+`ROUTES` has those that only read, with any method; `WRITES` those that change something in the service.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from chainapi.api.data import DataAPI
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.metrics import MetricsAPI
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "WRITES"]
 
 
 def _found() -> Iterator[tuple[str, Endpoint]]:
@@ -22,4 +25,9 @@ def _found() -> Iterator[tuple[str, Endpoint]]:
                 yield f"{service}.{group}.{name}", endpoint
 
 
-ROUTES: Mapping[str, Endpoint] = MappingProxyType(dict(_found()))
+def _split(*, reads: bool) -> Mapping[str, Endpoint]:
+    return MappingProxyType({name: endpoint for name, endpoint in _found() if endpoint.reads == reads})
+
+
+ROUTES = _split(reads=True)
+WRITES = _split(reads=False)

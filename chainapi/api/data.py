@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import gets, group, lists
+from chainapi.api.binding import gets, group, lists, writes
 from chainapi.api.routes import Route
 from chainapi.api.service import ServiceAPI
 from chainapi.client.pages import OnInvalid, Pages
+from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -17,8 +18,15 @@ if TYPE_CHECKING:
     from chainapi.api.groups.primary_network import PrimaryNetwork
     from chainapi.api.groups.usage import Usage
     from chainapi.api.groups.webhooks import Webhooks
-    from chainapi.api.parameters import ChainId
-    from chainapi.models import AggregatedSignatures, AvaxSupply, ChainInfo, HealthCheck, Operation
+    from chainapi.api.parameters import WHOLE_BODY, ChainId
+    from chainapi.models import (
+        AggregatedSignatures,
+        AvaxSupply,
+        ChainInfo,
+        HealthCheck,
+        Operation,
+        TransactionExportRequest,
+    )
     from chainapi.models.enums import ChainFeature, Network
 
 __all__ = ["DataAPI"]
@@ -34,7 +42,7 @@ class DataAPI(ServiceAPI):
         icm: messages between chains.
         teleporter: the former name of `icm`; deprecated.
         usage: usage of the API by an organisation.
-        webhooks: the webhooks of the account, read only.
+        webhooks: the webhooks of the account.
 
     """
 
@@ -120,4 +128,55 @@ class DataAPI(ServiceAPI):
         tag: str | None = None,
     ) -> AggregatedSignatures:
         """Return the signatures gathered for a message of the P-Chain."""
+        ...
+
+    @gets(
+        Route(
+            "/v1/signatureAggregator/{network}/aggregateSignatures",
+            weight="medium",
+            method="POST",
+            body=(
+                "message",
+                "justification",
+                "signingSubnetId",
+                "quorumPercentage",
+                "quorumPercentageBuffer",
+                "pChainHeight",
+            ),
+        )
+    )
+    async def aggregate_signatures(
+        self,
+        network: Network,
+        *,
+        message: str | None = None,
+        justification: str | None = None,
+        signing_subnet_id: str | None = None,
+        quorum_percentage: int | None = None,
+        quorum_percentage_buffer: int | None = None,
+        p_chain_height: int | None = None,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> AggregatedSignatures:
+        """Gather signatures of validators for a message, and return the signed message."""
+        ...
+
+    @writes(
+        Route(
+            "/v1/operations/transactions:export",
+            weight="medium",
+            method="POST",
+            idempotency=Idempotency.NON_IDEMPOTENT,
+        )
+    )
+    async def export_transactions(
+        self,
+        export: Annotated[TransactionExportRequest, WHOLE_BODY],
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> Operation:
+        """Begin an export of transactions; `operation` returns its state."""
         ...

@@ -24,6 +24,7 @@ from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import Route
 from chainapi.client.threads import in_thread
 from chainapi.core.arguments import refuse_unknown
+from chainapi.core.idempotency import Idempotency
 from chainapi.models.codec import PageDecoder, ResourceDecoder, Stepwise
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.records import Record
@@ -40,9 +41,10 @@ _BASES = {"MetricPoint": MetricPoint, "str": None}
 class _Signature:
     """Signature of a method; its models are loaded when they are needed."""
 
-    def __init__(self, function: Callable[..., Any], path: str, *, single: bool) -> None:
+    def __init__(self, function: Callable[..., Any], route: Route, *, single: bool) -> None:
         self._function = function
-        self._path = path
+        self._path = route.path
+        self._body = route.body
         self.loading: asyncio.Future[object] | None = None
         self._returns, _, rest = str(function.__annotations__["return"]).partition("[")
         self.rows_name = self._returns if single else rest.removesuffix("]")
@@ -60,15 +62,17 @@ class _Signature:
         texts = {name: text for name, text in self._function.__annotations__.items() if name != "return"}
         hints = _types_of(texts, self._function.__globals__)
         return tuple(
-            Parameter.read(parameter, hints[name], self._path)
+            Parameter.read(parameter, hints[name], self._path, self._body)
             for name, parameter in self.signature.parameters.items()
             if name not in ("self", *NOT_SENT)
         )
 
     @cached_property
     def rows(self) -> Any:
-        """Class of the rows, or of the resource."""
-        return _types_of({"rows": self.rows_name}, self._function.__globals__)["rows"]
+        """Class of the rows, or of the resource; None for an answer without a body."""
+        name = self.rows_name.removesuffix(" | None")  # None is the answer of a repeated DELETE
+        found = _types_of({"rows": name}, self._function.__globals__)["rows"]
+        return None if found is type(None) else found
 
     @property
     def stream(self) -> Any:
@@ -86,12 +90,12 @@ class Endpoint:
 
     def __init__(self, route: Route, function: Callable[..., Any], *, single: bool) -> None:
         self.record = route
-        self._signature = _Signature(function, route.path, single=single)
+        self._signature = _Signature(function, route, single=single)
         self.function = function
         self.single = single
 
     def __repr__(self) -> str:
-        return f"<{self.function.__qualname__}: {self.record.path}>"
+        return f"<{self.function.__qualname__}: {self.record.place}>"
 
     @cached_property
     def route(self) -> Route:
@@ -179,8 +183,20 @@ class Endpoint:
         bound.apply_defaults()
         return bound.arguments
 
-    def encode(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-        """Return the path values by their names on the wire, and the query parameters.
+    @property
+    def reads(self) -> bool:
+        """Check whether the route only reads."""
+        return self.record.idempotency is Idempotency.SAFE
+
+    @property
+    def bodiless(self) -> bool:
+        """Check whether the answer has no body."""
+        return self._signature.rows_name == "None"
+
+    def encode(
+        self, given: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], tuple[tuple[str, str], ...], bytes | None]:
+        """Return path values by their names on the wire, query parameters, and body.
 
         Raises:
             ConfigurationError: a value is invalid.
@@ -193,7 +209,14 @@ class Endpoint:
             warnings.warn(warning, DeprecationWarning, stacklevel=4)
         path, query = wire_parameters(self.parameters, given)
         wires = {parameter.name: parameter.wire for parameter in self.parameters}
-        return {wires[name]: (name, value) for name, value in path.items()}, query
+        return {wires[name]: (name, value) for name, value in path.items()}, query, self._body(given)
+
+    def _body(self, given: Mapping[str, Any]) -> bytes | None:
+        if self.record.method == "GET":
+            return None
+        from chainapi.api.bodies import wire_body
+
+        return wire_body(self.parameters, given)
 
 
 def _types_of(annotations: Mapping[str, Any], known: dict[str, Any]) -> dict[str, Any]:

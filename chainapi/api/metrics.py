@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         MetricChains,
         MetricICM,
         MetricL1Validators,
+        MetricLookingGlass,
         MetricNetworks,
         MetricSubnets,
     )
@@ -33,6 +34,7 @@ class MetricsAPI(ServiceAPI):
         networks: metrics of staking.
         l1_validators: fees of validators of L1s.
         subnets: validators of subnets.
+        looking_glass: addresses that several conditions select.
 
     """
 
@@ -41,6 +43,7 @@ class MetricsAPI(ServiceAPI):
     networks: MetricNetworks = group("chainapi.api.groups.chain_metrics.MetricNetworks")
     l1_validators: MetricL1Validators = group("chainapi.api.groups.chain_metrics.MetricL1Validators")
     subnets: MetricSubnets = group("chainapi.api.groups.chain_metrics.MetricSubnets")
+    looking_glass: MetricLookingGlass = group("chainapi.api.groups.chain_metrics.MetricLookingGlass")
 
     @lists(
         Route(

@@ -13,6 +13,7 @@ from chainapi._text import closest, quoted
 from chainapi.client.pages import OnInvalid
 from chainapi.core.arguments import boolean, one_of, refuse_unknown, seconds_of, tag_of, whole_number
 from chainapi.core.call import CallOptions
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.retry import RetryPolicy
 from chainapi.errors import ConfigurationError
@@ -127,6 +128,9 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "tag": tag_of,
     "coalesce": lambda value: boolean("coalesce", value),
     "cache": _cache,
+    "max_waiting": lambda value: (
+        None if value == inf else WaitingLimit(whole_number("max_waiting", value, 0))
+    ),
 }
 OPTIONS = (*_CHECKS, "max_attempts", "headers")
 
@@ -142,11 +146,11 @@ def refuse_misspelt(params: dict[str, object], what: str) -> None:
     """
     for name in params:
         if "_" in name or closest(name, _LIST_ARGUMENTS, cutoff=0.8):
-            known = _LIST_ARGUMENTS if what == "list" else _GET_ARGUMENTS
-            refuse_unknown([name], known, what, params)
+            refuse_unknown([name], _KNOWN[what], what, params)
 
 
-_GET_ARGUMENTS = ("path", "model", "priority", "deadline", "tag")
+_RESPONSE_ARGUMENTS = ("path", "priority", "deadline", "tag")
+_GET_ARGUMENTS = (*_RESPONSE_ARGUMENTS, "model")
 _LIST_ARGUMENTS = (
     *_GET_ARGUMENTS,
     "items",
@@ -158,3 +162,4 @@ _LIST_ARGUMENTS = (
     "on_invalid",
     "prefetch",
 )
+_KNOWN = {"list": _LIST_ARGUMENTS, "get": _GET_ARGUMENTS, "get_response": _RESPONSE_ARGUMENTS}

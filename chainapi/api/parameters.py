@@ -23,6 +23,7 @@ from chainapi.models.unions import wire_name
 
 __all__ = [
     "REPEATED",
+    "WHOLE_BODY",
     "Bounds",
     "ChainId",
     "PageSize",
@@ -34,6 +35,7 @@ __all__ = [
     "Repeated",
     "Texts",
     "Timestamp",
+    "WholeBody",
     "Wire",
     "wire_parameters",
 ]
@@ -63,10 +65,18 @@ class Wire:
 
 @frozen
 class Repeated:
-    """List whose entries are sent as parameters of their own."""
+    """List whose entries are sent as parameters of their own; in a body, as a list."""
 
 
 REPEATED = Repeated()
+
+
+@frozen
+class WholeBody:
+    """Record that is the whole body of a request."""
+
+
+WHOLE_BODY = WholeBody()
 
 ChainId: TypeAlias = int | str  # a number, or the name of a chain in the service
 Timestamp: TypeAlias = Annotated[int | datetime, Bounds(0)]  # Unix seconds, or an aware datetime
@@ -87,6 +97,9 @@ class Parameter:
         wire: its name in the request.
         kinds: classes of its values; a datetime is sent as Unix seconds.
         in_path: whether it is a segment of the path.
+        in_body: whether it is a field of the body, or all of it.
+        whole: whether it is all of the body.
+        union: union of records that its values belong to; None for plain values.
         required: whether a call has to pass it.
         default: value that is sent by default; None if none is.
         bounds: of a number, or None.
@@ -106,10 +119,16 @@ class Parameter:
     choices: tuple[str, ...] = ()
     many: bool = False
     repeated: bool = False
+    in_body: bool = False
+    whole: bool = False
+    union: Any = None
 
     @classmethod
-    def read(cls, declared: inspect.Parameter, hint: Any, path: str) -> Parameter:
-        """Read a parameter of a route from its declaration and its annotation."""
+    def read(cls, declared: inspect.Parameter, hint: Any, path: str, body: Sequence[str] = ()) -> Parameter:
+        """Read a parameter of a route from its declaration and its annotation.
+
+        `body` has the names on the wire of the fields of the body.
+        """
         parts = [*type_of(hint).parts()]
         notes: dict[type, Any] = {type(note): note for part in reversed(parts) for note in part.notes}
         wire = notes[Wire].name if Wire in notes else wire_name(declared.name.removesuffix("_"))
@@ -125,6 +144,9 @@ class Parameter:
             choices=tuple(value for part in parts if part.kind == "literal" for value in part.choices),
             many=any(part.kind == "list" for part in parts),
             repeated=Repeated in notes,
+            in_body=wire in body or WholeBody in notes,
+            whole=WholeBody in notes,
+            union=next((part.hint for part in parts if part.tags), None),
         )
 
     def checked(self, value: Any) -> Any:
@@ -184,7 +206,7 @@ def wire_parameters(
     query: list[tuple[str, str]] = []
     for parameter in parameters:
         value = given[parameter.name]
-        if value is None and not parameter.required:
+        if (value is None and not parameter.required) or parameter.in_body:
             continue
         value = parameter.checked(value)
         if parameter.in_path:

@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import evolve, frozen
 
+from chainapi.core.idempotency import Idempotency
+
 __all__ = ["UNITS", "Route", "Weight", "route_name"]
 
 Weight: TypeAlias = Literal["none", "free", "small", "medium", "large", "xl", "xxl"]
@@ -53,6 +55,11 @@ class Route:
             method, and the value that the caller has to give for it; None for any value.
         weight: documented weight of a request; None without documentation.
         deprecated: whether the service will remove the route.
+        method: HTTP method.
+        body: names on the wire of the parameters that are fields of the body; ``pageToken`` among them where
+            the walk sends its token there.
+        idempotency: effect of sending a request twice.
+        lookup: name of the route that shows whether a write was carried out; empty without one.
 
     """
 
@@ -68,6 +75,15 @@ class Route:
     kind_keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
     immutable: tuple[str, ...] = ()
     holds_if: tuple[tuple[Conditional, str, str | None], ...] = ()
+    method: str = "GET"
+    body: tuple[str, ...] = ()
+    idempotency: Idempotency = Idempotency.SAFE
+    lookup: str = ""
+
+    @property
+    def place(self) -> str:
+        """Path, with the method before it unless that is GET."""
+        return self.path if self.method == "GET" else f"{self.method} {self.path}"
 
     @property
     def units(self) -> int | None:
@@ -121,10 +137,10 @@ def _reader(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return key
 
 
-def route_name(service: str, path: str) -> str:
+def route_name(service: str, path: str, method: str = "GET") -> str:
     """Return the name that requests of one cost share.
 
-    Their paths differ only in identifiers.
+    They have the same method, and their paths differ only in identifiers.
     """
     shape = re.sub(r"(?<=/)(?!v\d+(?:/|$))[^/:]*\d[^/:]*", "*", path)
-    return f"{service}:{shape}"
+    return f"{service}:{shape}" if method == "GET" else f"{service}:{method} {shape}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from attrs import evolve
 
 from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
@@ -14,8 +16,9 @@ from chainapi.api.routes import Route, route_name
 from chainapi.api.source import ListSource
 from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages
+from chainapi.client.response import RawResponse
 from chainapi.client.service import Service
-from chainapi.core.call import Call, CallOptions
+from chainapi.core.call import Call, CallOptions, Exchange
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.paging.walk import Walk
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
@@ -143,13 +146,37 @@ class ServiceAPI:
             )
         route = Route(checked_path(path), items, model, descending_key, until=until, key=key_names(key))
         options = Options(resume, on_invalid, prefetch, priority, deadline, tag)
-        return Pages(*self._walk(route, route.path, self._params(page_size, params), options))
+        return Pages(*self._walk(route, self._query(route.path, self._params(page_size, params)), options))
+
+    @overload
+    async def get(
+        self,
+        path: str,
+        *,
+        model: type[T],
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+        **params: object,
+    ) -> T: ...
+
+    @overload
+    async def get(
+        self,
+        path: str,
+        *,
+        model: None = None,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+        **params: object,
+    ) -> Any: ...
 
     async def get(
         self,
         path: str,
         *,
-        model: Any = None,
+        model: type[Any] | None = None,
         priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
@@ -167,11 +194,39 @@ class ServiceAPI:
 
         """
         refuse_misspelt(params, "get")
-        service = self._service()
-        query = self._query(checked_path(path), query_params(params))
-        call = Call(query, options=own_options(self._options, priority, deadline, tag))
-        resource, _ = await self._connection.call(service, call, ResourceDecoder(model))
+        options = own_options(self._options, priority, deadline, tag)
+        resource, _ = await self._get(path, params, options, ResourceDecoder(model))
         return resource
+
+    async def get_response(
+        self,
+        path: str,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+        **params: object,
+    ) -> RawResponse:
+        """Return the response of a GET as it was received, its body not decoded.
+
+        The arguments are those of `get`. Waits, retries and errors are the same too, so that its status is
+        200 to 299; only the body may be other than JSON.
+
+        Raises:
+            ConfigurationError: an argument is invalid; nothing was sent.
+            ChainAPIError: any of chainapi's errors.
+
+        """
+        refuse_misspelt(params, "get_response")
+        options = own_options(self._options, priority, deadline, tag)
+        _, exchange = await self._get(path, params, options, len)
+        return self._service().received(exchange)
+
+    def _get(
+        self, path: str, params: Mapping[str, object], options: CallOptions, decode: Callable[[bytes], T]
+    ) -> Coroutine[Any, Any, tuple[T, Exchange]]:
+        query = self._query(checked_path(path), query_params(params))
+        return self._connection.call(self._service(), Call(query, options=options), decode)
 
     @property
     def service(self) -> ServiceAPI:
@@ -186,23 +241,20 @@ class ServiceAPI:
             CheckpointError: `resume` belongs to another query.
 
         """
-        segments, params = endpoint.encode(given)
-        route = endpoint.unloaded
-        path = _filled(route.path, segments)
+        query = self._encoded(endpoint, given)
         options = Options(*(given[name] for name in NOT_SENT))
-        return endpoint.stream(*self._walk(route, path, params, options, endpoint))
+        return endpoint.stream(*self._walk(endpoint.unloaded, query, options, endpoint))
 
     async def get_route(self, endpoint: Endpoint, given: Mapping[str, Any]) -> Any:
-        """Return a resource with the values `given` for its parameters.
+        """Return a resource, or the answer of a write, with its parameters `given`.
 
         Raises:
             ConfigurationError: an argument is invalid; nothing was sent.
+            OutcomeUnknownError: a write may have been carried out.
             ChainAPIError: any of chainapi's errors.
 
         """
-        segments, params = endpoint.encode(given)
-        route = endpoint.unloaded
-        query = self._query(_filled(route.path, segments), params, route.units)
+        query = self._encoded(endpoint, given)
         options = own_options(self._options, given["priority"], given["deadline"], given["tag"])
         service, began = self._service(), self._connection.clock()
         call = Call(query, options=options)
@@ -214,8 +266,38 @@ class ServiceAPI:
     def _service(self) -> Service:
         return self._connection.service(self._name)
 
-    def _query(self, path: str, params: tuple[tuple[str, str], ...], units: float | None = None) -> Query:
-        return Query(path, params, route_name(self._name, path), units)
+    def _path(self, route: Route, segments: Mapping[str, tuple[str, object]]) -> str:
+        """Return the path of a route with its parameters filled in; each is one segment."""
+        path = self._service().endpoint.path(route.path)
+        return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
+
+    def _query(
+        self,
+        path: str,
+        params: tuple[tuple[str, str], ...],
+        units: float | None = None,
+        template: str = "",
+    ) -> Query:
+        return Query(path, params, route_name(self._name, path), units, template)
+
+    def _encoded(self, endpoint: Endpoint, given: Mapping[str, Any]) -> Query:
+        """Return the query of a declared route."""
+        segments, params, body = endpoint.encode(given)
+        route = endpoint.unloaded
+        path = self._path(route, segments)
+        query = self._query(path, params, route.units, route.path)
+        if route.method == "GET":
+            return query
+        return evolve(
+            query,
+            route=route_name(self._name, path, route.method),
+            method=route.method,
+            body=body,
+            token_in_body="pageToken" in route.body,
+            idempotency=route.idempotency,
+            lookup=route.lookup,
+            bodiless=endpoint.bodiless,
+        )
 
     @staticmethod
     def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
@@ -227,15 +309,13 @@ class ServiceAPI:
     def _walk(
         self,
         route: Route,
-        path: str,
-        params: tuple[tuple[str, str], ...],
+        query: Query,
         options: Options,
         endpoint: Endpoint | None = None,
     ) -> tuple[Walk, ListSource]:
         """Return the walk of a list query, and the source of its pages."""
         connection, service = self._connection, self._service()
-        query = self._query(path, params, route.units)
-        start = _start(options.resume, query_fingerprint(service.endpoint.base_url, path, params), path)
+        start = _start(options.resume, service.endpoint.base_url, query)
         own = own_options(self._options, options.priority, options.deadline, options.tag)
         source = ListSource(connection, service, route, query, options, own, endpoint)
         invalid = options.on_invalid == "raw"
@@ -243,12 +323,9 @@ class ServiceAPI:
         return Walk(source.facts, connection.states(start), dedupe, start), source
 
 
-def _filled(path: str, segments: Mapping[str, tuple[str, object]]) -> str:
-    """Return the path with its parameters filled in; each is one segment."""
-    return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
-
-
-def _start(resume: Checkpoint | None, fingerprint: str, path: str) -> Checkpoint:
+def _start(resume: Checkpoint | None, origin: str, query: Query) -> Checkpoint:
+    fingerprint = query_fingerprint(origin, query.path, query.params, query.method, query.body)
+    path = query.path if query.method == "GET" else query.where
     if resume is None:
         return Checkpoint(fingerprint, path)
     if not isinstance(resume, Checkpoint):

@@ -75,6 +75,7 @@ class ListSource:
             self._query.where,
             bounded=until is not None and self._route.descending_key is not None,
             end=_whole_parameter(self._query.params, until),
+            tag=self._service.tag(self._call_options),
         )
 
     @property
@@ -99,12 +100,20 @@ class ListSource:
             if began >= fetch.not_after:
                 raise PageTokenExpiredError("the page token has reached its lifetime")
             decode = self._decoder or await self._load()
-            page, sent = await self._connection.call(self._service, self._call(fetch, needed), decode, began)
+            call, service = self._call(fetch, needed), self._service
+            page, exchange = await self._connection.call(service, call, decode, began)
         except ChainAPIError as error:
             return error
         except GivenUp:
             return None
-        return Fetched(page, sent)
+        return Fetched(page, exchange.sent, service.received(exchange))
+
+    def seconds_left(self, requests: float) -> float:
+        """Return the least seconds until further requests have left, by the quota."""
+        from chainapi.core.limits.estimate import seconds_left
+
+        service = self._service
+        return seconds_left(requests, service.price(self._query), self._connection.snapshot(service))
 
     def estimate(self, rows: int, limits: Sequence[Limit] | None, page_size: int | None) -> Estimate:
         """Return what fetching `rows` rows takes.
@@ -116,7 +125,7 @@ class ListSource:
         from chainapi.core.limits.estimate import estimate
 
         query, service = self._query, self._service
-        size = _whole_parameter(query.params, "pageSize") if page_size is None else page_size
+        size = query.page_size if page_size is None else page_size
         if size is None:
             raise ConfigurationError(f"page_size is not known for {query.where}: pass page_size=")
         limits = service.member.limits if limits is None else tuple(limits)

@@ -63,6 +63,7 @@ class SessionView:
         timeout: float | None = None,
         max_attempts: int | None = None,
         max_wait: float | None = None,
+        max_waiting: float | None = None,
         deadline: float | None = None,
         priority: int | None = None,
         tag: str | None = None,
@@ -80,6 +81,9 @@ class SessionView:
             timeout: seconds for one attempt, from sending to the last byte.
             max_attempts: requests for one call; 1 disables retries.
             max_wait: seconds that a call may wait for quota; `math.inf` sets no limit.
+            max_waiting: calls of this view that may wait for the quota of a service at once; one more that
+                would have to wait raises QueueFullError. Views made of this one without the option are
+                counted with it; `math.inf` sets no limit.
             deadline: seconds for a call with its waits, retries and decoding; `math.inf` sets none.
             priority: calls with a higher one go first in the queue for quota; 0 by default.
             tag: name of the spender in `quota.spenders`.
@@ -98,6 +102,7 @@ class SessionView:
             "timeout": timeout,
             "max_attempts": max_attempts,
             "max_wait": max_wait,
+            "max_waiting": max_waiting,
             "deadline": deadline,
             "priority": priority,
             "tag": tag,

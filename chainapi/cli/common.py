@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, Literal, TypeVar, cast
 
 from attrs import asdict, frozen
 from cyclopts import App, Parameter
@@ -31,6 +31,7 @@ __all__ = [
     "WRONG_USAGE",
     "Amount",
     "ConnectionOptions",
+    "Deployment",
     "Flag",
     "Hidden",
     "Many",
@@ -63,9 +64,10 @@ app = App(
     help_format="plaintext",
     help=(
         "Walk the Metrics API and the Data API, through every page and every rate limit.\n\n"
-        "The variables CHAINAPI_METRICS_BASE_URL and CHAINAPI_DATA_BASE_URL have the addresses of the "
-        "services, CHAINAPI_API_KEY has the key of the Data API. There is no option for the key: other users "
-        "of the machine can see a command line.\n\n"
+        "--provider public or CHAINAPI_PROVIDER=public reaches the public services, without a key too. For "
+        "another deployment, CHAINAPI_METRICS_BASE_URL and CHAINAPI_DATA_BASE_URL have the addresses. "
+        "CHAINAPI_API_KEY has the key of the Data API. There is no option for the key: other users of the "
+        "machine can see a command line.\n\n"
         "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 130 interrupted, 141 pipe closed, "
         "143 terminated."
     ),
@@ -77,6 +79,7 @@ Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 Amount = Annotated[int, Parameter(validator=Number(gte=0))]
 Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
 Many = Annotated[list[str] | None, Parameter(negative=())]
+Deployment = Literal["specification", "public"]  # the names of `Provider.NAMES`
 
 
 @Parameter(name="*", group="Connection")
@@ -85,8 +88,11 @@ class ConnectionOptions:
     """Options of the session, the same for every command.
 
     Attributes:
+        provider: Deployment of the services, instead of CHAINAPI_PROVIDER; by default the specification's,
+            which needs addresses.
         metrics_base_url: Address of the Metrics API, instead of CHAINAPI_METRICS_BASE_URL.
         data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
+        api_key_header: Name of the header of the key, instead of CHAINAPI_API_KEY_HEADER.
         max_wait: Seconds that a page may wait for the rate limit; unlimited by default.
         timeout: Seconds for one request.
         deadline: Seconds for a page with its waits and retries.
@@ -94,8 +100,10 @@ class ConnectionOptions:
 
     """
 
+    provider: Deployment | None = None
     metrics_base_url: str | None = None
     data_base_url: str | None = None
+    api_key_header: str | None = None
     max_wait: Annotated[float | None, Parameter(validator=Number(gte=0))] = None
     timeout: Annotated[float, Parameter(validator=Number(gt=0))] = DEFAULT_TIMEOUT
     deadline: Annotated[float | None, Parameter(validator=Number(gt=0))] = None

@@ -16,7 +16,7 @@ from rich.text import Text
 from chainapi.cli.progress import Progress, pause
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
-from chainapi.core.duration import DAY, HOUR, MINUTE
+from chainapi.core.duration import in_words
 
 if TYPE_CHECKING:
     from chainapi.core.limits.snapshot import QuotaSnapshot
@@ -108,7 +108,7 @@ class ExportView:
         if progress.stage == "writing":
             parts.append("writing the file")
         elif progress.seconds_left is not None:
-            parts.append(f"about {_duration(progress.seconds_left)} left")
+            parts.append(f"about {in_words(progress.seconds_left)} left")
         return " · ".join(parts)
 
     def waits(self) -> list[str]:
@@ -119,7 +119,7 @@ class ExportView:
             if snapshot.remaining is not None and snapshot.limit is not None:
                 parts.append(f"{snapshot.remaining:,.0f} of {snapshot.limit:,.0f} left")
             if left := pause(snapshot):
-                parts.append(f"next request in {_duration(left)}, at {self._clock(left)}")
+                parts.append(f"next request in {in_words(left)}, at {self._clock(left)}")
             if parts:
                 services.append(f"{service}: {', '.join(parts)}")
         return services
@@ -138,11 +138,3 @@ class ExportView:
 
 def _beside(progress: ExportProgress) -> str:
     return f", {progress.invalid:,} invalid beside them" if progress.invalid else ""
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration in its largest unit that has two or more."""
-    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -15,11 +15,12 @@ import attrs
 from cyclopts import Parameter as Option
 
 from chainapi._text import did_you_mean, quoted
-from chainapi.api.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.service import ServiceAPI
 from chainapi.core.arguments import refuse_unknown
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import Invalid, Unknown
+from chainapi.models.codec import decode_resource
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
@@ -61,6 +62,9 @@ def resolve(name: str) -> Endpoint:
     """
     if name in ROUTES:
         return ROUTES[name]
+    if name in WRITES:
+        hint = f"it writes, and is called from Python only: session.{name}()"
+        raise ConfigurationError(f"{name} is no route that a command reads: {hint}")
     if "/" in name:
         hint = "a path begins with '/'"
     else:
@@ -158,12 +162,25 @@ def _segments(parameters: Sequence[Parameter]) -> list[Parameter]:
 
 
 def _read(parameter: Parameter, texts: Sequence[str]) -> Any:
+    if parameter.union is not None:
+        return [_record(parameter, text) for text in texts]
     if parameter.many:
         entries = [entry for text in texts for entry in text.split(",")]
         return parameter.checked([_value(parameter, entry) for entry in entries])
     if len(texts) > 1:
         raise ConfigurationError(f"{parameter.name} takes one value, not {len(texts)}")
     return read_value(parameter, texts[0])
+
+
+def _record(parameter: Parameter, text: str) -> Any:
+    """Return a record of a request from its JSON."""
+    try:
+        return decode_resource(text.encode(), parameter.union)
+    except DecodeError as error:
+        where = f"{error.path}: {error.reason}"
+        raise ConfigurationError(
+            f"{parameter.name}={text[:80]!r} is not the JSON of one of its records: {where}"
+        ) from None
 
 
 def read_value(parameter: Parameter, text: str) -> Any:

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chainapi.cli.common import Flag, Hidden
+from chainapi.cli.common import Deployment, Flag, Hidden
 from chainapi.cli.places import Places, SharedQuota
 from chainapi.cli.progress import pause, waits
 from chainapi.cli.tables import cell
@@ -32,6 +32,7 @@ async def quota(
     share: str | None = None,
     watch: Flag = False,
     json: Flag = False,
+    provider: Deployment | None = None,
     metrics_base_url: str | None = None,
     data_base_url: str | None = None,
     terminal: Hidden,
@@ -48,6 +49,7 @@ async def quota(
             default the processes of this user on this machine.
         watch: Show it again each second, until Ctrl-C.
         json: JSON lines instead of a table; the default if the output is not a terminal.
+        provider: Deployment of the services, instead of CHAINAPI_PROVIDER.
         metrics_base_url: Address of the Metrics API, instead of CHAINAPI_METRICS_BASE_URL.
         data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
         terminal: The streams of the command.
@@ -55,7 +57,7 @@ async def quota(
     """
     share = _checked(share)
     places = Places(
-        resolve(None, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=None),
+        resolve(provider, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=None),
         lambda secret: terminal.observable(share, secret),
     )
     as_json = json or not terminal.interactive

@@ -10,7 +10,7 @@ from cyclopts import Parameter as Option
 from rich.table import Table
 from rich.text import Text
 
-from chainapi.api.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.cli.common import FAILED, Flag, Hidden
@@ -19,6 +19,8 @@ from chainapi.cli.terminal import Terminal
 from chainapi.models.schema import fields_of, row_classes
 
 __all__ = ["routes"]
+
+DECLARED = {**ROUTES, **WRITES}
 
 
 def routes(
@@ -40,15 +42,15 @@ def routes(
     """
     found = {
         name: endpoint
-        for name, endpoint in ROUTES.items()
+        for name, endpoint in DECLARED.items()
         if text.lower() in name or text.lower() in endpoint.route.path.lower()
     }
     if not found:
         terminal.report(f"no route has {text!r} in its name or path: `chainapi routes` shows all")
         return FAILED
     table = terminal.interactive and not json
-    if text in ROUTES:
-        _show(terminal, text, ROUTES[text], table=table)
+    if text in DECLARED:
+        _show(terminal, text, DECLARED[text], table=table)
     elif table:
         terminal.console.print(_table(found))
     else:
@@ -63,6 +65,8 @@ def _table(found: Mapping[str, Endpoint]) -> Table:
         label = Text(name)
         if endpoint.route.deprecated:
             label.append(" (deprecated)", style="yellow")
+        if not endpoint.reads:
+            label.append(" (writes)", style="yellow")
         ordered = sorted(endpoint.parameters, key=lambda one: not one.required)
         names = [one.name if one.required else f"[{one.name}]" for one in ordered]
         table.add_row(label, Text(" ".join(names)), Text(returns(endpoint)), _units(endpoint))
@@ -84,7 +88,9 @@ def _show(terminal: Terminal, name: str, endpoint: Endpoint, *, table: bool) -> 
         return
     route, console = endpoint.route, terminal.console
     console.print(Text(f"{name}: {(endpoint.function.__doc__ or '').partition(chr(10))[0]}", style="bold"))
-    console.print(Text(f"GET {route.path}, returns {returns(endpoint)}"))
+    console.print(Text(f"{route.method} {route.path}, returns {returns(endpoint)}"))
+    if not endpoint.reads:
+        console.print(Text(f"writes: {route.idempotency.value}, called from Python only"))
     if route.weight is not None:
         console.print(Text(f"weight: {route.weight}, {route.units} units a request"))
     if route.deprecated:
@@ -126,9 +132,12 @@ def _record(name: str, endpoint: Endpoint) -> dict[str, Any]:
     return {
         "name": name,
         "parameters": [_parameter(one) for one in endpoint.parameters],
+        "method": route.method,
         "path": route.path,
         "model": re.sub(r"^\w+\[(.+)\]$", r"\1", returns(endpoint)),
         "single": endpoint.single,
+        "reads": endpoint.reads,
+        "idempotency": route.idempotency.value,
         "weight": route.weight,
         "units": route.units,
         "deprecated": route.deprecated,
@@ -140,6 +149,7 @@ def _parameter(one: Parameter) -> dict[str, Any]:
         "name": one.name,
         "wire": one.wire,
         "in_path": one.in_path,
+        "in_body": one.in_body,
         "required": one.required,
         "default": one.default,
         "types": _kind_names(one),

@@ -95,10 +95,12 @@ async def simulate(
     a path stands for any part of it. The parts are the fault:
       status:CODE with message:TEXT and retry-after:SECONDS, an error;
       disconnect, stall (no response), truncate and stall-body (half of the body);
+      expire (of the page token), malformed (one row);
       slow:SECONDS, alone or with one of these;
     and when: at:N, the N-th request to ROUTE; every:N, each N-th one; times:N, at
-    most N of them; after-page:N, those for a page beyond page N. Without at and
-    every, it happens to each request.
+    most N of them; share:S, a share of them; page:N, those for page N; after-page:N,
+    those for a page beyond page N. Without at, every and share, it happens to each
+    request.
 
     Args:
         port: Port on the loopback interface; 0 chooses a free one.

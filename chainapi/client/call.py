@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import count
 from math import inf
 from typing import Any, Generic, TypeVar, assert_never, cast
 
 from attrs import define, field
 
+from chainapi.client.emitter import CallEvents
 from chainapi.client.permit import AnyPermit
 from chainapi.client.service import Service
 from chainapi.core.call import (
@@ -30,7 +32,10 @@ from chainapi.errors import APIConnectionError, APITimeoutError, ChainAPIError, 
 
 __all__ = ["CallRunner"]
 
+E = TypeVar("E", bound=ChainAPIError)
 R = TypeVar("R")
+
+_NUMBERS = count(1)  # of the calls of this process
 
 
 @define(eq=False, repr=False)
@@ -43,6 +48,7 @@ class CallRunner(Generic[R]):
         decode: decodes the body of a successful response.
         flow: decides about attempts, pauses and the outcome.
         under_way: the calls of the session; this one is among them while it runs.
+        number: number of the call, unique in the process.
 
     """
 
@@ -51,10 +57,13 @@ class CallRunner(Generic[R]):
     decode: Callable[[bytes], R]
     flow: CallFlow
     under_way: set[CallRunner[Any]]
+    number: int = field(factory=_NUMBERS.__next__, init=False)
     _scope: asyncio.Timeout = field(init=False)
     _closed: bool = field(default=False, init=False)
     _permit: AnyPermit | None = field(default=None, init=False)  # of the attempt under way
     _sent: bool = field(default=False, init=False)  # whether that attempt has begun
+    _outcome: Response | APIConnectionError | None = field(default=None, init=False)  # of the last attempt
+    _events: CallEvents | None = field(default=None, init=False)  # None where nobody listens
 
     def close(self) -> None:
         """End the call, which is under way, with SessionClosedError."""
@@ -62,13 +71,14 @@ class CallRunner(Generic[R]):
         if not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
-    async def run(self) -> tuple[R, SentAt]:
-        """Return the decoded response and when its request was sent.
+    async def run(self) -> tuple[R, Exchange]:
+        """Return the decoded response and the exchange that it belongs to.
 
         Raises:
             SessionClosedError: the session was closed meanwhile.
             QuotaWaitError: the quota frees up too late.
             DeadlineExceededError: the deadline passed, or will pass before the next attempt.
+            OutcomeUnknownError: the server may have carried out a write.
             ChainAPIError, GivenUp: as `CallFlow.run` documents.
 
         """
@@ -83,9 +93,13 @@ class CallRunner(Generic[R]):
                     result = await self._carry_out(command)
                     command = commands.send((clock(), result))
         except StopIteration as end:
-            return cast("tuple[R, SentAt]", end.value)
-        except (TimeoutError, APIConnectionError) as error:
-            if not self._closed and (isinstance(error, ChainAPIError) or not self._scope.expired()):
+            return cast("tuple[R, Exchange]", end.value)
+        except ChainAPIError as error:
+            if not (self._closed and isinstance(error, APIConnectionError)):
+                self._identify(error)
+                raise
+        except TimeoutError:
+            if not self._closed and not self._scope.expired():
                 raise
         finally:
             self.under_way.discard(self)
@@ -93,8 +107,33 @@ class CallRunner(Generic[R]):
                 self._abandon(self._permit)
         # Outside of the handler: the cancelled frames hold the headers of the request, the key among them.
         if self._closed:
-            raise SessionClosedError(f"the session was closed during {self.call.query.where}")
-        raise self.flow.exceeded(clock()) from self.flow.last
+            where, doubt = self.call.query.where, self.flow.doubt
+            raise self._identify(SessionClosedError(f"the session was closed during {where}{doubt}"))
+        raise self._identify(self.flow.overdue(clock()))
+
+    async def run_observed(self) -> tuple[R, Exchange]:
+        """Do as `run`, with events."""
+        service, call = self.service, self.call
+        where, tag = call.query.where, service.tag(call.options)
+        events = self._events = CallEvents(service.events, service.member, where, self.number, tag)
+        error = ""
+        try:
+            events.began(call.query.shape, service.shown_url(call))
+            return await self.run()
+        except BaseException as raised:
+            error = type(raised).__name__
+            raise
+        finally:
+            events.ended(error)
+
+    def _identify(self, error: E) -> E:
+        """Add the number of the call and the id of its last request to an error."""
+        error.call = self.number
+        error.request_id = self._request_id()
+        return error
+
+    def _request_id(self) -> str | None:
+        return self.service.request_id(self._outcome) if isinstance(self._outcome, Response) else None
 
     def _carry_out(self, command: Command) -> Awaitable[object]:
         """Return the result of a command, to be awaited at once."""
@@ -114,7 +153,9 @@ class CallRunner(Generic[R]):
 
     async def _acquire(self, command: Acquire) -> APITimeoutError | None:
         """Wait until the gate allows an attempt."""
-        query, self._sent = self.call.query, False
+        query, events, self._sent = self.call.query, self._events, False
+        if events is not None:
+            events.queued()
         try:
             self._permit = await self.service.gate.acquire(
                 query.route,
@@ -125,50 +166,59 @@ class CallRunner(Generic[R]):
                 again=command.again,
                 member=self.service.member,
                 tag=self.call.options.tag,
+                limit=self.call.options.max_waiting,
             )
         except APITimeoutError as error:
             return error.with_traceback(None)
+        finally:
+            if events is not None:
+                events.admitted()
         return None
 
     async def _send(self, attempt: int) -> Exchange:
         """Send the request once, and report its outcome to the gate."""
-        service, where, timeout = self.service, self.call.query.where, self.call.options.timeout
-        events = service.events if service.events.emit else None
+        service, events, timeout = self.service, self._events, self.call.options.timeout
         clock = asyncio.get_running_loop().time
         self._sent = True
         service.events.waits_until = -inf
-        sent = SentAt(clock(), service.member.now())
+        sent = SentAt(clock(), service.member.now(), self.number)
         if events is not None:
-            events.sent(where, attempt)
+            events.sent(attempt)
         outcome: Response | APIConnectionError
         try:
             async with asyncio.timeout_at(sent.at + timeout):
-                outcome = await service.transport.send(service.request(self.call))
+                request = service.request(self.call)
+                if service.telemetry is None:
+                    outcome = await service.transport.send(request)
+                else:
+                    outcome = await service.send_observed(request, self.number)
         except APIConnectionError as error:
             outcome = error.with_traceback(None)  # its frames hold the headers of the request
         except TimeoutError:
             outcome = APITimeoutError(f"no whole answer within {timeout:g} s")
+        self._outcome = outcome
         exchange = await self._land(sent, outcome)
         self._permit = None
         if events is not None:
-            events.received(where, outcome, clock() - sent.at)
+            events.received(outcome, exchange.elapsed, self._request_id())
         return exchange
 
     async def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:
         """Report the outcome of an attempt to the gate."""
-        permit = self._permit
+        permit, elapsed = self._permit, asyncio.get_running_loop().time() - sent.at
         assert permit is not None  # noqa: S101 - a flow acquires before it sends
         if isinstance(outcome, APIConnectionError):
             permit.lost()
-            return Exchange(sent, outcome)
+            return Exchange(sent, outcome, elapsed=elapsed)
         limits = read_limits(outcome.headers, self.service.member.now())
         verdict = permit.answered(outcome.status, limits)
-        return Exchange(sent, outcome, limits, verdict if isinstance(verdict, Verdict) else await verdict)
+        if not isinstance(verdict, Verdict):
+            verdict = await verdict
+        return Exchange(sent, outcome, limits, verdict, elapsed)
 
     async def _pause(self, pause: Pause) -> None:
-        events = self.service.events
-        if events.emit:
-            events.retry(self.call.query.where, pause.attempt, pause.seconds, pause.reason)
+        if self._events is not None:
+            self._events.retry(pause.attempt, pause.seconds, pause.reason)
         await asyncio.sleep(pause.seconds)
 
     def _abandon(self, permit: AnyPermit) -> None:

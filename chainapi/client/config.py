@@ -10,11 +10,13 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar, NoReturn
 from urllib.parse import quote, urlsplit
 
 from attrs import frozen
 
+from chainapi._text import quoted
 from chainapi.errors import ConfigurationError
 
 __all__ = ["Provider", "Secret", "ServiceConfig", "Unconfigured", "resolve", "trusted"]
@@ -29,20 +31,35 @@ class Provider:
     ``Provider()`` is the specification's: its header (section 5), and addresses that you give. ``PUBLIC`` is
     the public deployment. Any other is one value:
     ``Provider("https://metrics.example.com", "https://data.example.com", "x-api-key")``.
+
+    Attributes:
+        metrics_base_url: address of the Metrics API.
+        data_base_url: address of the Data API.
+        api_key_header: name of the header that has the key of the Data API.
+        api_key_required: whether the Data API refuses requests without a key.
+        paths: routes that the deployment has at another path: pairs of the path of the route, with its
+            parameters in braces, and the path there.
+
     """
 
     PUBLIC: ClassVar[Provider]
+    NAMES: ClassVar[Mapping[str, Provider]]
 
     metrics_base_url: str | None = None
     data_base_url: str | None = None
     api_key_header: str = "x-data-api-key"
+    api_key_required: bool = True
+    paths: tuple[tuple[str, str], ...] = ()
 
 
 Provider.PUBLIC = Provider(
     metrics_base_url="https://metrics.avax.network",
     data_base_url="https://data-api.avax.network",
     api_key_header="x-glacier-api-key",
+    api_key_required=False,
+    paths=(("/v1/avg_tps/{chainId}", "/v2/chains/{chainId}/metrics/avgTps"),),
 )
+Provider.NAMES = MappingProxyType({"specification": Provider(), "public": Provider.PUBLIC})
 
 
 class Secret:
@@ -71,19 +88,25 @@ class Secret:
 class ServiceConfig:
     """Address and key of one service.
 
-    The address has no trailing slash; a service that takes no key has none here.
+    The address has no trailing slash; a service that takes no key has none here. `paths` are those of its
+    `Provider`.
     """
 
     name: str
     base_url: str
     key_header: str | None = None
     key: Secret | None = None
+    paths: tuple[tuple[str, str], ...] = ()
 
     @property
     def origin(self) -> str:
         """Scheme, host and port; the key is sent nowhere else."""
         parts = urlsplit(self.base_url)
         return f"{parts.scheme}://{parts.netloc}"
+
+    def path(self, route: str) -> str:
+        """Return the path of a route in this deployment, with its parameters in braces."""
+        return dict(self.paths).get(route, route)
 
 
 @frozen(eq=False, repr=False)
@@ -94,39 +117,84 @@ class Unconfigured:
 
 
 def resolve(
-    provider: Provider | None,
+    provider: Provider | str | None,
     *,
     metrics_base_url: str | None,
     data_base_url: str | None,
     api_key: str | None,
+    api_key_header: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[ServiceConfig | Unconfigured, ServiceConfig | Unconfigured]:
     """Return the configuration of the Metrics API and of the Data API.
 
-    A service without an address or a key is `Unconfigured`: a session may use only the other.
+    An argument takes precedence over `provider`, that over the variables of single settings, and these over
+    the variable CHAINAPI_PROVIDER. A service without an address, or without a key that it requires, is
+    `Unconfigured`: a session may use only the other.
 
     Raises:
-        ConfigurationError: an address or the key is given but cannot be used; the key is not shown.
+        ConfigurationError: a setting is given but cannot be used; the key is not shown.
 
     """
-    if provider is None:
-        provider = Provider()
-    if not isinstance(provider, Provider):
-        raise ConfigurationError(f"provider must be a Provider, not {type(provider).__name__}")
-    metrics_url = _base_url("metrics_base_url", metrics_base_url, provider.metrics_base_url, environment)
-    data_url = _base_url("data_base_url", data_base_url, provider.data_base_url, environment)
+    sources = _Sources(*_provider(provider, environment), environment)
+    metrics_url = sources.base_url("metrics_base_url", metrics_base_url)
+    data_url = sources.base_url("data_base_url", data_base_url)
     key = _api_key(api_key, environment)
-    header = _header_name(provider.api_key_header)
+    header = sources.header(api_key_header)
+    paths = sources.provider.paths
     metrics: ServiceConfig | Unconfigured = Unconfigured(_missing("metrics_base_url"))
     data: ServiceConfig | Unconfigured = Unconfigured(_missing("data_base_url"))
     if metrics_url is not None:
-        metrics = ServiceConfig("metrics", metrics_url)
-    if data_url is not None and key is None:
-        data = Unconfigured(_missing("api_key"))
-    elif data_url is not None and key is not None:
+        metrics = ServiceConfig("metrics", metrics_url, paths=paths)
+    if data_url is not None and key is not None:
         _refuse_plain_http(data_url)
-        data = ServiceConfig("data", data_url, header, key)
+        data = ServiceConfig("data", data_url, header, key, paths)
+    elif data_url is not None:
+        needed = sources.provider.api_key_required
+        data = Unconfigured(_missing("api_key")) if needed else ServiceConfig("data", data_url, paths=paths)
     return metrics, data
+
+
+def _provider(given: object, environment: Mapping[str, str]) -> tuple[Provider, bool]:
+    """Return the provider, and whether it is an argument."""
+    if isinstance(given, Provider):
+        return given, True
+    name, shown = given, "provider"
+    if given is None:
+        name, shown = environment.get(_variable("provider"), "").strip(), _variable("provider")
+        if not name:
+            return Provider(), False
+    if isinstance(name, str) and name in Provider.NAMES:
+        return Provider.NAMES[name], given is not None
+    if not isinstance(name, str):
+        raise ConfigurationError(f"provider must be a Provider or the name of one, not {type(name).__name__}")
+    names = ", ".join(Provider.NAMES)
+    raise ConfigurationError(f"{shown}={quoted(name)} is no known deployment: the names are {names}")
+
+
+@frozen
+class _Sources:
+    """Sources of a setting: argument, provider, variable."""
+
+    provider: Provider
+    explicit: bool  # an argument, which takes precedence over variables
+    environment: Mapping[str, str]
+
+    def base_url(self, argument: str, given: str | None) -> str | None:
+        """Return an address, checked; None without any."""
+        name, url = self._first(argument, given)
+        return None if url is None else _checked_url(name, url)
+
+    def header(self, given: str | None) -> str:
+        """Return the name of the header of the key, checked."""
+        return _header_name(*self._first("api_key_header", given))
+
+    def _first(self, argument: str, given: str | None) -> tuple[str, str | None]:
+        """Return the setting that takes precedence, behind its name for an error."""
+        variable = _variable(argument)
+        provided = f"provider.{argument}", getattr(self.provider, argument)
+        found = variable, self.environment.get(variable)
+        sources = [(argument, given), *((provided, found) if self.explicit else (found, provided))]
+        return next((source for source in sources if source[1] is not None), provided)
 
 
 def trusted(
@@ -177,7 +245,10 @@ def _unreadable(context: ssl.SSLContext, name: str, place: str) -> str:
 
 
 def _missing(argument: str) -> str:
-    return f"{_SETTINGS[argument]} is not set: give {argument}= or set the variable {_variable(argument)}"
+    reason = f"{_SETTINGS[argument]} is not set: give {argument}= or set the variable {_variable(argument)}"
+    if argument == "api_key":
+        return reason
+    return f"{reason}; {_variable('provider')}=public has the addresses of the public services"
 
 
 _SETTINGS = {
@@ -189,16 +260,6 @@ _SETTINGS = {
 
 def _variable(argument: str) -> str:
     return f"CHAINAPI_{argument.upper()}"
-
-
-def _base_url(
-    argument: str, given: str | None, provided: str | None, environment: Mapping[str, str]
-) -> str | None:
-    for name, url in ((argument, given), (f"provider.{argument}", provided)):
-        if url is not None:
-            return _checked_url(name, url)
-    url = environment.get(_variable(argument))
-    return None if url is None else _checked_url(_variable(argument), url)
 
 
 def _checked_url(name: str, url: str) -> str:
@@ -257,10 +318,10 @@ def _api_key(given: str | None, environment: Mapping[str, str]) -> Secret | None
     return Secret(key)
 
 
-def _header_name(name: str) -> str:
-    if not _is_text(name) or not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
-        raise ConfigurationError("provider.api_key_header is no valid header name")
-    return name.lower()
+def _header_name(name: str, header: str | None) -> str:
+    if not isinstance(header, str) or not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", header):
+        raise ConfigurationError(f"{name} is no valid header name")
+    return header.lower()
 
 
 def _is_text(value: object) -> bool:

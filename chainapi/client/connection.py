@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from attrs import define, field
@@ -14,7 +14,7 @@ from chainapi.client.config import Unconfigured
 from chainapi.client.gates import Gates, OwnGates
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
-from chainapi.core.call import Call, CallFlow, CallSettings, SentAt
+from chainapi.core.call import Call, CallFlow, CallSettings, Exchange
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
@@ -52,7 +52,7 @@ class Connection:
     gates: Gates
     page_token_lifetime: float
     closed: bool = field(default=False, init=False)
-    _process: int = field(factory=os.getpid, init=False)
+    _process: int = field(factory=lambda: os.getpid(), init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: set[CallRunner[Any]] = field(factory=set[CallRunner[Any]], init=False)  # under way
     _reuse: ResponseReuse | None = field(default=None, init=False)  # made when it is used first
@@ -64,6 +64,11 @@ class Connection:
     def configured(self) -> list[Service]:
         """The services that have an address, and a key if they need one."""
         return [service for service in self.services.values() if isinstance(service, Service)]
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """Event loop that the session belongs to; None before its first use."""
+        return self._loop
 
     def describe(self) -> str:
         """Return the addresses of the services, and whether the session is closed."""
@@ -94,6 +99,12 @@ class Connection:
             self._join(asyncio.get_running_loop())
         return service.snapshot()
 
+    def quotas(self) -> Iterator[tuple[str, str, QuotaSnapshot]]:
+        """Yield name, origin and quota of each service, while the session is in use."""
+        if self._loop is not None and not self.closed:
+            for service in self.configured:
+                yield service.name, service.endpoint.origin, service.snapshot()
+
     def expect(self, timeout: float) -> None:
         """Prepare for requests that may stay without a response for `timeout` seconds."""
         for service in self.configured:
@@ -105,11 +116,11 @@ class Connection:
 
     def call(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float | None = None
-    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+    ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
         """Send one request, with all its retries.
 
-        Returns its decoded response and the time at which it was sent. Its deadline counts from `began` on, a
-        time of the loop; None counts from now.
+        Returns its decoded response, and the exchange that it belongs to. Its deadline counts from `began`
+        on, a time of the loop; None counts from now.
 
         Raises:
             SessionClosedError: the session is closed, or was closed meanwhile.
@@ -118,7 +129,7 @@ class Connection:
         """
         self.enter()
         began = self.clock() if began is None else began
-        if not call.options.shares:
+        if not call.options.shares or call.query.method != "GET":
             return self._run(service, call, decode, began)
         if self._reuse is None:
             from chainapi.client.reuse import ResponseReuse  # most sessions reuse no response
@@ -128,10 +139,11 @@ class Connection:
 
     def _run(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
-    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
+    ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
         """Send one request, with all its retries."""
         flow = CallFlow(call, self.settings, began)
-        return CallRunner(service, call, decode, flow, self._calls).run()
+        runner = CallRunner(service, call, decode, flow, self._calls)
+        return runner.run_observed() if service.events.emit else runner.run()
 
     def enter(self) -> None:
         """Join the running event loop at the first use.
@@ -159,7 +171,8 @@ class Connection:
         A transport that the user passed stays open.
 
         Raises:
-            ConfigurationError: the session belongs to another event loop, which still runs.
+            ConfigurationError: the session belongs to another event loop, which still runs, or was made
+                before a fork.
 
         """
         if self.closed:
@@ -177,7 +190,7 @@ class Connection:
             await self.transport.aclose()
 
     def _refuse_fork(self) -> None:
-        """Refuse a process that inherited the session: its sockets, and shares of a quota, are its parent's.
+        """Refuse a forked child: sockets and shared quotas belong to its parent.
 
         Raises:
             ConfigurationError: this process is not the one that made the session.

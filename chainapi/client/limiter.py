@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
@@ -21,13 +22,14 @@ from attrs import evolve
 from chainapi.client.member import MAX_IN_FLIGHT, Member, Members
 from chainapi.client.permit import Permit
 from chainapi.client.turns import Turn, Turns
-from chainapi.core.limits.lane import Group
+from chainapi.core.limits.group import Group, Places
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scheduler import Scheduler
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.spenders import Account, Spenders
+from chainapi.core.limits.waiting import WaitingLimit
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -74,6 +76,7 @@ class Gate:
         self._turns = Turns(self._scheduler, random)
         self._members = Members(self._quota)
         self._spenders = Spenders()
+        self._limited = Counter[tuple[Member, int]]()  # requests that wait, by member and limit
         self._remembers = -inf  # when the restored memory was made
 
     async def acquire(
@@ -87,6 +90,7 @@ class Gate:
         again: bool = False,
         member: Member | None = None,
         tag: str | None = None,
+        limit: WaitingLimit | None = None,
     ) -> Permit:
         """Wait for this request's turn, and return the permit to send it now.
 
@@ -94,9 +98,10 @@ class Gate:
         service is known to count units, and until responses show the real cost. A higher `priority` goes
         first; `again` marks a request that was refused or lost before, and puts it in front of all others.
         `member` has the settings of the session that sends it. `tag` names the spender in the snapshot; None
-        uses the tag of the member.
+        uses the tag of the member. `limit` counts the requests of a member that wait.
 
         Raises:
+            QueueFullError: if it would have to wait, and as many wait as `limit` allows; never with `again`.
             QuotaWaitError: if its turn would come more than `max_wait` seconds from now, or after
                 `deadline`, a time of the loop. The gate raises it at once if it can predict that, else as
                 soon as it can. Waiting for a place among `max_in_flight` does not count. The caller
@@ -109,14 +114,19 @@ class Gate:
         if (permit := self.acquire_now(route, cost=cost, member=member, tag=tag)) is not None:
             return permit
         rank = -inf if again else -priority
-        turn = self._turns.enter(member, route, cost, rank=rank, max_wait=max_wait, deadline=deadline)
+        full = None if again else self._full(member, limit)
+        turn = self._turns.enter(
+            member, route, cost, rank=rank, max_wait=max_wait, deadline=deadline, full=full
+        )
         account = self._account(member, tag)
         account.used = asyncio.get_running_loop().time()
         account.waiting += 1
+        self._count(member, limit, 1)
         try:
             return Permit(self._turns, await self._turns.wait(turn), member, account)
         finally:
             account.waiting -= 1
+            self._count(member, limit, -1)
 
     def acquire_now(
         self, route: str, *, cost: float | None, member: Member, tag: str | None = None
@@ -162,10 +172,11 @@ class Gate:
         """
         return self._scheduler.surplus(asyncio.get_running_loop().time(), route, cost)
 
-    def limit(self, groups: Iterable[Group], most: float) -> None:
-        """Limit the requests in flight of each group of members."""
+    def divide(self, groups: Iterable[Group], ranks: Sequence[float]) -> None:
+        """Divide the places in flight among groups, by the best rank of each that is busy."""
+        places = Places(self.max_in_flight, sorted(ranks))
         for group in groups:
-            group.most = most
+            group.places = places
             self._scheduler.queue.freed(group)
         self._turns.advance()
 
@@ -207,6 +218,20 @@ class Gate:
     def leave(self, member: Member) -> None:
         """Forget the settings of a closed session; its requests in flight continue."""
         self._members.leave(member)
+
+    def _full(self, member: Member, limit: WaitingLimit | None) -> WaitingLimit | None:
+        """Return the limit of a request if as many wait as it allows."""
+        if limit is None or self._limited[member, limit.number] < limit.most:
+            return None
+        return limit
+
+    def _count(self, member: Member, limit: WaitingLimit | None, number: int) -> None:
+        """Count a request with a limit that begins to wait, or that ends its wait."""
+        if limit is not None:
+            key = member, limit.number
+            self._limited[key] += number
+            if not self._limited[key]:
+                del self._limited[key]
 
     def _permit(self, now: float, reservation: Reservation, member: Member, tag: str | None) -> Permit:
         account = member.account if tag is None else None

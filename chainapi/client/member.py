@@ -11,12 +11,12 @@ from weakref import WeakSet
 from attrs import frozen
 
 from chainapi.client.ceiling import Ceiling
-from chainapi.core.limits.lane import Group
+from chainapi.core.limits.group import Group
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.quota import Quota
-from chainapi.core.limits.scheduler import WORTH_REPORTING
+from chainapi.core.limits.scheduler import WORTH_REPORTING, is_another_wait
 from chainapi.core.limits.spenders import Account
-from chainapi.errors import QuotaWaitError
+from chainapi.errors import QueueFullError, QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -83,6 +83,7 @@ class Member:
         self.on_wait = on_wait
         self.now = now
         self.reported_until = -inf  # end of the wait last reported to `on_wait`
+        self.wait_reason, self.wait_until = "", -inf  # of the wait that is known
         limited = rate is not None or max_in_flight is not None
         most = inf if max_in_flight is None else max_in_flight
         self.group = Group(most, rate is not None) if limited else group
@@ -92,9 +93,18 @@ class Member:
         allowed = max_wait if left is None else None
         return QuotaWaitError(self.now() + seconds, retry_after=seconds, max_wait=allowed, deadline=left)
 
+    def queue_full(self, seconds: float, most: float) -> QueueFullError:
+        """Return the error of a call beside which as many wait as may."""
+        return QueueFullError(self.now() + seconds, retry_after=seconds, max_waiting=int(most))
+
     def report_wait(self, reason: str, now: float, until: float, waiting: int) -> None:
-        """Call the listener when the queue waits until a known time, once for each wait."""
-        if self.on_wait is not None and now + WORTH_REPORTING <= until and until > self.reported_until:
+        """Remember a wait until a known time, and call the listener.
+
+        The listener is called once for each wait of a second or more.
+        """
+        self.wait_reason, self.wait_until = reason, until
+        worth = now + WORTH_REPORTING <= until and is_another_wait(until, self.reported_until)
+        if self.on_wait is not None and worth:
             self.reported_until = until
             self.on_wait(reason=reason, seconds=until - now, waiting=waiting)
 

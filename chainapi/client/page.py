@@ -7,16 +7,18 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from attrs import define, field
 
+from chainapi.client.response import RawResponse
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Walk
 from chainapi.models.codec import decode_resource
+from chainapi.models.shown import described
 
 __all__ = ["MetricPage", "Page"]
 
 T = TypeVar("T")
 
 
-@define
+@define(repr=False)
 class Page(Generic[T]):
     """One page as the service sent it.
 
@@ -27,6 +29,7 @@ class Page(Generic[T]):
         restarts: number of restarts of the walk before this page.
         extra: further fields that the route names, such as ``chain_info``.
         body: the response body as the service sent it.
+        response: the response: status, headers, request id, seconds.
 
     """
 
@@ -35,7 +38,8 @@ class Page(Generic[T]):
     checkpoint: Checkpoint
     restarts: int
     extra: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
-    body: bytes = field(default=b"{}", kw_only=True, repr=False, eq=False)
+    body: bytes = field(default=b"{}", kw_only=True, eq=False)
+    response: RawResponse = field(factory=RawResponse, kw_only=True, eq=False)
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -63,7 +67,12 @@ class Page(Generic[T]):
             walk.restarts,
             extra=dict(zip(extra, page.extra, strict=True)),
             body=page.body,
+            response=walk.response or RawResponse(body=page.body),
         )
+
+    def __repr__(self) -> str:
+        token = "no page token" if self.next_page_token is None else "page token"
+        return f"<{type(self).__name__}: {described(self.items)}, {token}>"
 
     def __len__(self) -> int:
         return len(self.items)
@@ -72,7 +81,7 @@ class Page(Generic[T]):
         return iter(self.items)
 
 
-@define
+@define(repr=False)
 class MetricPage(Page[T]):
     """One page of a metric (specification, section 2).
 

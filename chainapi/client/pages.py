@@ -65,13 +65,13 @@ class Pages(Generic[T]):
     @property
     def checkpoint(self) -> Checkpoint:
         """Position of the stream: after the row or the page that was given last."""
-        return self.walk.checkpoint
+        return self._runner.checkpoint
 
     @property
     def quota_wait(self) -> float:
-        """Seconds until the service of the list takes requests again: a stop, or a wait for quota.
+        """Seconds until the service takes requests again; 0 without a wait for quota.
 
-        0 without one; inside a running event loop.
+        Read it inside a running event loop.
         """
         return self._source.quota_wait
 
@@ -91,6 +91,7 @@ class Pages(Generic[T]):
 
         """
         walk, runner = self.walk, self._runner
+        runner.refuse_inside_batch()
         begun = walk.unread  # by items()
         runner.reader = None
         if not await runner.advance():
@@ -99,43 +100,82 @@ class Pages(Generic[T]):
         walk.skip()
         return self._page_type.of(walk, self._source.extra, rest)
 
-    async def items(self) -> AsyncGenerator[T, None]:
-        """Give the rows one by one, each once.
+    async def first(self) -> T | None:
+        """Return the first row, or None if there is none.
 
-        Raises:
-            ChainAPIError: any of chainapi's errors, with `checkpoint`, which resumes at the exact row.
-
-        """
-        walk, runner = self.walk, self._runner
-        with runner.reading() as reader:
-            while await runner.advance():
-                for row in walk.rows():
-                    yield row
-                    if runner.reader is not reader:
-                        runner.check(reader)
-                        return
-
-    async def batches(self) -> AsyncGenerator[list[T], None]:
-        """Give the rows of each page as a list when the page arrives, each row once.
+        It is the next row if rows were read before. The stream can be read on.
 
         Raises:
             ChainAPIError: any of chainapi's errors, with `checkpoint`.
 
         """
+        return next(iter(await self.collect(limit=1)), None)
+
+    def items(self, limit: int | None = None) -> AsyncGenerator[T, None]:
+        """Give the rows one by one, each once; with `limit` at most that many.
+
+        With `limit` the stream can be read on.
+
+        Raises:
+            ConfigurationError: `limit` is not a whole number above 0; raised by the call itself.
+            ChainAPIError: any of chainapi's errors, with `checkpoint`, which resumes at the exact row.
+
+        """
+        if limit is not None:
+            whole_number("limit", limit)
+        return self._items(limit)
+
+    async def _items(self, left: int | None) -> AsyncGenerator[T, None]:
         walk, runner = self.walk, self._runner
-        with runner.reading() as reader:
-            while await runner.advance():
-                if rows := list(walk.rows()):
-                    yield rows
+        with runner.reading(left) as reader:
+            while left != 0 and await runner.advance():
+                before = 0 if left is None else walk.checkpoint.rows
+                for row in islice(walk.rows(), left):
+                    yield row
                     if runner.reader is not reader:
                         runner.check(reader)
                         return
+                if left is not None:
+                    left -= walk.checkpoint.rows - before
 
-    async def collect(self, limit: int | None = None) -> list[T]:
+    def batches(self, size: int | None = None) -> AsyncGenerator[list[T], None]:
+        """Give the rows in lists, each row once.
+
+        Each batch has `size` rows, the last one what is left. Without `size`, a batch has the rows of a page
+        as soon as the page arrives. No row that was fetched is lost: before an error the rows of the
+        unfinished batch are given, and after a cancelled wait the next call of `batches` continues it.
+        `checkpoint` is the position after the batch that was given last.
+
+        Raises:
+            ConfigurationError: `size` is not a whole number above 0; raised by the call itself.
+            ChainAPIError: any of chainapi's errors, with `checkpoint`.
+
+        """
+        if size is not None:
+            whole_number("size", size)
+        return self._batches(size)
+
+    async def _batches(self, size: int | None) -> AsyncGenerator[list[T], None]:
+        runner = self._runner
+        with runner.reading(batches=True) as reader:
+            while True:
+                result = await runner.fill_batch(size, reader)
+                if batch := runner.take_batch():
+                    yield batch
+                    if runner.reader is not reader:
+                        runner.check(reader)
+                        return
+                if isinstance(result, ChainAPIError):
+                    raise result
+                if not result:
+                    return
+
+    async def collect(self, limit: int | None = None, *, progress: bool = False) -> list[T]:
         """Return all rows, each once; with `limit` at most that many.
 
         With `limit` the stream can be read on. A partial list is never returned: an error that ends the walk
-        has the rows so far as `partial`.
+        has the rows so far as `partial`. `progress` shows rows, speed and the time left, in a notebook or on
+        a terminal.
 
         Raises:
             ConfigurationError: `limit` is not a whole number above 0.
@@ -144,7 +184,16 @@ class Pages(Generic[T]):
         """
         if limit is not None:
             whole_number("limit", limit)
-        walk, runner, rows = self.walk, self._runner, list[T]()
+        rows = list[T]()
+        if not progress:
+            return await self._collect(rows, limit)
+        from chainapi.client.progress import WalkProgress, shown
+
+        async with shown(WalkProgress(self, rows, limit)):
+            return await self._collect(rows, limit)
+
+    async def _collect(self, rows: list[T], limit: int | None) -> list[T]:
+        walk, runner = self.walk, self._runner
         try:
             with runner.reading(limit) as reader:
                 while len(rows) != limit and await runner.advance():
@@ -156,6 +205,14 @@ class Pages(Generic[T]):
             error.partial = rows
             raise
         return rows
+
+    def seconds_left(self, requests: float) -> float:
+        """Return the least seconds until a number of further requests has left.
+
+        It follows from the quota as the gate knows it now: what is left, when it comes back, and a stop. 0
+        if the quota suffices or is unknown. Call it inside a running event loop.
+        """
+        return self._source.seconds_left(requests)
 
     def estimate(
         self, rows: int, *, limits: Sequence[Limit] | None = None, page_size: int | None = None

@@ -14,6 +14,7 @@ from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.spenders import Account
+from chainapi.core.limits.waiting import WaitingLimit
 
 __all__ = ["AnyGate", "AnyPermit", "Permit"]
 
@@ -48,6 +49,7 @@ class AnyGate(Protocol):
         again: bool = False,
         member: Member,
         tag: str | None = None,
+        limit: WaitingLimit | None = None,
     ) -> Coroutine[Any, Any, AnyPermit]:
         """Wait for a turn, and return the permit to send now."""
         ...

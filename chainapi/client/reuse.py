@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from attrs import define, evolve, field, frozen
 
 from chainapi.client.coalesce import Coalescer
 from chainapi.client.service import Service
 from chainapi.core.cache import CachedResponse, Use, cache_key, significant
-from chainapi.core.call import Call, SentAt
+from chainapi.core.call import Call, Exchange, SentAt
+from chainapi.core.http import Response
 from chainapi.errors import (
     APIConnectionError,
     DecodeError,
@@ -25,8 +26,6 @@ from chainapi.models.codec import checked_json
 __all__ = ["ResponseReuse"]
 
 R = TypeVar("R")
-Reply: TypeAlias = tuple[bytes, SentAt]
-
 # Faults of the service and of its quota: a stale response is better. Other errors are the answer.
 _FAULTS = (APIConnectionError, QuotaWaitError, RateLimitedError, ServerError)
 
@@ -36,8 +35,8 @@ class Run(Protocol):
 
     def __call__(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
-    ) -> Coroutine[Any, Any, tuple[R, SentAt]]:
-        """Return the decoded response, and when its request was sent."""
+    ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
+        """Return the decoded response, and the exchange that it belongs to."""
         ...
 
 
@@ -54,7 +53,8 @@ class _Request:
         """Identity of the request: an identical one in flight may take its place."""
         options = self.call.options
         waits = (options.timeout, options.retry, options.max_wait, options.deadline, options.priority)
-        return self.service.name, self.url, significant(options.headers), waits, options.cache
+        shared = (options.max_waiting, options.cache)
+        return self.service.name, self.url, significant(options.headers), waits, shared
 
     @property
     def url(self) -> str:
@@ -80,12 +80,12 @@ class ResponseReuse:
 
     run: Run
     page_token_lifetime: float
-    _coalescer: Coalescer[Reply] = field(factory=Coalescer[Reply], init=False)
+    _coalescer: Coalescer[Exchange] = field(factory=Coalescer[Exchange], init=False)
 
     async def call(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
-    ) -> tuple[R, SentAt]:
-        """Return a decoded response, and when its request was sent.
+    ) -> tuple[R, Exchange]:
+        """Return a decoded response, and the exchange that it belongs to.
 
         Raises:
             ChainAPIError: the error of the request, or of the decoding.
@@ -104,38 +104,47 @@ class ResponseReuse:
             self._coalescer.start(request.identity, partial(self._fetch, request))
         elif use is Use.ON_ERROR:
             try:
-                reply = await self._send(request)
+                exchange = await self._send(request)
             except _FAULTS:
                 pass  # the request reported its fault
             else:
-                return await self._decoded(request, decode, reply)
+                return await self._decoded(request, decode, exchange)
         if service.events.emit:
-            service.events.cached(call.query.where, age, use.value)
-        return await self._decoded(request, decode, (stored.body, SentAt(now - age, stored.sent)))
+            service.events.cached(call.query.where, service.tag(call.options), age, use.value)
+        return await self._decoded(request, decode, _exchange(stored, SentAt(now - age, stored.sent), age))
 
     async def aclose(self) -> None:
         """Wait until the requests have ended; the connection ended them."""
         await self._coalescer.aclose()
 
-    async def _send(self, request: _Request) -> Reply:
+    async def _send(self, request: _Request) -> Exchange:
         """Return the response to a request, or to an identical one in flight."""
         return await self._coalescer.run(request.identity, partial(self._fetch, request))
 
-    async def _fetch(self, request: _Request) -> Reply:
+    async def _fetch(self, request: _Request) -> Exchange:
         """Send a request, and store its response."""
         # A caller that no longer needs the response leaves; another one may still need it.
         call = evolve(request.call, needed=None)
-        body, sent = await self.run(request.service, call, checked_json, request.began)
+        body, exchange = await self.run(request.service, call, checked_json, request.began)
         if (cache := call.options.cache) is not None:
-            await cache.write(request.key, CachedResponse.of(sent.wall, body))
-        return body, sent
+            raw = request.service.received(exchange)  # without the key, if the service echoed it
+            stored = CachedResponse.of(exchange.sent.wall, raw.elapsed, raw.status, raw.headers, body)
+            await cache.write(request.key, stored)
+        return exchange
 
     @staticmethod
-    async def _decoded(request: _Request, decode: Callable[[bytes], R], reply: Reply) -> tuple[R, SentAt]:
+    async def _decoded(
+        request: _Request, decode: Callable[[bytes], R], exchange: Exchange
+    ) -> tuple[R, Exchange]:
         """Decode a response for one of its callers: rows of a user's class may change."""
-        body, sent = reply
-        decoded = await request.service.decode(decode, body)
+        decoded = await request.service.decode(decode, cast("Response", exchange.outcome).body)
         if isinstance(decoded, DecodeError):
             elapsed = asyncio.get_running_loop().time() - request.began
             raise decoded.after(where=request.call.query.where, attempts=1, elapsed=elapsed)
-        return decoded, sent
+        return decoded, exchange
+
+
+def _exchange(stored: CachedResponse, sent: SentAt, age: float) -> Exchange:
+    """Return the exchange of a cached response."""
+    response = Response(stored.status, stored.headers, stored.body)
+    return Exchange(sent, response, elapsed=stored.elapsed, age=age)

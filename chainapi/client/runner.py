@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from math import inf
 from typing import Any, assert_never
 
 from chainapi.client.prefetch import Prefetcher
 from chainapi.client.source import Source
 from chainapi.client.threads import finish_in_thread
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Answer, Deliver, Discard, Fetch, Offload, Report, Steps, Walk
 from chainapi.errors import ChainAPIError, PagingError
 
@@ -22,6 +24,7 @@ class WalkRunner:
 
     Attributes:
         reader: the reader of rows, if there is one; another reader takes its place.
+        batch: rows that were taken for a batch, which is not given yet.
         closed: whether nothing more is sent.
 
     """
@@ -32,7 +35,14 @@ class WalkRunner:
         self._running = False
         self._ahead: Prefetcher | None = None
         self.reader: object = None
+        self.batch: list[Any] = []
         self.closed = False
+        self._before_batch: Checkpoint | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Position after the row or the page that was given last."""
+        return self._before_batch if self.batch and self._before_batch is not None else self._walk.checkpoint
 
     async def advance(self) -> bool:
         """Open the next page, unless the open one has unread rows.
@@ -65,8 +75,15 @@ class WalkRunner:
         return not self.closed
 
     @contextmanager
-    def reading(self, limit: int | None = None) -> Iterator[object]:
-        """Let a reader of at most `limit` rows take the place of any other."""
+    def reading(self, limit: int | None = None, *, batches: bool = False) -> Iterator[object]:
+        """Let a reader of at most `limit` rows take the place of any other.
+
+        Raises:
+            PagingError: a batch is unfinished, and the reader is not one of batches.
+
+        """
+        if not batches:
+            self.refuse_inside_batch()
         walk = self._walk
         walk.count_rows()
         if limit is not None:
@@ -90,6 +107,40 @@ class WalkRunner:
         if self.reader is not reader and not self.closed:
             raise self.refusal("another reader has taken this stream over: it can be read once")
 
+    def refuse_inside_batch(self) -> None:
+        """Refuse readers of pages and of rows while a batch is unfinished.
+
+        Raises:
+            PagingError: it is.
+
+        """
+        if self.batch:
+            raise self.refusal("the stream stands inside a batch: read on with batches()")
+
+    async def fill_batch(self, size: int | None, reader: object) -> bool | ChainAPIError:
+        """Take rows until the batch has `size` of them; None stands for those of a page.
+
+        Returns whether there may be more rows, or the error that ended the walk. The rows taken so far stay
+        in `batch`, after a cancellation too.
+        """
+        walk = self._walk
+        if not self.batch:
+            self._before_batch = walk.checkpoint
+        try:
+            while len(self.batch) < (size or 1):
+                if not await self.advance():
+                    return False
+                self.check(reader)
+                self.batch.extend(islice(walk.rows(), size and size - len(self.batch)))
+        except ChainAPIError as error:
+            return error
+        return True
+
+    def take_batch(self) -> list[Any]:
+        """Return the rows of the batch, and begin another one."""
+        batch, self.batch, self._before_batch = self.batch, [], None
+        return batch
+
     def close(self) -> None:
         """Send nothing more, and cancel the requests for further pages."""
         self.reader, self.closed = None, True
@@ -98,7 +149,7 @@ class WalkRunner:
     def refusal(self, message: str) -> PagingError:
         """Return an error with the checkpoint of the walk."""
         error = PagingError(message)
-        error.checkpoint = self._walk.checkpoint
+        error.checkpoint = self.checkpoint
         return error
 
     def _begin(self) -> Steps:

@@ -10,16 +10,19 @@ from collections.abc import Callable, Generator
 from typing import TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
-from attrs import define, field
+from attrs import define, evolve, field
 
+from chainapi._text import masked
 from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
 from chainapi.client.emitter import ServiceEvents
 from chainapi.client.member import Member
 from chainapi.client.permit import AnyGate
+from chainapi.client.response import RawResponse
+from chainapi.client.telemetry import Telemetry
 from chainapi.client.transport import Transport
-from chainapi.core.call import Call
-from chainapi.core.http import Request, Response, is_markup
+from chainapi.core.call import Call, CallOptions, Exchange
+from chainapi.core.http import Request, Response, is_markup, request_id
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.url import Query
@@ -48,6 +51,7 @@ class Service:
         transport: sends the requests.
         member: the session's place in the gate.
         events: emits the events of the service.
+        telemetry: observes each request, and adds headers to it; None without one.
 
     """
 
@@ -55,12 +59,17 @@ class Service:
     transport: Transport
     member: Member
     events: ServiceEvents
+    telemetry: Telemetry | None = None
     _gate: AnyGate | None = field(default=None, init=False)
 
     @property
     def name(self) -> str:
         """`metrics` or `data`."""
         return self.endpoint.name
+
+    def tag(self, options: CallOptions) -> str:
+        """Return the name of the spender of a call."""
+        return self.member.tag if options.tag is None else options.tag
 
     # --- requests, and their gate -----------------------------------------------------------
 
@@ -69,7 +78,19 @@ class Service:
         headers = {**_HEADERS, **call.options.headers} if call.options.headers else _HEADERS
         if self.endpoint.key is not None and self.endpoint.key_header is not None:
             headers = {**headers, self.endpoint.key_header: self.endpoint.key.reveal()}
-        return Request("GET", call.query.url(self.endpoint.base_url, call.page_token), headers)
+        query, token = call.query, call.page_token
+        return Request(query.method, query.url(self.endpoint.base_url, token), headers, query.content(token))
+
+    async def send_observed(self, request: Request, call: int) -> Response:
+        """Send a request of the call with that number, with the headers of the telemetry."""
+        assert self.telemetry is not None  # noqa: S101 - otherwise nobody observes
+        with self.telemetry.attempt(call) as headers:
+            # The request's own headers win: the key, and those that the caller passed.
+            return await self.transport.send(evolve(request, headers={**headers, **request.headers}))
+
+    def shown_url(self, call: Call) -> str:
+        """Return the URL of a call as people may see it, without the page token."""
+        return call.query.url(self.endpoint.base_url, None if call.page_token is None else "REDACTED")
 
     def join(self, gate: AnyGate) -> None:
         """Use a gate from now on; no request may be under way."""
@@ -119,12 +140,25 @@ class Service:
         except DecodeError as error:
             return self._undecoded(error, body)
 
+    def received(self, exchange: Exchange) -> RawResponse:
+        """Return a successful response as it was received, the key masked in its headers."""
+        response, secret = cast("Response", exchange.outcome), self._secret
+        headers = response.headers
+        if secret and any(secret in value for value in headers.values()):
+            headers = {name: masked(value, secret) for name, value in headers.items()}
+        return RawResponse(response.status, headers, response.body, exchange.elapsed, exchange.age)
+
     async def describe(self, response: Response) -> tuple[str, tuple[str, ...]]:
         """Return the error type and the messages of an error response."""
         if 300 <= response.status < 400:
             target = _redirect_target(self.endpoint.base_url, response.headers.get("location", ""))
             return "Redirect", (f"redirects are not followed; this one leads {self._shown(target)}",)
         return decode_error(response.body, self._secret)
+
+    def request_id(self, response: Response) -> str | None:
+        """Return the id that the service gave to the request of a response."""
+        found = request_id(response.headers)
+        return None if found is None else self._shown(found)
 
     def shown_fault(self, fault: DecodeError) -> DecodeError:
         """Return an error whose texts of the service are short and printable."""

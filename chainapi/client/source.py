@@ -55,6 +55,10 @@ class Source(Protocol):
         """
         ...
 
+    def seconds_left(self, requests: float) -> float:
+        """Return the seconds until further requests have left (`Pages.seconds_left`)."""
+        ...
+
     def estimate(self, rows: int, limits: Sequence[Limit] | None, page_size: int | None) -> Estimate:
         """Return what fetching `rows` rows takes (see `Pages.estimate`)."""
         ...

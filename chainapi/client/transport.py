@@ -28,6 +28,7 @@ from chainapi.errors import (
     APITimeoutError,
     CertificateError,
     ConfigurationError,
+    ConnectError,
     ResponseTooLargeError,
     SessionClosedError,
 )
@@ -51,6 +52,7 @@ class Transport(Protocol):
         Follow no redirect.
 
         Raises:
+            ConnectError: no connection was made, so nothing was sent; the request may be repeated.
             APIConnectionError: no whole response arrived.
 
         """
@@ -99,8 +101,9 @@ class AiohttpTransport:
         """Send one request.
 
         Raises:
-            APIConnectionError: no whole response arrived; CertificateError: the server's certificate is not
-                trusted; ResponseTooLargeError: the body is larger than the cap.
+            APIConnectionError: no whole response arrived; ConnectError: no connection was made;
+                CertificateError: the server's certificate is not trusted; ResponseTooLargeError: the body is
+                larger than the cap.
             SessionClosedError: the transport, or the `ClientSession` that it was given, is closed.
 
         """
@@ -113,6 +116,7 @@ class AiohttpTransport:
                 request.method,
                 URL(request.url, encoded=True),
                 headers=request.headers,
+                data=request.body,
                 allow_redirects=False,
                 auto_decompress=True,
                 raise_for_status=False,
@@ -125,9 +129,9 @@ class AiohttpTransport:
             fault = _fault_of(error)
         except _Fault as error:
             fault = error.fault
-        except RuntimeError:
+        except RuntimeError as error:
             if self._loop is None or not self._loop.is_closed():
-                raise
+                raise error.with_traceback(None) from None  # as below
             raise GeneratorExit from None  # dropped after its loop was closed: no connection can be closed
         except asyncio.CancelledError as error:
             # The frames of aiohttp in its traceback hold the request's headers: it is raised without them.
@@ -250,7 +254,7 @@ class _Fault(Exception):  # noqa: N818 - never leaves this module
 async def _send_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Prevent aiohttp from repeating a GET after a broken connection.
+    """Prevent aiohttp from repeating a request after a broken connection.
 
     Its second request would pass no gate.
     """
@@ -425,6 +429,8 @@ def _fault_of(error: aiohttp.ClientError | OSError | ValueError) -> APIConnectio
         return APITimeoutError("no answer in time")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return CertificateError(_distrust(error))
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return ConnectError(_reason(error))
     return APIConnectionError(_reason(error))
 
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import count
+from math import inf
 from typing import assert_never
 
 from chainapi.client.member import Member
 from chainapi.client.timer import Timer
 from chainapi.core.limits.deadlines import GRACE
-from chainapi.core.limits.lane import Group
+from chainapi.core.limits.group import Group
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scheduler import Due, Granted, Scheduler, Step, TooLate, Unanswered, Wait
 from chainapi.core.limits.ticket import Ticket
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.errors import APITimeoutError, QuotaWaitError
 
 __all__ = ["Turn", "Turns"]
@@ -76,7 +78,7 @@ class Turns:
     def reserve(self, now: float, route: str, cost: float | None, member: Member) -> Reservation | None:
         """Reserve units for a request that may leave now; return None if it has to wait."""
         group = member.group
-        if self._woken or self.queue.waiting or (group is not None and (group.paced or not group.room)):
+        if self._woken or self.queue.waiting or (group is not None and (group.paced or not group.room(inf))):
             return None
         reservation = self.scheduler.reserve(now, route, cost)
         if reservation is None:
@@ -100,11 +102,15 @@ class Turns:
         rank: float,
         max_wait: float | None,
         deadline: float,
+        full: WaitingLimit | None = None,
     ) -> Turn:
         """Put a request in the queue; the caller awaits it in `wait` at once.
 
+        `full` is its limit if as many wait as that allows.
+
         Raises:
             QuotaWaitError: its turn will be too late.
+            QueueFullError: a limit is full.
 
         """
         loop = asyncio.get_running_loop()
@@ -114,6 +120,8 @@ class Turns:
         if max_wait is not None:
             turn.max_wait, turn.waits_until = max_wait, now + max_wait
         deadlines = self.scheduler.deadlines
+        if full is not None and not self.scheduler.ready(now, turn):
+            raise member.queue_full(deadlines.cleared(now, turn), full.most)
         if deadlines.misses(now, turn):
             raise turn.too_late(now, deadlines.again(now, turn))
         self.queue.add(turn)
@@ -192,6 +200,7 @@ class Turns:
         """Take a grant back whose request did not leave."""
         if turn.group is not None:
             self.landed(turn.group)
+        self.queue.take_back(turn)
         self.quota.unsent(reservation)
 
     def landed(self, group: Group) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from fastapi import APIRouter, Depends
-from starlette.requests import HTTPConnection, Request
-
 from chainapi import Checkpoint, SessionView
-from chainapi.contrib import starlette
+from chainapi.contrib import missing, starlette
 from chainapi.contrib.starlette import (
     add_exception_handlers,
     lifespan,
     ndjson,
     server_sent_events,
 )
+
+try:
+    from fastapi import APIRouter, Depends
+    from starlette.requests import HTTPConnection, Request
+except ModuleNotFoundError:
+    raise missing("fastapi") from None
 
 __all__ = [
     "ResumeDep",
@@ -54,9 +57,10 @@ ResumeDep: TypeAlias = Annotated[Checkpoint | None, Depends(last_checkpoint)]
 
 
 def router() -> APIRouter:
-    """Return a router with ``/quota`` and ``/health``; neither sends anything upstream.
+    """Return a router with ``/quota`` and ``/health``.
 
-    The quota shows the tags and processes that spend it: include the router where only you can reach it.
+    Neither sends anything upstream. The quota shows the tags and processes that spend it: include the router
+    where only you can reach it.
     """
     made = APIRouter(tags=["chainapi"])
     made.add_api_route("/quota", starlette.quota, methods=["GET"], summary="Quota of each service")

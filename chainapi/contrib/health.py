@@ -10,6 +10,7 @@ import msgspec
 from attrs import frozen
 
 from chainapi.api.view import SessionView
+from chainapi.core.arguments import function
 from chainapi.core.events import ResponseReceived
 
 if TYPE_CHECKING:
@@ -24,10 +25,13 @@ class LastAnswers:
     Args:
         then: another listener, which is called with each event.
 
+    Raises:
+        ArgumentError: `then` cannot be called.
+
     """
 
     def __init__(self, then: Callable[[Event], None] | None = None) -> None:
-        self._then = then
+        self._then = None if then is None else function("on_event", then)
         self._last: dict[str, tuple[float, ResponseReceived]] = {}
 
     def __call__(self, event: Event) -> None:
@@ -38,7 +42,7 @@ class LastAnswers:
             self._then(event)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return status or fault, and the age in seconds, of the last answer of each service."""
+        """Return status or fault, and the age in seconds, of each last answer."""
         now = asyncio.get_running_loop().time()
         return {
             name: {
@@ -60,7 +64,10 @@ class Health:
 
 
 def health_of(session: object, answers: object) -> Health:
-    """Return the health of a session, which may be missing; its last answers if they were recorded."""
+    """Return the health of a session, with its last answers.
+
+    Both may be None.
+    """
     is_open = isinstance(session, SessionView) and not session.connection.closed
     last = answers.to_dict() if isinstance(answers, LastAnswers) else {}
     report = {"session": "open" if is_open else "closed", "last_answers": last}
@@ -68,6 +75,6 @@ def health_of(session: object, answers: object) -> Health:
 
 
 def quota_of(session: SessionView) -> bytes:
-    """Return the quota snapshots of a session as a JSON object, by service; times are seconds from now."""
+    """Return the quota of each service as a JSON object; times are seconds from now."""
     snapshots = {name: msgspec.Raw(quota.to_json()) for name, quota in session.quota.items()}
     return msgspec.json.encode(snapshots)

@@ -7,14 +7,14 @@ are true, and otherwise only that an upstream service failed; the log has the re
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from math import ceil
 from typing import Any, ClassVar
 
 from attrs import frozen
 
-from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi.api.view import SessionView
 from chainapi.errors import (
     APIConnectionError,
     APIStatusError,
@@ -29,12 +29,14 @@ from chainapi.errors import (
     DecodeError,
     ExportError,
     NotFoundError,
+    OutcomeUnknownError,
     PagingError,
     PermissionDeniedError,
     QuotaWaitError,
     RateLimitedError,
     SessionClosedError,
     ShareUnavailableError,
+    WebhookSignatureError,
 )
 from chainapi.models.exact_json import encode_json
 
@@ -101,12 +103,18 @@ _KINDS: Mapping[
     CheckpointError: (422, "invalid-checkpoint", ""),
     BadRequestError: (422, "refused-argument", ""),
     NotFoundError: (404, "not-found", ""),
+    WebhookSignatureError: (401, "unsigned", "the signature of the webhook is missing or wrong"),
     QuotaWaitError: (503, "quota", ""),
     RateLimitedError: (503, "quota", "the quota of an upstream service is used up"),
     SessionClosedError: (503, "unavailable", "the server is shutting down"),
     ShareUnavailableError: (503, "unavailable", "the shared quota cannot be reached"),
     DeadlineExceededError: (504, "deadline", ""),
     APITimeoutError: (504, "upstream-timeout", "an upstream service did not answer in time"),
+    OutcomeUnknownError: (
+        502,
+        "outcome-unknown",
+        "it is unknown whether an upstream service made the change",
+    ),
     APIConnectionError: (502, "upstream", _UPSTREAM),
     APIStatusError: (502, "upstream", _UPSTREAM),
     DecodeError: (502, "upstream", "an upstream service sent an answer that cannot be read"),
@@ -118,26 +126,27 @@ _KINDS: Mapping[
 _OURS = (AuthenticationError, PermissionDeniedError)  # faults of the server's own configuration, though a 502
 
 
-def problem_of(error: ChainAPIError, quota: Iterable[QuotaSnapshot] = (), place: str = "") -> Problem:
+def problem_of(error: ChainAPIError, session: SessionView | None = None, place: str = "") -> Problem:
     """Return the problem details of an error, and log the error.
 
     Args:
         error: the error.
-        quota: snapshots of the session's quotas; they have the wait after a 429 that named none.
+        session: the session, whose quota has the wait after a 429 that named none.
         place: the request of the client, for the log, such as ``GET /tps/43114``.
 
     """
     status, kind, detail = _kind(error)
-    wait = _wait(error, quota)
+    wait = _wait(error, session)
     LOGGER.log(_level(error, status), "%s answered %d: %s: %s", place, status, type(error).__name__, error)
     return Problem(status, kind, detail or _detail(error), wait)
 
 
 def upstream_error(error: BaseException) -> ChainAPIError | None:
-    """Return the error of chainapi that an exception is, or that a group of such errors has first.
+    """Return the error of chainapi in an exception; None if it is another error.
 
     Tasks of a group raise their errors as an ExceptionGroup, and so does `chainapi.merge`. The error with the
-    highest status is returned, among equals the one with the longest wait. None if another error is in it.
+    highest status stands for a group, among equals the one with the longest wait. None if any other error is
+    in the group.
     """
     if isinstance(error, ChainAPIError):
         return error
@@ -149,18 +158,18 @@ def upstream_error(error: BaseException) -> ChainAPIError | None:
 
 
 def _severity(error: ChainAPIError) -> tuple[int, float]:
-    return _kind(error)[0], _wait(error, ()) or 0.0
+    return _kind(error)[0], _wait(error) or 0.0
 
 
 def _kind(error: ChainAPIError) -> tuple[int, str, str]:
     return next(_KINDS[kind] for kind in type(error).__mro__ if kind in _KINDS)
 
 
-def _wait(error: ChainAPIError, quota: Iterable[QuotaSnapshot]) -> float | None:
+def _wait(error: ChainAPIError, session: SessionView | None = None) -> float | None:
     """Return the seconds after which a request can succeed, or None."""
     wait: float | None = getattr(error, "retry_after", None)
-    if wait is None and isinstance(error, RateLimitedError):
-        wait = max((snapshot.stopped_for for snapshot in quota), default=0.0) or None
+    if wait is None and isinstance(error, RateLimitedError) and session is not None:
+        wait = max((quota.stopped_for for quota in session.quota.values()), default=0.0) or None
     return wait
 
 

@@ -6,19 +6,26 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from typing import Any, ParamSpec, TypeAlias
 
-from starlette.applications import Starlette
-from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
-
 from chainapi import Checkpoint, Pages, Session, SessionView
+from chainapi.contrib import missing
 from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error
 from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody
 from chainapi.errors import ChainAPIError, ConfigurationError
+
+try:
+    from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
+    from starlette.requests import HTTPConnection, Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+    from starlette.types import Message, Receive, Scope, Send
+    from starlette.websockets import WebSocket
+except ModuleNotFoundError:
+    raise missing("starlette") from None
 
 __all__ = [
     "StreamResponse",
@@ -33,21 +40,24 @@ __all__ = [
     "server_sent_events",
 ]
 
+_TRY_AGAIN_LATER, _INTERNAL_ERROR = 1013, 1011  # codes of a WebSocket that is closed
+_SESSION, _ANSWERS = "chainapi", "chainapi_answers"  # names in the state of an application
+
 P = ParamSpec("P")
-Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[None]]
+Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]
 
 
 def _with_arguments_of(_: Callable[P, Session]) -> Callable[[Callable[..., Lifespan]], Callable[P, Lifespan]]:
-    """Return a decorator that gives a function the arguments of `Session`, for type checkers."""
+    """Return a decorator: type checkers then know the arguments of a function."""
     return lambda function: function
 
 
 @_with_arguments_of(Session)
 def lifespan(**arguments: Any) -> Lifespan:
-    """Return a lifespan that opens a session when the application starts, and closes it at the end.
+    """Return a lifespan that opens a session, and closes it with the application.
 
-    The session is ``app.state.chainapi``. A lifespan of your own enters it:
-    ``async with lifespan(...)(app): ...``.
+    The session is ``app.state.chainapi``, and for mounted applications ``request.state.chainapi``. A lifespan
+    of your own enters it: ``async with lifespan(...)(app) as state: yield state``.
 
     Args:
         arguments: those of `chainapi.Session`.
@@ -58,11 +68,13 @@ def lifespan(**arguments: Any) -> Lifespan:
     """
 
     @asynccontextmanager
-    async def owned(app: Any) -> AsyncIterator[None]:
+    async def owned(app: Any) -> AsyncIterator[dict[str, Any]]:
         answers = LastAnswers(arguments.get("on_event"))
         async with Session(**{**arguments, "on_event": answers}) as session:
-            app.state.chainapi, app.state.chainapi_answers = session, answers
-            yield
+            state = {_SESSION: session, _ANSWERS: answers}
+            for name, value in state.items():
+                setattr(app.state, name, value)
+            yield state
 
     return owned
 
@@ -74,13 +86,19 @@ def get_session(connection: HTTPConnection) -> SessionView:
         ConfigurationError: the application has none; the message names the lifespan.
 
     """
-    session = getattr(connection.app.state, "chainapi", None)
+    session = _found(connection, _SESSION)
     if not isinstance(session, SessionView):
         raise ConfigurationError(
             "the application has no session in app.state.chainapi: pass lifespan=lifespan(...) of"
             " chainapi.contrib to it, or set the attribute in a test"
         )
     return session
+
+
+def _found(connection: HTTPConnection, name: str) -> object:
+    """Return what the lifespan left for an application, or for the outer one."""
+    found: object = getattr(connection.app.state, name, None) or getattr(connection.state, name, None)
+    return found
 
 
 def last_checkpoint(request: Request) -> Checkpoint | None:
@@ -100,20 +118,24 @@ def last_checkpoint(request: Request) -> Checkpoint | None:
 def add_exception_handlers(app: Starlette) -> None:
     """Let an application answer each ChainAPIError with problem details (RFC 9457).
 
-    It answers an ExceptionGroup of them too, which a task group of your handler raises. See the table in
-    docs/web.md.
+    It answers an ExceptionGroup of them too, which a task group of your handler raises. A WebSocket is closed
+    with code 1013 ("try again later") or 1011. See the table in docs/web.md.
     """
     app.add_exception_handler(ChainAPIError, _answer_error)
     app.add_exception_handler(ExceptionGroup, _answer_error)
 
 
-async def _answer_error(request: Request, fault: Exception) -> Response:
+async def _answer_error(connection: Any, fault: Exception) -> Any:
+    """Answer an error; close a WebSocket with the kind of problem as its reason."""
     error = upstream_error(fault)
     if error is None:
         raise fault
-    session = getattr(request.app.state, "chainapi", None)
-    snapshots = session.quota.values() if isinstance(session, SessionView) else ()
-    problem = problem_of(error, snapshots, _place(request.scope))
+    session = _found(connection, _SESSION)
+    known = session if isinstance(session, SessionView) else None
+    problem = problem_of(error, known, _place(connection.scope))
+    if isinstance(connection, WebSocket):
+        later = problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+        return await connection.close(_TRY_AGAIN_LATER if later else _INTERNAL_ERROR, problem.kind)
     return Response(problem.body, problem.status, problem.headers, problem.MEDIA_TYPE)
 
 
@@ -158,7 +180,8 @@ class StreamResponse(Response):
 
     def __init__(self, make_body: Callable[..., Body]) -> None:
         self._make_body = make_body
-        self.status_code, self.background = 200, None
+        self.status_code = 200
+        self.background: BackgroundTask | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response.
@@ -223,7 +246,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def _place(scope: Scope) -> str:
-    return f"{scope.get('method', '')} {scope.get('path', '')!r}"
+    return f"{scope.get('method', 'WEBSOCKET')} {scope['path']!r}"
 
 
 async def quota(request: Request) -> Response:
@@ -232,13 +255,11 @@ async def quota(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """Answer with the state of the session and the last answers; 503 if it is not open.
+    """Answer with the state of the session and the last answers of the services.
 
-    Nothing is sent upstream.
+    The status is 503 if the session is not open. Nothing is sent upstream.
     """
-    state = request.app.state
-    session, answers = getattr(state, "chainapi", None), getattr(state, "chainapi_answers", None)
-    report = health_of(session, answers)
+    report = health_of(_found(request, _SESSION), _found(request, _ANSWERS))
     return _json(report.body, report.status)
 
 

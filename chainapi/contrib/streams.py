@@ -18,7 +18,8 @@ from chainapi.client.pages import Pages
 from chainapi.contrib.problems import Problem, problem_of, upstream_error
 from chainapi.core.arguments import seconds_of
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.models.exact_json import encode_json
+from chainapi.errors import ChainAPIError, RateLimitedError
+from chainapi.json import dumps
 
 __all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
 
@@ -32,7 +33,8 @@ class Body:
     """Body of a response that streams rows while pages arrive.
 
     ``async with`` fetches the first piece; its end closes the stream. Begin the response inside the block,
-    with the pieces that iteration gives.
+    with the pieces that iteration gives. A framework that takes an asynchronous iterable closes the stream by
+    itself: await `begin`, and pass it the body.
 
     Args:
         stream: `Pages`, whose rows arrive page by page, each once; or any asynchronous iterable of rows.
@@ -54,35 +56,38 @@ class Body:
         self._first: bytes | None = None
 
     async def begin(self) -> None:
-        """Fetch the first piece.
+        """Fetch the first piece; close the stream if that fails.
 
         Raises:
             ChainAPIError: any of chainapi's errors; no byte was sent, so it can become a status.
 
         """
-        self._first = await anext(self._pieces, b"")
+        try:
+            self._first = await anext(self._pieces, b"")
+        except BaseException:
+            await self.aclose()
+            raise
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        if self._first is None:
-            await self.begin()
-        if self._first:
-            yield self._first
-        async for piece in self._pieces:
-            yield piece
+        try:
+            if self._first is None:
+                await self.begin()
+            if self._first:
+                yield self._first
+            async for piece in self._pieces:
+                yield piece
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
-        """End the stream: its requests under way are cancelled, and nothing more is sent upstream."""
+        """End the stream: cancel its requests, and send nothing more upstream."""
         await self._pieces.aclose()
         close = getattr(self._stream, "aclose", None)
         if close is not None:
             await close()
 
     async def __aenter__(self) -> Self:
-        try:
-            await self.begin()
-        except BaseException:
-            await self.aclose()
-            raise
+        await self.begin()
         return self
 
     async def __aexit__(
@@ -104,8 +109,16 @@ class Body:
                     raise
             else:
                 return
+        yield self._broken(self._problem(error))
+
+    def _problem(self, error: ChainAPIError) -> Problem:
+        """Return the problem details of a stream that broke, with its checkpoint."""
+        problem = problem_of(error, place=self._place)
+        wait = problem.retry_after
+        if isinstance(error, RateLimitedError) and wait is None and isinstance(self._stream, Pages):
+            wait = self._stream.quota_wait or None
         checkpoint = None if error.checkpoint is None else error.checkpoint.dumps()
-        yield self._broken(evolve(problem_of(error, place=self._place), checkpoint=checkpoint))
+        return evolve(problem, retry_after=wait, checkpoint=checkpoint)
 
     async def _batches(self) -> AsyncGenerator[Batch, None]:
         """Give lists of rows as they arrive, with the checkpoint behind each."""
@@ -138,10 +151,10 @@ class NDJSONBody(Body):
     async def _encoded(self) -> AsyncGenerator[bytes, None]:
         async with aclosing(self._batches()) as batches:
             async for rows, _ in batches:
-                yield b"".join(encode_json(row) + b"\n" for row in rows)
+                yield b"".join(dumps(row) + b"\n" for row in rows)
 
     def _broken(self, problem: Problem) -> bytes:
-        return encode_json({"error": problem.to_dict()}) + b"\n"
+        return dumps({"error": problem.to_dict()}) + b"\n"
 
 
 class SSEBody(Body):
@@ -191,7 +204,7 @@ class SSEBody(Body):
         return wait + _event("problem", problem.to_dict())
 
     def _beat(self) -> bytes:
-        """Return what to send while no rows arrive: the wait for quota, a comment, or nothing yet."""
+        """Return the event of a wait, or a comment; nothing after a short silence."""
         wait = self._stream.quota_wait if isinstance(self._stream, Pages) else 0.0
         wait = wait if wait >= _TICK else 0.0
         silence = asyncio.get_running_loop().time() - self._sent_at
@@ -207,13 +220,13 @@ class SSEBody(Body):
 def _event(name: str, data: Any, checkpoint: Checkpoint | None = None) -> bytes:
     """Return an event; JSON, and so its data and its id, has no line end in it."""
     position = b"" if checkpoint is None else b"id: %s\n" % checkpoint.dumps().encode()
-    return b"event: %s\n%sdata: %s\n\n" % (name.encode(), position, encode_json(data))
+    return b"event: %s\n%sdata: %s\n\n" % (name.encode(), position, dumps(data))
 
 
 async def _with_ticks(
     batches: AsyncGenerator[Batch, None], every: float, tick: Callable[[], bytes]
 ) -> AsyncGenerator[Batch | bytes, None]:
-    """Give batches, and between them what `tick` returns after each `every` seconds without one."""
+    """Give batches, and the result of `tick` after each `every` seconds without one."""
     queue = asyncio.Queue[Batch | None]()
     reader = asyncio.create_task(_read(batches, queue))
     reader.add_done_callback(lambda _: queue.put_nowait(None))

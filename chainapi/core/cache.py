@@ -69,18 +69,27 @@ class CachedResponse(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         version: version of this form.
         sent: Unix time in seconds at which its request was sent.
-        body: the body of the response.
+        elapsed: seconds until the response had arrived.
+        status: its HTTP status code.
+        headers: its headers by lower-case names.
+        body: its body.
 
     """
 
     version: int
     sent: float
+    elapsed: float
+    status: int
+    headers: dict[str, str]
     body: bytes
 
     @classmethod
-    def of(cls, sent: float, body: bytes) -> CachedResponse:
-        """Return the response to a request sent at a Unix time."""
-        return cls(_VERSION, sent, body)
+    def of(
+        cls, sent: float, elapsed: float, status: int, headers: Mapping[str, str], body: bytes
+    ) -> CachedResponse:
+        """Return the response to a request sent at a Unix time, without cookies."""
+        kept = {name: value for name, value in headers.items() if name != "set-cookie"}
+        return cls(_VERSION, sent, elapsed, status, kept, body)
 
     @classmethod
     def loads(cls, stored: bytes) -> CachedResponse | None:

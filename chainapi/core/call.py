@@ -12,11 +12,14 @@ from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from attrs import define, field, frozen
+from msgspec import Struct
 
 from chainapi.core.cache import ResponseCache
 from chainapi.core.http import Response, is_blank, is_markup
+from chainapi.core.idempotency import Idempotency, may_be_done
 from chainapi.core.limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.statuses import missing_body, rate_limited, status_error
 from chainapi.core.url import Query
@@ -26,6 +29,7 @@ from chainapi.errors import (
     APITimeoutError,
     DeadlineExceededError,
     DecodeError,
+    OutcomeUnknownError,
     PageTokenExpiredError,
 )
 
@@ -57,15 +61,15 @@ class GivenUp(Exception):  # noqa: N818 - the caller wanted it, so it is no erro
     """
 
 
-@frozen
-class SentAt:
+class SentAt(Struct, frozen=True):
     """Time at which an answered request was sent, in seconds.
 
-    It is given on the loop's clock, and in Unix time.
+    It is given on the loop's clock, and in Unix time. `call` is the number of its call.
     """
 
     at: float
     wall: float
+    call: int | None = None
 
 
 @frozen(eq=False, repr=False)
@@ -80,6 +84,7 @@ class CallOptions:
         priority: calls with a higher one go first in the queue for quota.
         tag: name of the spender of the quota; None uses that of the session.
         headers: further headers of the request, by lower-case names.
+        max_waiting: limit on the calls of the view that wait for quota; None for none.
         coalesce: whether identical requests in flight are one.
         cache: keeps successful responses; identical requests in flight are then one too.
 
@@ -92,6 +97,7 @@ class CallOptions:
     priority: int = 0
     tag: str | None = None
     headers: Mapping[str, str] = field(factory=dict[str, str])
+    max_waiting: WaitingLimit | None = None
     coalesce: bool = False
     cache: ResponseCache | None = None
 
@@ -202,13 +208,16 @@ _NO_LIMITS = RateLimitInfo()
 class Exchange:
     """Exchange: one request, its outcome, its limits and the gate's verdict.
 
-    The limits are those that the response announced.
+    The limits are those that the response announced. `elapsed` is the seconds from sending to the outcome,
+    and `age` is the seconds since the request was sent, for a response of a cache.
     """
 
     sent: SentAt
     outcome: Response | APIConnectionError
     limits: RateLimitInfo = _NO_LIMITS
     verdict: Verdict = Verdict.PASSED
+    elapsed: float = 0.0
+    age: float = 0.0
 
 
 _QUEUE, _ATTEMPT, _PAUSE = range(3)  # phases between which the time of a call is divided
@@ -236,14 +245,17 @@ class CallFlow:
         self._state = RetryState()
         self._attempts = 0  # requests sent
         self._spent = 0.0  # tokens of the retry budget
+        self._doubtful = False  # whether an attempt that failed may have been carried out
 
-    def run(self, now: float) -> Flow[tuple[Any, SentAt]]:
+    def run(self, now: float) -> Flow[tuple[Any, Exchange]]:
         """Make attempts until one succeeds.
 
-        Returns the decoded body and when its request was sent.
+        Returns the decoded body and the exchange of the attempt. The body is None where the route has none,
+        and for a repeated DELETE of something that is gone by then.
 
         Raises:
             APIStatusError, APIConnectionError, DecodeError: the last attempt failed.
+            OutcomeUnknownError: the server may have carried out a request that cannot be repeated.
             DeadlineExceededError: the next attempt could begin only after the deadline.
             PageTokenExpiredError: the page token died while the request waited for quota.
             GivenUp: nobody needs the response any more.
@@ -257,6 +269,9 @@ class CallFlow:
             response = exchange.outcome
             if isinstance(response, APIConnectionError):
                 now = yield from self._retry(response, now)
+            elif self._is_done(response):
+                self._settings.budget.succeeded(self._spent)
+                return None, exchange
             elif not 200 <= response.status < 300:
                 now = yield from self._failed(response, exchange, now)
             elif is_blank(response.body):
@@ -265,8 +280,26 @@ class CallFlow:
                 now, decoded = yield Decode(response)
                 if not isinstance(decoded, DecodeError):
                     self._settings.budget.succeeded(self._spent)
-                    return decoded, exchange.sent
+                    return decoded, exchange
                 now = yield from self._undecoded(decoded, now, repeatable=not is_markup(response.body))
+
+    @property
+    def doubt(self) -> str:
+        """Clause about the outcome of a write that ends now; empty if it is known."""
+        if self._phase != _ATTEMPT or self._call.query.idempotency is Idempotency.SAFE:
+            return ""
+        return ": the service may have carried it out"
+
+    def overdue(self, now: float) -> DeadlineExceededError | OutcomeUnknownError:
+        """Return the error of a deadline that passed in a queue, an attempt or a pause."""
+        in_attempt = self._phase == _ATTEMPT
+        late = self.exceeded(now)
+        late.__cause__ = self.last
+        if not in_attempt or self._call.query.idempotency is not Idempotency.NON_IDEMPOTENT:
+            return late
+        unknown = self._unknown(f"no answer within deadline={self._allowed:g} s", now)
+        unknown.__cause__ = late
+        return unknown
 
     def exceeded(self, now: float, retry_after: float | None = None) -> DeadlineExceededError:
         """Return the error of a deadline that passed, or will pass before the retry.
@@ -314,6 +347,16 @@ class CallFlow:
         self._attempts += 1
         return Send(self._attempts)
 
+    def _is_done(self, response: Response) -> bool:
+        """Return whether a response without a body to decode ends the call.
+
+        A DELETE that is repeated after a lost response finds nothing: the attempt before deleted it.
+        """
+        query = self._call.query
+        if response.status == 404:
+            return self._doubtful and query.method == "DELETE"
+        return query.bodiless and 200 <= response.status < 300
+
     def _failed(self, response: Response, exchange: Exchange, now: float) -> Flow[float]:
         """Wait for another attempt after an error status, or raise its error."""
         now, (error, messages) = yield Describe(response)
@@ -321,6 +364,7 @@ class CallFlow:
             self._refused(exchange, error, messages, now)
             return now
         failure = status_error(response.status, error, messages)
+        self._doubt(failure, now)
         if response.status not in RETRIED_STATUSES:
             raise self._final(failure, now)
         return (yield from self._retry(failure, now, hold(response.status, exchange.limits) or None))
@@ -349,6 +393,11 @@ class CallFlow:
 
         A web page is not `repeatable`: its sender would send it again.
         """
+        query = self._call.query
+        if query.idempotency is not Idempotency.SAFE:
+            check = f"; session.{query.lookup}() shows its effect" if query.lookup else ""
+            fault = fault.changed(advice=f"the service carried the request out: do not repeat it{check}")
+            raise self._final(fault, now)
         if not fault.malformed or not repeatable:
             raise self._final(fault, now)
         return (yield from self._retry(fault, now))
@@ -356,6 +405,7 @@ class CallFlow:
     def _retry(self, failure: Failure, now: float, retry_after: float | None = None) -> Flow[float]:
         """Pause before the next attempt, or raise the error if none is left."""
         settings, options = self._settings, self._call.options
+        self._doubt(failure, now)
         again = self._state.fault(options.retry)
         if isinstance(failure, APIConnectionError) and not failure.transient:
             again = False
@@ -374,6 +424,31 @@ class CallFlow:
         reason = str(failure.status) if isinstance(failure, APIStatusError) else failure.reason
         now, _ = yield Pause(seconds, self._attempts, reason)
         return now
+
+    def _doubt(self, failure: Failure, now: float) -> None:
+        """Note a fault after which the request may have been carried out.
+
+        Raises:
+            OutcomeUnknownError: it may, and a second one may do it twice.
+
+        """
+        if not may_be_done(failure):
+            return
+        self._doubtful = True
+        if self._call.query.idempotency is Idempotency.NON_IDEMPOTENT:
+            final = self._final(failure, now)
+            reason = final.reason if isinstance(final, APIConnectionError) else str(failure)
+            raise self._unknown(reason, now) from final
+
+    def _unknown(self, reason: str, now: float) -> OutcomeUnknownError:
+        query = self._call.query
+        return OutcomeUnknownError(
+            reason,
+            where=query.where,
+            lookup=query.lookup,
+            attempts=self._attempts,
+            elapsed=now - self._began,
+        )
 
     def _final(self, failure: Failure, now: float) -> Failure:
         """Return an error with the number of attempts and the time that they took."""

@@ -1,19 +1,24 @@
 """Events of a session, for logs, traces and progress displays.
 
-No event carries the API key, a header or a body. Times are seconds; `where` is a method and a path.
+No event carries the API key, a page token, a header or a body. Times are seconds.
 """
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
 
 __all__ = [
     "CacheServed",
+    "CallBegan",
+    "CallEnded",
+    "CallEvent",
     "Event",
     "KeyNotUnique",
     "LoopFound",
     "OrderBroken",
     "PageReceived",
+    "QuotaWaitBegan",
+    "QuotaWaitEnded",
     "RequestSent",
     "ResponseReceived",
     "Restarted",
@@ -25,49 +30,112 @@ __all__ = [
 
 
 @frozen
-class RequestSent:
-    """Event: a request leaves; `attempt` counts from 1 within its call."""
+class CallEvent:
+    """Base of the events of one call, and of the walk that made the call.
+
+    Attributes:
+        service: `metrics` or `data`.
+        where: method and path.
+        call: number of the call, unique in the process; an error of the call has the same number. None where
+            no request was sent: for an answer from a cache, and for a walk that has not made a call.
+        tag: name of the spender in `quota.spenders`, of the call or of its session.
+
+    """
 
     service: str
     where: str
+    call: int | None = field(default=None, kw_only=True)
+    tag: str = field(default="", kw_only=True)
+
+
+@frozen
+class CallBegan(CallEvent):
+    """Event: a call begins.
+
+    `route` is the path with a placeholder for each identifier, and `url` the whole address, with "REDACTED"
+    for the page token.
+    """
+
+    route: str
+    url: str
+
+
+@frozen
+class CallEnded(CallEvent):
+    """Event: a call ends `elapsed` seconds after it began, with `attempts` requests.
+
+    `error` is the name of the class of its error; empty after a success, "CancelledError" if the caller was
+    cancelled, "GivenUp" if nobody needed a page any more.
+    """
+
+    elapsed: float
+    attempts: int
+    error: str = ""
+
+
+@frozen
+class QuotaWaitBegan(CallEvent):
+    """Event: a call waits for its turn to send a request.
+
+    The `reason` is as in `WaitBegan`, or "turn" behind other requests: those that wait longer, or those in
+    flight. `seconds` is the predicted length of the wait, None if it is unknown. A wait of less than 10 ms
+    has no event.
+    """
+
+    reason: str
+    seconds: float | None
+
+
+@frozen
+class QuotaWaitEnded(CallEvent):
+    """Event: the wait of a call for its turn ends after `seconds`.
+
+    It may end without a turn: the call failed, or its caller was cancelled.
+    """
+
+    reason: str
+    seconds: float
+
+
+@frozen
+class RequestSent(CallEvent):
+    """Event: a request leaves; `attempt` counts from 1 within its call."""
+
     attempt: int
 
 
 @frozen
-class ResponseReceived:
+class ResponseReceived(CallEvent):
     """Event: a request ended after `elapsed` seconds.
 
-    It has the `status` of the response; without a response that is None, and `fault` has the reason.
+    It has the `status` of the response; without a response that is None, `fault` has the reason, and `error`
+    the name of the class of its error. `request_id` is the id that the service gave the request, if it did.
     """
 
-    service: str
-    where: str
     status: int | None
     elapsed: float
     size: int = 0
     fault: str = ""
+    error: str = ""
+    request_id: str | None = None
 
 
 @frozen
-class CacheServed:
+class CacheServed(CallEvent):
     """Event: a cached response answers a call; its request was sent `age` seconds ago.
 
     The `use` is "answer" of a fresh response, "revalidate" if a request in the background replaces it, "on
-    error" if a request failed.
+    error" if a request failed. It has no number of a call, and is followed by no other event of the call.
     """
 
-    service: str
-    where: str
     age: float
     use: str
 
 
 @frozen
-class RetryScheduled:
+class RetryScheduled(CallEvent):
     """Event: a call pauses for `wait` seconds after a fault, and is then sent again."""
 
-    service: str
-    where: str
     attempt: int
     wait: float
     reason: str
@@ -95,47 +163,41 @@ class WaitEnded:
 
 
 @frozen
-class PageReceived:
+class PageReceived(CallEvent):
     """Event: a walk received a page of `rows` rows.
 
     It is the `page`-th since the walk began or restarted.
     """
 
-    service: str
-    where: str
     page: int
     rows: int
 
 
 @frozen
-class Restarted:
+class Restarted(CallEvent):
     """Event: a walk restarts at the first page, as its page token has died.
 
     `exact` is False if rows that were yielded before a resume, or as pages, cannot be recognised any more and
     may come again. The event may then report a restart before the resume, which `restarts` includes.
     """
 
-    service: str
-    where: str
     restarts: int
     reason: str
     exact: bool = True
 
 
 @frozen
-class TokenRenewed:
+class TokenRenewed(CallEvent):
     """Event: a page token was refused, and fetching the page before gave a new one.
 
     The walk has received `pages` pages, and continues after them with the new token.
     """
 
-    service: str
-    where: str
     pages: int
 
 
 @frozen
-class KeyNotUnique:
+class KeyNotUnique(CallEvent):
     """Event: two rows share the key that should identify a row.
 
     They are on the `page`-th page, or on it and a neighbouring page. The walk stops using the key: it drops
@@ -143,39 +205,37 @@ class KeyNotUnique:
     after a restart.
     """
 
-    service: str
-    where: str
     page: int
 
 
 @frozen
-class OrderBroken:
+class OrderBroken(CallEvent):
     """Event: a row of the `page`-th page breaks the list's descending order.
 
     The `reason` describes the break. No row is lost by it. From here on each row is counted, which takes
     about 28 bytes a row.
     """
 
-    service: str
-    where: str
     page: int
     reason: str
 
 
 @frozen
-class LoopFound:
+class LoopFound(CallEvent):
     """Event: a walk ends with PaginationLoopError.
 
     Its `page`-th page repeats an earlier one.
     """
 
-    service: str
-    where: str
     page: int
 
 
 Event = (
-    RequestSent
+    CallBegan
+    | CallEnded
+    | QuotaWaitBegan
+    | QuotaWaitEnded
+    | RequestSent
     | ResponseReceived
     | CacheServed
     | RetryScheduled

@@ -10,20 +10,27 @@ from http import HTTPStatus
 
 from attrs import field, frozen
 
-__all__ = ["Request", "Response", "is_blank", "is_markup", "reason_phrase"]
+__all__ = ["Request", "Response", "is_blank", "is_markup", "reason_phrase", "request_id"]
+
+# Headers with the id that a service or the proxy before it gave to a request, the usual one first.
+_REQUEST_ID = ("x-request-id", "request-id", "x-amzn-requestid", "x-correlation-id", "cf-ray")
 
 
 @frozen
 class Request:
-    """One HTTP request without a body.
+    """One HTTP request.
 
     ``url`` is absolute and already percent-encoded. Header names are lower-case. Neither the values of
-    ``headers`` nor anything made from them appears in a repr: one of them is the API key.
+    ``headers`` nor anything made from them appears in a repr: one of them is the API key. ``body`` is JSON;
+    None for a request without one.
     """
 
     method: str
     url: str
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    body: bytes | None = field(
+        default=None, repr=lambda body: "None" if body is None else f"<{len(body)} bytes>"
+    )
 
 
 @frozen
@@ -48,6 +55,11 @@ def reason_phrase(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return ""
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """Return the id of a request by the headers of its response; None without one."""
+    return next((value for name in _REQUEST_ID if (value := headers.get(name))), None)
 
 
 def is_blank(body: bytes) -> bool:

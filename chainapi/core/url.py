@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from enum import Enum
@@ -11,6 +12,7 @@ from attrs import Factory, evolve, field, frozen
 
 from chainapi._text import quoted
 from chainapi.core.arguments import whole_number
+from chainapi.core.idempotency import Idempotency
 from chainapi.core.numbers import is_of
 from chainapi.errors import ArgumentError, ConfigurationError
 
@@ -36,23 +38,54 @@ def _encode(query: Query) -> str:
 
 @frozen
 class Query:
-    """Path and parameters of a request, without the page token.
+    """Method, path, parameters and body of a request, without the page token.
 
-    Requests of one `route` have the same cost; `cost` is the documented one in compute units, if any.
+    Attributes:
+        path: path below the base address.
+        params: parameters of the query.
+        route: name that requests of the same cost share.
+        cost: documented cost in compute units, if any.
+        template: path of a declared route, with the names of its parameters in braces.
+        method: HTTP method.
+        body: JSON object; None for a request without a body.
+        token_in_body: whether the page token is a field of the body, not a parameter of the query.
+        idempotency: effect of sending the request twice.
+        lookup: method of a session that shows the effect of a write, such as ``data.webhooks.list``.
+        bodiless: whether a successful answer needs no body.
+        template: path of a declared route, with the names of its parameters in braces.
+
     """
 
     path: str
     params: tuple[tuple[str, str], ...] = ()
     route: str = ""
     cost: float | None = None
+    template: str = ""
+    method: str = "GET"
+    body: bytes | None = field(default=None, repr=False)
+    token_in_body: bool = False
+    idempotency: Idempotency = Idempotency.SAFE
+    lookup: str = ""
+    bodiless: bool = False
     _encoded: str = field(init=False, repr=False, eq=False, default=Factory(_encode, takes_self=True))
 
     def url(self, base_url: str, page_token: str | None = None) -> str:
-        """Return the whole URL, with the page token as one parameter."""
-        if page_token is None:
+        """Return the whole URL, with the page token as one parameter if it belongs there."""
+        if page_token is None or self.token_in_body:
             return base_url + self._encoded
         joint = "&" if self.params else "?"
         return f"{base_url}{self._encoded}{joint}pageToken={quote(page_token, safe='')}"
+
+    @property
+    def shape(self) -> str:
+        """The path with a placeholder for each identifier, for events."""
+        return self.template or self.route.partition(":")[2]
+
+    def content(self, page_token: str | None = None) -> bytes | None:
+        """Return the body, with the page token as one field if it belongs there."""
+        if self.body is None or page_token is None or not self.token_in_body:
+            return self.body
+        return json.dumps({**json.loads(self.body), "pageToken": page_token}).encode()
 
     def bounded(self, name: str | None, bound: int) -> Query:
         """Return the query with its parameter `name` set to `bound`."""
@@ -60,9 +93,16 @@ class Query:
         return self if name is None else evolve(self, params=(*kept, (name, str(bound))))
 
     @property
+    def page_size(self) -> int | None:
+        """Rows of a page, where the query or the body names a size."""
+        texts = dict(self.params) | ({} if self.body is None else json.loads(self.body))
+        text = str(texts.get("pageSize", ""))
+        return int(text) if text.isdecimal() else None
+
+    @property
     def where(self) -> str:
         """Return method and path, as errors and events show them."""
-        return f"GET {self.path}"
+        return f"{self.method} {self.path}"
 
 
 def query_params(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:

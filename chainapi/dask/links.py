@@ -7,19 +7,17 @@ ends itself: the scheduler's ends of its links break at once (`GatePlugin.remove
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from attrs import define, field
 from distributed import SchedulerPlugin
 from distributed.comm.core import CommClosedError
 
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.host import Host
-from chainapi.share.link import Link, Serve
+from chainapi.share.link import Link, LinkEnd, Serve
 
 __all__ = ["DaskCarrier", "GatePlugin"]
 
@@ -27,67 +25,33 @@ OPERATION = "chainapi-share"  # name of the messages, in both directions
 MOST_UNSENT = 10_000  # messages of a stream: a peer that lets more wait does not read
 
 
-@define(eq=False, repr=False)
-class _End:
+class _End(LinkEnd):
     """One end of a link.
 
-    Attributes:
+    Args:
         pass_on: sends a frame to the other end, or with None the end of the link; False if it cannot.
         forget: called once, when the link ended; its result has no meaning.
 
     """
 
-    pass_on: Callable[[bytes | None], bool]
-    forget: Callable[[], object]
-    _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop)
-    _early: list[bytes] = field(factory=list[bytes])
-    _on_frame: Callable[[bytes], None] | None = None
-    _on_broken: Callable[[], None] | None = None
-    _open: bool = True
-
-    def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
-        """See `Link.start`."""
-        self._on_frame, self._on_broken = on_frame, on_broken
-        early, self._early = self._early, []
-        for frame in early:
-            self._loop.call_soon(self._hand_over, frame)
-        if not self._open:
-            self._loop.call_soon(on_broken)
+    def __init__(self, pass_on: Callable[[bytes | None], bool], forget: Callable[[], object]) -> None:
+        super().__init__()
+        self._pass_on, self._forget = pass_on, forget
 
     def send(self, frame: bytes) -> None:
         """See `Link.send`."""
-        if self._open and not self.pass_on(frame):
+        if self.open and not self._pass_on(frame):
             self.snap()
 
-    def close(self) -> None:
-        """See `Link.close`."""
-        if self._open:
-            self._open = False
-            self._on_frame = self._on_broken = None
-            self.pass_on(None)
-            self.forget()
-
-    def deliver(self, frame: bytes) -> None:
-        """Take a frame from the other end."""
-        self._loop.call_soon(self._hand_over, frame)
-
     def snap(self) -> None:
-        """Break the link, because the other end closed it or cannot be reached."""
-        if self._open:
-            self._open = False
-            self.forget()
-            self._loop.call_soon(self._report_break)
+        """See `LinkEnd.snap`."""
+        if self.open:
+            super().snap()
+            self._forget()
 
-    def _hand_over(self, frame: bytes) -> None:
-        if self._on_frame is not None:
-            self._on_frame(frame)
-        else:
-            self._early.append(frame)
-
-    def _report_break(self) -> None:
-        self._on_frame = None
-        if self._on_broken is not None:
-            self._on_broken()
+    def _hang_up(self) -> None:
+        self._pass_on(None)
+        self._forget()
 
 
 def _message(link: str, frame: bytes | None, **more: str) -> dict[str, Any]:

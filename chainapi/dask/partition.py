@@ -18,7 +18,7 @@ from chainapi.errors import ChainAPIError, ExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
-from chainapi.export.spec import Arguments, ExportSpec
+from chainapi.export.spec import Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker
 
 __all__ = ["Folder", "Job", "Outcome", "Report", "fetch_partition", "group_of", "prepare", "topic_of"]
@@ -140,7 +140,7 @@ def prepare(folder: Folder, about: Mapping[str, Any], partitions: int | None) ->
     if begun:
         old = _read_about(store)
         wanted = {**about, "partitions": partitions or old.get("partitions")}
-        _compare(folder, old, wanted)
+        compare_settings(folder.url, old, wanted)
     else:  # an export without parts has nothing to protect: its command may have been a mistake
         wanted = {**about, "partitions": partitions or 32}
         store.replace(ABOUT, msgspec.json.encode(wanted))
@@ -155,19 +155,6 @@ def _read_about(store: Store) -> dict[str, Any]:
         raise ExportError(
             f"{ABOUT} in {store.url} is damaged ({error}): put it back as it was, or choose another target"
         ) from error
-
-
-def _compare(folder: Folder, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    changes = [
-        f"{name} was {old.get(name)}, is {new.get(name)}"
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    ]
-    if changes:
-        raise ExportError(
-            f"{folder.url} holds another export: {'; '.join(changes)}. Use the same settings, or choose "
-            "another target"
-        )
 
 
 async def fetch_partition(job: Job) -> Outcome:

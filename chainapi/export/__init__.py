@@ -34,6 +34,7 @@ async def export(
     format: str | None = None,  # noqa: A002 - the usual word
     limit: int | None = None,
     concurrency: int = 32,
+    progress: bool = False,
     on_progress: Callable[[ExportProgress], None] | None = None,
     **query: Any,
 ) -> ExportResult:
@@ -54,6 +55,7 @@ async def export(
         limit: number of rows of each source; all by default. A walk that restarts may add up to a page, and
             later runs fetch all new rows.
         concurrency: number of sources that are open at once. Memory holds a page or two of each.
+        progress: whether a notebook or a terminal shows rows, speed and the time left.
         on_progress: called after each commit and at each stage.
         query: further arguments of `walk`, the same for all sources. ``on_invalid="raw"`` writes invalid rows
             as JSON lines beside the final file (``blocks.parquet.invalid``), each with its source, the JSON
@@ -79,4 +81,10 @@ async def export(
     over = checked_sources("over", over)
     target = Target.of(out, format)
     spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency)
-    return await Exporter(spec, target, on_progress).run()
+    exporter = Exporter(spec, target, on_progress)
+    if not progress:
+        return await exporter.run()
+    from chainapi.client.progress import shown
+
+    async with shown(exporter.progress):
+        return await exporter.run()

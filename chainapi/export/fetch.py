@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -18,7 +18,7 @@ from chainapi.export.formats.values import require
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream
-from chainapi.export.spec import Arguments, ExportSpec
+from chainapi.export.spec import Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker
 from chainapi.export.writer import Writer
 
@@ -117,6 +117,8 @@ class Fetcher:
     async def _open(self, arguments: Arguments) -> SourceStream | None:
         """Return the stream of a source; None if there is nothing to fetch."""
         pages = self.spec.open(arguments)
+        if self.progress.ask is None:
+            self.progress.ask = pages.seconds_left
         if self._codec is None:
             self._codec = await self.worker.run(self._begin, pages)
         query = pages.checkpoint.query
@@ -140,22 +142,10 @@ class Fetcher:
             require(codec.columns, format_.name)
         settings = self.spec.settings(pages, codec.columns)
         if self.journal.has_pages():
-            self._compare(self.journal.settings(), settings)
+            compare_settings(self.spec.target, self.journal.settings(), settings)
         else:  # an export without pages has nothing to protect: its command may have been a mistake
             self.journal.begin(settings)
         return codec
-
-    def _compare(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        changes = [
-            f"{name} was {old.get(name)}, is {new.get(name)}"
-            for name in sorted(old.keys() | new.keys())
-            if old.get(name) != new.get(name)
-        ]
-        if changes:
-            raise ExportError(
-                f"{self.spec.target} holds another export: {'; '.join(changes)}. "
-                "Use the same settings, or choose another target"
-            )
 
 
 def _has_order(source: SourceRecord) -> bool:

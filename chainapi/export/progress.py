@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from math import ceil
 from typing import Literal
 
 from attrs import define, field
+
+from chainapi.client.progress import progress_text
 
 __all__ = ["ExportProgress", "Stage"]
 
@@ -30,6 +33,8 @@ class ExportProgress:
         pages: pages committed in this run.
         rows: valid rows committed in this run.
         invalid: invalid rows committed in this run (``on_invalid="raw"``).
+        limit: greatest number of rows of each source; None for all.
+        ask: returns the least seconds that a number of requests takes, by the quota; None if it is not known.
         clock: returns the time in seconds.
 
     """
@@ -44,6 +49,8 @@ class ExportProgress:
     rows: int = 0
     invalid: int = 0
     _pages_of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # by label
+    limit: int | None = field(default=None, kw_only=True)
+    ask: Callable[[float], float] | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
     _begun: float = field(init=False, repr=False)
 
@@ -62,16 +69,54 @@ class ExportProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the last source is done; None before a source is done.
+        """Estimated seconds until the last source is done; None if it is not known.
 
-        The estimate gives the open sources as many pages as the finished ones had.
+        The estimate gives the open sources as many pages as the finished ones had; before a source is done,
+        as many rows as the limit. It is the pace so far, or what the quota allows if that takes longer.
         """
-        fetched, of_open = self.done - self.skipped, self._pages_of_open.total()
-        if self.sources is None or fetched < 1:
+        pages = self._pages_left()
+        if pages is None:
             return None
-        pages_a_source = (self.pages - of_open) / fetched
-        pages_left = pages_a_source * (self.sources - self.done - self.failed) - of_open
-        return max(pages_left, 0) * self.elapsed / self.pages
+        paced = pages * self.elapsed / self.pages
+        return paced if self.ask is None else max(paced, self.ask(ceil(pages)))
+
+    def _pages_left(self) -> float | None:
+        fetched, of_open = self.done - self.skipped, self._pages_of_open.total()
+        if self.sources is not None and fetched > 0:
+            pages_a_source = (self.pages - of_open) / fetched
+            return max(0.0, pages_a_source * (self.sources - self.done - self.failed) - of_open)
+        if self.expected is None or not self.rows:
+            return None
+        return max(0.0, (self.expected - self.rows) * self.pages / self.rows)
+
+    @property
+    def expected(self) -> int | None:
+        """Greatest number of rows of this run.
+
+        None without a limit or a number of sources.
+        """
+        if self.limit is None or self.sources is None:
+            return None
+        return self.limit * (self.sources - self.skipped)
+
+    @property
+    def share(self) -> float | None:
+        """Share of the rows expected, or of the sources if that is more.
+
+        None without a number of sources.
+        """
+        of_rows = self.rows / self.expected if self.expected else 0.0
+        of_sources = (self.done + self.failed) / self.sources if self.sources else 0.0
+        return max(of_rows, of_sources) if self.sources else None
+
+    def text(self) -> str:
+        """Return sources, rows, speed, time left and a wait for quota in one line."""
+        if self.stage == "writing":
+            return f"{self.rows:,} rows · writing the file"
+        sources = "" if self.sources is None else f"{self.done:,} of {self.sources:,} sources · "
+        wait = 0.0 if self.ask is None or self.stage == "done" else self.ask(1)
+        left = None if self.stage == "done" else self.seconds_left
+        return sources + progress_text(self.rows, self.expected, self.elapsed, left, wait)
 
     @property
     def counts(self) -> dict[str, int]:

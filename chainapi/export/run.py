@@ -61,7 +61,8 @@ class Exporter:
     _journal: Journal | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.progress = ExportProgress(self.spec.total, clock=asyncio.get_running_loop().time)
+        clock = asyncio.get_running_loop().time
+        self.progress = ExportProgress(self.spec.total, limit=self.spec.limit, clock=clock)
 
     async def run(self) -> ExportResult:
         """Fetch what the target lacks, then write the final file.

@@ -10,11 +10,11 @@ from attrs import field, frozen
 from chainapi._text import quoted
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.columns import Column
 from chainapi.export.formats import Format
 
-__all__ = ["Arguments", "ExportSpec", "Sources", "checked_sources"]
+__all__ = ["Arguments", "ExportSpec", "Sources", "checked_sources", "compare_settings"]
 
 Sources: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 
@@ -53,6 +53,25 @@ def checked_sources(name: str, given: Any) -> Sources:
             f"{name}= must be a list of sources, not {quoted(given)}: put brackets around a single source"
         )
     return given
+
+
+def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Refuse to continue the export in `target` with other settings.
+
+    Raises:
+        ExportError: they differ; the message names each of them.
+
+    """
+    changes = [
+        f"{name} was {old.get(name)}, is {new.get(name)}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+    if changes:
+        raise ExportError(
+            f"{target} holds another export: {'; '.join(changes)}. Use the same settings, or choose another"
+            " target"
+        )
 
 
 @frozen(eq=False)

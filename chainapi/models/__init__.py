@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from chainapi.models.evm import *
     from chainapi.models.icm import *
     from chainapi.models.primary_network import *
+    from chainapi.models.requests import *
     from chainapi.models.usage import *
     from chainapi.models.webhooks import *
 
@@ -62,9 +63,21 @@ _NAMES = {
         UsageMetrics UsageValue
     """,
     "webhooks": """
-        BalanceThresholdFilter EvmAddressWebhook EvmAddressWebhookMetadata PrimaryNetworkAddressSubEvents
-        PrimaryNetworkAddressWebhook PrimaryNetworkAddressWebhookMetadata SharedSecret ValidatorSubEvents
-        ValidatorWebhook ValidatorWebhookMetadata Webhook
+        AccessListEntry AddressActivity AddressActivityEvent BalanceThresholdFilter EvmAddressWebhook
+        EvmAddressWebhookMetadata PrimaryNetworkAddressSubEvents PrimaryNetworkAddressWebhook
+        PrimaryNetworkAddressWebhookMetadata SharedSecret ValidatorSubEvents ValidatorWebhook
+        ValidatorWebhookMetadata Webhook WebhookErcToken WebhookErcTransfer WebhookEvent
+        WebhookInternalTransaction WebhookLog WebhookNetworkToken WebhookTransaction
+    """,
+    "requests": """
+        AllTimeErc20BalanceQuery AllTimeNativeBalanceQuery AllTimeNftHoldersQuery
+        AllTimeStarsArenaBalanceQuery AnyTimeErc20BalanceQuery AnyTimeNativeBalanceQuery
+        AnyTimeNftHoldersQuery AnyTimeStarsArenaBalanceQuery CompositeSubquery DateRangeErc20MinBalance
+        DateRangeMinBalance DateRangeStarsArenaMinBalance EvmAddressWebhookRequest EvmExportOptions
+        EvmTransactionExport LatestBalanceQuery LatestMinBalance LatestStarsArenaBalanceQuery
+        LatestStarsArenaMinBalance NftHoldersRange PrimaryNetworkAddressWebhookRequest
+        PrimaryNetworkExportOptions PrimaryNetworkTransactionExport TransactionExportRequest
+        ValidatorWebhookRequest WebhookRequest
     """,
     "chain_metrics": """
         IcmPoint IcmRollingWindow IcmSummary MetricsChain RankedAddress RankedAddresses RollingWindow

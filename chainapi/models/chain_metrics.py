@@ -10,6 +10,7 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
 
 __all__ = [
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class MetricsChain(Record):
     """A metrics chain."""
 
@@ -35,7 +36,7 @@ class MetricsChain(Record):
     network: Annotated[str, enums.NetworkType]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RollingWindow(Record):
     """A metric over windows that end now."""
 
@@ -48,22 +49,22 @@ class RollingWindow(Record):
     all_time: float | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RollingWindowMetrics(Record):
     """Rolling window metrics."""
 
     result: RollingWindow
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RankedAddress(Record):
     """An address, and the number by which the list is sorted."""
 
     address: str
-    sort_key: Decimal
+    sort_key: Annotated[Decimal, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmPoint(Record):
     """A count of messages at a time."""
 
@@ -75,7 +76,7 @@ class IcmPoint(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmRollingWindow(Record):
     """An ICM rolling window."""
 
@@ -90,16 +91,16 @@ class IcmRollingWindow(Record):
     dest_blockchain_id: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmSummary(Record):
     """An ICM summary."""
 
     result: IcmRollingWindow
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RankedAddresses(Record):
     """Addresses of one owner, and the number by which the list is sorted."""
 
     addresses: list[str]
-    sort_key: Decimal
+    sort_key: Annotated[Decimal, AS_TEXT]

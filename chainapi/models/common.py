@@ -10,6 +10,7 @@ from attrs import frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
 
 __all__ = [
@@ -26,14 +27,14 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class HealthIndicator(Record):
     """A health indicator."""
 
     status: Annotated[str, enums.IndicatorStatus] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class HealthCheck(Record):
     """A health check."""
 
@@ -43,7 +44,7 @@ class HealthCheck(Record):
     details: dict[str, HealthIndicator] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NetworkToken(Record):
     """A network token."""
 
@@ -54,18 +55,18 @@ class NetworkToken(Record):
     description: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class UtilityAddresses(Record):
     """Utility addresses."""
 
     multicall: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ChainInfo(Record):
     """A chain; the specification shows no field, so each may be missing."""
 
-    chain_id: int | None = None
+    chain_id: Annotated[int, AS_TEXT] | None = None
     status: Annotated[str, enums.ChainStatus] | None = None
     chain_name: str | None = None
     description: str | None = None
@@ -84,24 +85,24 @@ class ChainInfo(Record):
     enabled_features: list[Annotated[str, enums.ChainFeature]] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AvaxSupply(Record):
     """The supply of AVAX, in whole AVAX."""
 
-    circulating_supply: Decimal
-    total_supply: Decimal
-    total_p_burned: Decimal
-    total_c_burned: Decimal
-    total_x_burned: Decimal
-    total_staked: Decimal
-    total_locked: Decimal
-    total_rewards: Decimal
+    circulating_supply: Annotated[Decimal, AS_TEXT]
+    total_supply: Annotated[Decimal, AS_TEXT]
+    total_p_burned: Annotated[Decimal, AS_TEXT]
+    total_c_burned: Annotated[Decimal, AS_TEXT]
+    total_x_burned: Annotated[Decimal, AS_TEXT]
+    total_staked: Annotated[Decimal, AS_TEXT]
+    total_locked: Annotated[Decimal, AS_TEXT]
+    total_rewards: Annotated[Decimal, AS_TEXT]
     last_updated: str
-    genesis_unlock: Decimal
-    l1_validator_fees: Decimal
+    genesis_unlock: Annotated[Decimal, AS_TEXT]
+    l1_validator_fees: Annotated[Decimal, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ExportMetadata(Record):
     """Export metadata."""
 
@@ -110,7 +111,7 @@ class ExportMetadata(Record):
     next_date: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Operation(Record):
     """An operation."""
 
@@ -126,14 +127,14 @@ class Operation(Record):
     updated_at_time = UTCDatetime("updated_at_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AggregatedSignatures(Record):
     """Aggregated signatures."""
 
     signed_message: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Money(Record):
     """An exact amount of money."""
 

@@ -4,7 +4,8 @@ A model is an attrs class whose fields are named as on the wire or as Python nam
 read from `blockNumber`). msgspec decodes into a private Struct with the names of the wire, derived from the
 class once, and makes the objects from it; a whole number may come as a string of digits. Models that msgspec
 cannot make (converters, aliases, foreign types, recursion) go through the one cattrs converter. Users add
-hooks for their own types to it. Dataclasses, TypedDicts and msgspec Structs are read by their own names.
+hooks for their own types to it. Dataclasses, TypedDicts, Structs and Pydantic classes are read by their own
+names.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import exact_number
 from chainapi.models.hooks import check_cattrs, structure
 from chainapi.models.metrics import MetricPoint
+from chainapi.models.native import NativeRows, has_attrs, has_native_numbers
+from chainapi.models.pydantic_model import PydanticRows, is_pydantic
 from chainapi.models.records import NULL, Record
 from chainapi.models.row_type import Finish, RowType, decoder_of, finish_one
 from chainapi.models.schema import fields_of, row_classes
@@ -69,16 +72,32 @@ def _row_type(model: Any, strict: bool) -> RowType:
         return RowType(model, fields=len(fields_of(model)) if strict else None)
     if tags := tags_of(model):
         return RowType(msgspec.Raw, _Union(tags, strict), _fast_union(tags, strict))
+    if is_pydantic(model):
+        return RowType(msgspec.Raw, PydanticRows(model))
+    native = has_native_numbers(model)
     try:
-        wire = wire_type(model, strict=strict)
-        msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
-        msgspec.convert([], types.GenericAlias(list, (model,)), from_attributes=True)
+        wire = _checked_wire(model, strict, native)
     except (TypeError, NameError, ValueError):  # msgspec cannot take a type, a name or a pair of names
         check_cattrs(model)
         return RowType(Any, lambda rows: structure(rows, model), rounded=True)
+    if native:
+        return RowType(msgspec.Raw, NativeRows(model), (model, list), lax=False)
     if wire is model:
         return RowType(model)
     return RowType(wire, lambda rows: _convert(rows, model), _fast_path(model, strict))
+
+
+def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
+    """Return the type that msgspec decodes.
+
+    Raises TypeError if only cattrs can make the model.
+    """
+    if native and has_attrs(model):
+        raise TypeError("msgspec would read the attrs classes by their names in Python")
+    wire = wire_type(model, strict=strict)
+    msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
+    msgspec.convert([], types.GenericAlias(list, (model,)), from_attributes=True)
+    return wire
 
 
 def _fast_path(model: Any, strict: bool) -> tuple[Any, Finish] | None:

@@ -111,6 +111,7 @@ OperationType: TypeAlias = Literal[
     "TRANSACTION_EXPORT_PRIMARY_NETWORK_SIMPLE",
     "TRANSACTION_EXPORT_EVM",
 ]
+Operator: TypeAlias = Literal["AND", "OR"]
 PChainId: TypeAlias = Literal["11111111111111111111111111111111LpoYY", "p-chain"]
 PChainTransactionType: TypeAlias = Literal[
     "AddValidatorTx",
@@ -142,6 +143,11 @@ PrimaryNetworkAddressActivitySubEventType: TypeAlias = Literal[
 PrimaryNetworkAssetCap: TypeAlias = Literal["fixed", "variable"]
 PrimaryNetworkAssetType: TypeAlias = Literal["secp256k1", "nft"]
 PrimaryNetworkChainName: TypeAlias = Literal["p-chain", "x-chain", "c-chain"]
+PrimaryNetworkOperationType: TypeAlias = Literal[
+    "TRANSACTION_EXPORT_PRIMARY_NETWORK",
+    "TRANSACTION_EXPORT_PRIMARY_NETWORK_STAKING",
+    "TRANSACTION_EXPORT_PRIMARY_NETWORK_SIMPLE",
+]
 PrimaryNetworkRpcMetricsGroupBy: TypeAlias = Literal[
     "rpcMethod", "requestPath", "responseCode", "country", "continent", "userAgent"
 ]
@@ -208,6 +214,7 @@ SubnetRpcTimeIntervalGranularity: TypeAlias = Literal["hourly", "daily", "weekly
 TimeIntervalGranularity: TypeAlias = Literal["hour", "day", "week", "month"]
 TimeIntervalGranularityExtended: TypeAlias = Literal["minute", "hourly", "daily", "weekly", "monthly"]
 TokenReputation: TypeAlias = Literal["Malicious", "Benign"]
+TokenType: TypeAlias = Literal["ERC20", "NATIVE"]
 TransactionDirectionType: TypeAlias = Literal["SOURCE_TRANSACTION", "DESTINATION_TRANSACTION"]
 TransactionMethodType: TypeAlias = Literal["NATIVE_TRANSFER", "CONTRACT_CALL", "CONTRACT_CREATION"]
 TransactionStatus: TypeAlias = Literal["failed", "success"]

@@ -44,8 +44,8 @@ class Envelope:
         self._fast: tuple[msgspec.json.Decoder[Any], Callable[[list[Any]], list[Any]]] | None = None
         if rows.fast is not None:
             wire, finish = rows.fast
-            lax = body(types.GenericAlias(list, (wire,)))
-            self._fast = rows.decoder(lax, strict=False), finish
+            quick = body(types.GenericAlias(list, (wire,)))
+            self._fast = rows.decoder(quick, strict=not rows.lax), finish
         self._split = msgspec.json.Decoder(body(list[msgspec.Raw] | None))
 
     def read(self, content: bytes) -> Any:

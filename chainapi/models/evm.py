@@ -10,6 +10,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import ChainInfo, Money, NetworkToken
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -60,29 +61,29 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmBlock(Record):
     """An EVM block."""
 
-    chain_id: int | None = None
-    block_number: int
+    chain_id: Annotated[int, AS_TEXT] | None = None
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_min_delay_excess: int | None = None
     block_hash: str
     tx_count: int
-    base_fee: int
-    gas_used: int
-    gas_limit: int
-    gas_cost: int
+    base_fee: Annotated[int, AS_TEXT]
+    gas_used: Annotated[int, AS_TEXT]
+    gas_limit: Annotated[int, AS_TEXT]
+    gas_cost: Annotated[int, AS_TEXT]
     parent_hash: str
-    fees_spent: int
-    cumulative_transactions: int
+    fees_spent: Annotated[int, AS_TEXT]
+    cumulative_transactions: Annotated[int, AS_TEXT]
 
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ContractMethod(Record):
     """A contract method."""
 
@@ -91,7 +92,7 @@ class ContractMethod(Record):
     method_name: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RichAddress(Record):
     """A rich address."""
 
@@ -102,33 +103,33 @@ class RichAddress(Record):
     address: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NativeTransaction(Record):
     """A native transaction."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_min_delay_excess: int | None = None
     block_hash: str
-    chain_id: int | None = None
+    chain_id: Annotated[int, AS_TEXT] | None = None
     block_index: int
     tx_hash: str
     tx_status: str
     tx_type: int
-    gas_limit: int
-    gas_used: int
-    gas_price: int
-    nonce: int
+    gas_limit: Annotated[int, AS_TEXT]
+    gas_used: Annotated[int, AS_TEXT]
+    gas_price: Annotated[int, AS_TEXT]
+    nonce: Annotated[int, AS_TEXT]
     from_: RichAddress
     to: RichAddress
     method: ContractMethod | None = None
-    value: int
+    value: Annotated[int, AS_TEXT]
 
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AddressChains(Record):
     """The EVM chains that an address is active on."""
 
@@ -136,7 +137,7 @@ class AddressChains(Record):
     unindexed_chains: list[str] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155TokenMetadata(Record):
     """ERC-1155 token metadata."""
 
@@ -155,29 +156,29 @@ class Erc1155TokenMetadata(Record):
     metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155Token(Record):
     """An ERC-1155 token."""
 
     address: str
     erc_type: Annotated[str, Literal["ERC-1155"]]
-    token_id: int
+    token_id: Annotated[int, AS_TEXT]
     token_uri: str
     metadata: Erc1155TokenMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155TransferDetails(Record):
     """ERC-1155 transfer details."""
 
     from_: RichAddress
     to: RichAddress
     log_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     erc1155_token: Erc1155Token
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20Token(Record):
     """An ERC-20 token."""
 
@@ -190,18 +191,18 @@ class Erc20Token(Record):
     price: Money | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20TransferDetails(Record):
     """ERC-20 transfer details."""
 
     from_: RichAddress
     to: RichAddress
     log_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     erc20_token: Erc20Token
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721TokenMetadata(Record):
     """ERC-721 token metadata."""
 
@@ -219,7 +220,7 @@ class Erc721TokenMetadata(Record):
     metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721Token(Record):
     """An ERC-721 token."""
 
@@ -227,13 +228,13 @@ class Erc721Token(Record):
     name: str
     symbol: str
     erc_type: Annotated[str, Literal["ERC-721"]]
-    token_id: int
+    token_id: Annotated[int, AS_TEXT]
     token_uri: str
     metadata: Erc721TokenMetadata
     owner_address: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721TransferDetails(Record):
     """ERC-721 transfer details."""
 
@@ -243,50 +244,50 @@ class Erc721TransferDetails(Record):
     erc721_token: Erc721Token
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class FullNativeTransaction(Record):
     """A full native transaction."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_min_delay_excess: int | None = None
     block_hash: str
-    chain_id: int | None = None
+    chain_id: Annotated[int, AS_TEXT] | None = None
     block_index: int
     tx_hash: str
     tx_status: str
     tx_type: int
-    gas_limit: int
-    gas_used: int
-    gas_price: int
-    nonce: int
+    gas_limit: Annotated[int, AS_TEXT]
+    gas_used: Annotated[int, AS_TEXT]
+    gas_price: Annotated[int, AS_TEXT]
+    nonce: Annotated[int, AS_TEXT]
     from_: RichAddress
     to: RichAddress
     method: ContractMethod | None = None
-    value: int
+    value: Annotated[int, AS_TEXT]
     input: str
-    base_fee_per_gas: int
-    max_fee_per_gas: int | None = None
-    max_priority_fee_per_gas: int | None = None
+    base_fee_per_gas: Annotated[int, AS_TEXT]
+    max_fee_per_gas: Annotated[int, AS_TEXT] | None = None
+    max_priority_fee_per_gas: Annotated[int, AS_TEXT] | None = None
 
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class InternalTransactionDetails(Record):
     """Internal transaction details."""
 
     from_: RichAddress
     to: RichAddress
     internal_tx_type: Annotated[str, enums.InternalTransactionOpCall]
-    value: int
+    value: Annotated[int, AS_TEXT]
     is_reverted: bool
-    gas_used: int
-    gas_limit: int
+    gas_used: Annotated[int, AS_TEXT]
+    gas_limit: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NetworkTokenDetails(Record):
     """Network token details."""
 
@@ -295,7 +296,7 @@ class NetworkTokenDetails(Record):
     historical_price: Money | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class TeleporterMessageInfo(Record):
     """A teleporter message info."""
 
@@ -305,7 +306,7 @@ class TeleporterMessageInfo(Record):
     destination_chain_id: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmTransaction(Record):
     """An EVM transaction."""
 
@@ -318,7 +319,7 @@ class EvmTransaction(Record):
     teleporter_message_info: TeleporterMessageInfo | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NativeTokenBalance(Record):
     """A native token balance."""
 
@@ -326,20 +327,20 @@ class NativeTokenBalance(Record):
     symbol: str
     decimals: int
     logo_uri: str | None = None
-    chain_id: int
+    chain_id: Annotated[int, AS_TEXT]
     price: Money | None = None
-    balance: int
+    balance: Annotated[int, AS_TEXT]
     balance_value: Money | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NativeBalance(Record):
     """A native balance."""
 
     native_token_balance: NativeTokenBalance
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20TokenBalance(Record):
     """An ERC-20 token balance."""
 
@@ -350,13 +351,13 @@ class Erc20TokenBalance(Record):
     logo_uri: str | None = None
     erc_type: Annotated[str, enums.Erc20Type]
     price: Money | None = None
-    chain_id: int
-    balance: int
+    chain_id: Annotated[int, AS_TEXT]
+    balance: Annotated[int, AS_TEXT]
     balance_value: Money | None = None
     token_reputation: Annotated[str, enums.TokenReputation] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721TokenBalance(Record):
     """An ERC-721 token balance."""
 
@@ -364,27 +365,27 @@ class Erc721TokenBalance(Record):
     name: str
     symbol: str
     erc_type: Annotated[str, Literal["ERC-721"]]
-    token_id: int
+    token_id: Annotated[int, AS_TEXT]
     token_uri: str
     metadata: Erc721TokenMetadata
     owner_address: str | None = None
-    chain_id: int
+    chain_id: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155TokenBalance(Record):
     """An ERC-1155 token balance."""
 
     address: str
     erc_type: Annotated[str, Literal["ERC-1155"]]
-    token_id: int
+    token_id: Annotated[int, AS_TEXT]
     token_uri: str
     metadata: Erc1155TokenMetadata
-    chain_id: int
-    balance: int
+    chain_id: Annotated[int, AS_TEXT]
+    balance: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ContractDeployment(Record):
     """A contract deployment."""
 
@@ -393,7 +394,7 @@ class ContractDeployment(Record):
     deployer_contract_address: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ImageAsset(Record):
     """An image asset."""
 
@@ -401,7 +402,7 @@ class ImageAsset(Record):
     image_uri: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ResourceLink(Record):
     """A resource link."""
 
@@ -409,7 +410,7 @@ class ResourceLink(Record):
     url: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721Contract(Record):
     """An ERC-721 contract."""
 
@@ -428,14 +429,14 @@ class Erc721Contract(Record):
     symbol: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PricingProviders(Record):
     """Pricing providers."""
 
     coingecko_coin_id: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155Contract(Record):
     """An ERC-1155 contract."""
 
@@ -455,7 +456,7 @@ class Erc1155Contract(Record):
     pricing_providers: PricingProviders | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20Contract(Record):
     """An ERC-20 contract."""
 
@@ -476,7 +477,7 @@ class Erc20Contract(Record):
     pricing_providers: PricingProviders | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class UnknownContract(Record):
     """An unknown contract."""
 
@@ -494,11 +495,11 @@ class UnknownContract(Record):
     erc_type: Annotated[str, Literal["UNKNOWN"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20Transfer(Record):
     """An ERC-20 transfer."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_hash: str
@@ -506,17 +507,17 @@ class Erc20Transfer(Record):
     from_: RichAddress
     to: RichAddress
     log_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     erc20_token: Erc20Token
 
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc721Transfer(Record):
     """An ERC-721 transfer."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_hash: str
@@ -529,11 +530,11 @@ class Erc721Transfer(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc1155Transfer(Record):
     """An ERC-1155 transfer."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_hash: str
@@ -541,13 +542,13 @@ class Erc1155Transfer(Record):
     from_: RichAddress
     to: RichAddress
     log_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     erc1155_token: Erc1155Token
 
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AddressTransaction(Record):
     """A transaction of an address, with its transfers."""
 
@@ -558,7 +559,7 @@ class AddressTransaction(Record):
     internal_transactions: list[InternalTransactionDetails] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20TokenV2(Record):
     """An ERC-20 token v2."""
 
@@ -572,18 +573,18 @@ class Erc20TokenV2(Record):
     token_reputation: Annotated[str, enums.TokenReputation] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Erc20TransferDetailsV2(Record):
     """An ERC-20 transfer details v2."""
 
     from_: RichAddress
     to: RichAddress
     log_index: int
-    value: int
+    value: Annotated[int, AS_TEXT]
     erc20_token: Erc20TokenV2
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AddressTransactionV2(Record):
     """A transaction of an address, with its transfers and the reputation of tokens."""
 
@@ -594,11 +595,11 @@ class AddressTransactionV2(Record):
     internal_transactions: list[InternalTransactionDetails] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class InternalTransaction(Record):
     """An internal transaction."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
     block_timestamp_milliseconds: int | None = None
     block_hash: str
@@ -606,10 +607,10 @@ class InternalTransaction(Record):
     from_: RichAddress
     to: RichAddress
     internal_tx_type: Annotated[str, enums.InternalTransactionOpCall]
-    value: int
+    value: Annotated[int, AS_TEXT]
     is_reverted: bool
-    gas_used: int
-    gas_limit: int
+    gas_used: Annotated[int, AS_TEXT]
+    gas_limit: Annotated[int, AS_TEXT]
 
     block_time = UTCDatetime("block_timestamp")
 

@@ -16,7 +16,8 @@ import msgspec
 
 from chainapi.core.numbers import is_of, whole_of
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.schema import fields_of
+from chainapi.models.native import with_numbers
+from chainapi.models.schema import fields_of, type_of
 
 if TYPE_CHECKING:
     import cattrs
@@ -89,7 +90,7 @@ def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
     if foreign:
         message = f"{kind!r} has no structure hook: register one with chainapi.models.converter()"
         raise cattrs.StructureHandlerNotFoundError(message, kind)
-    return _own(lambda value, _: msgspec.convert(value, kind))
+    return _own(lambda value, _: msgspec.convert(with_numbers(type_of(kind), value), kind))
 
 
 def _strict(primitive: type, accepted: tuple[type, ...]) -> Callable[[Any, Any], Any]:

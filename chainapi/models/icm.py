@@ -10,6 +10,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -29,15 +30,15 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmReceipt(Record):
     """An ICM receipt."""
 
-    received_message_nonce: int
+    received_message_nonce: Annotated[int, AS_TEXT]
     relayer_reward_address: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmReward(Record):
     """An ICM reward."""
 
@@ -48,21 +49,21 @@ class IcmReward(Record):
     logo_uri: str | None = None
     erc_type: Annotated[str, enums.Erc20Type]
     price: Money | None = None
-    value: int
+    value: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmSourceTransaction(Record):
     """An ICM source transaction."""
 
     tx_hash: str
     timestamp: int
-    gas_spent: int
+    gas_spent: Annotated[int, AS_TEXT]
 
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PendingTeleporterMessage(Record):
     """A pending teleporter message."""
 
@@ -72,7 +73,7 @@ class PendingTeleporterMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -84,20 +85,20 @@ class PendingTeleporterMessage(Record):
     status: Annotated[str, Literal["pending"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class IcmDestinationTransaction(Record):
     """An ICM destination transaction."""
 
     tx_hash: str
     timestamp: int
-    gas_spent: int
+    gas_spent: Annotated[int, AS_TEXT]
     reward_redeemer: str
     deliverer_address: str
 
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DeliveredTeleporterMessage(Record):
     """A delivered teleporter message."""
 
@@ -107,7 +108,7 @@ class DeliveredTeleporterMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -120,7 +121,7 @@ class DeliveredTeleporterMessage(Record):
     status: Annotated[str, Literal["delivered"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DeliveredSourceNotIndexedTeleporterMessage(Record):
     """A delivered source not indexed teleporter message."""
 
@@ -130,7 +131,7 @@ class DeliveredSourceNotIndexedTeleporterMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -142,7 +143,7 @@ class DeliveredSourceNotIndexedTeleporterMessage(Record):
     status: Annotated[str, Literal["delivered_source_not_indexed"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DeliveredSourceNotIndexedIcmMessage(Record):
     """A delivered source not indexed ICM message."""
 
@@ -152,7 +153,7 @@ class DeliveredSourceNotIndexedIcmMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -164,7 +165,7 @@ class DeliveredSourceNotIndexedIcmMessage(Record):
     status: Annotated[str, Literal["delivered_source_not_indexed"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PendingIcmMessage(Record):
     """A pending ICM message."""
 
@@ -174,7 +175,7 @@ class PendingIcmMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -186,7 +187,7 @@ class PendingIcmMessage(Record):
     status: Annotated[str, Literal["pending"]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DeliveredIcmMessage(Record):
     """A delivered ICM message."""
 
@@ -196,7 +197,7 @@ class DeliveredIcmMessage(Record):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: int
+    message_nonce: Annotated[int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
 from chainapi.errors import DecodeError
-from chainapi.models.unions import raw_field
+from chainapi.models.unions import raw_dict, raw_field
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import CoreSchema
 
 __all__ = ["Invalid"]
 
@@ -27,6 +30,20 @@ class Invalid:
 
     raw: Any
     error: DecodeError = field(eq=False)
+
+    def to_dict(self) -> Any:
+        """Return the fields by their names in Python; a row that is no object as it is."""
+        return raw_dict(self)
+
+    def to_wire(self) -> Any:
+        """Return the row as the service sent it."""
+        return self.raw
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: object) -> CoreSchema:
+        from chainapi.models.pydantic_row import raw_schema
+
+        return raw_schema(cls, None)
 
     def __getattr__(self, name: str) -> Any:
         return raw_field(self, name)

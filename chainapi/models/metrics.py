@@ -10,7 +10,7 @@ from chainapi.models.timestamps import UTCDatetime
 __all__ = ["MetricPoint"]
 
 
-@frozen
+@frozen(repr=False)
 class MetricPoint(Record):
     """One data point of a metric (specification, section 2).
 

@@ -11,6 +11,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -78,35 +79,35 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class DelegatorsDetails(Record):
     """Delegators details."""
 
     delegator_count: int
-    total_amount_staked: int
+    total_amount_staked: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class StakingDistribution(Record):
     """A staking distribution."""
 
     version: str
-    amount_staked: int
+    amount_staked: Annotated[int, AS_TEXT]
     validator_count: int
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorsDetails(Record):
     """Validators details."""
 
     validator_count: int
-    total_amount_staked: int
-    estimated_annual_staking_reward: int
+    total_amount_staked: Annotated[int, AS_TEXT]
+    estimated_annual_staking_reward: Annotated[int, AS_TEXT]
     staking_distribution_by_version: list[StakingDistribution]
-    staking_ratio: Decimal
+    staking_ratio: Annotated[Decimal, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class NetworkDetails(Record):
     """Network details."""
 
@@ -114,7 +115,7 @@ class NetworkDetails(Record):
     delegator_details: DelegatorsDetails
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AssetAmount(Record):
     """An asset amount."""
 
@@ -123,10 +124,10 @@ class AssetAmount(Record):
     symbol: str
     denomination: int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: int
+    amount: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class BlockchainInfo(Record):
     """A blockchain info."""
 
@@ -135,7 +136,7 @@ class BlockchainInfo(Record):
     genesis_data: Any = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class BlsCredentials(Record):
     """BLS keys."""
 
@@ -143,7 +144,7 @@ class BlsCredentials(Record):
     proof_of_possession: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class L1ValidatorChange(Record):
     """An L1 validator change."""
 
@@ -157,7 +158,7 @@ class L1ValidatorChange(Record):
     bls_credentials: dict[str, Any] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class L1ValidatorManager(Record):
     """An L1 validator manager."""
 
@@ -165,7 +166,7 @@ class L1ValidatorManager(Record):
     contract_address: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PChainUtxo(Record):
     """A P-Chain UTXO."""
 
@@ -176,11 +177,11 @@ class PChainUtxo(Record):
     created_on_chain_id: str
     utxo_id: str
     utxo_bytes: str | None = None
-    amount: int
+    amount: Annotated[int, AS_TEXT]
     asset_id: str
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_timestamp: int
-    consuming_block_number: int | None = None
+    consuming_block_number: Annotated[int, AS_TEXT] | None = None
     consuming_block_timestamp: int | None = None
     platform_locktime: int | None = None
     output_index: int
@@ -199,7 +200,7 @@ class PChainUtxo(Record):
     utxo_start_time = OptionalUTCDatetime("utxo_start_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class SubnetOwnership(Record):
     """A subnet ownership."""
 
@@ -208,14 +209,14 @@ class SubnetOwnership(Record):
     addresses: list[str]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PChainTransaction(Record):
     """A P-Chain transaction."""
 
     tx_hash: str
     tx_type: Annotated[str, enums.PChainTransactionType]
     block_timestamp: int
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_hash: str
     consumed_utxos: list[PChainUtxo]
     emitted_utxos: list[PChainUtxo]
@@ -227,12 +228,12 @@ class PChainTransaction(Record):
     amount_l1_validator_balance_burned: list[AssetAmount]
     start_timestamp: int | None = None
     end_timestamp: int | None = None
-    delegation_fee_percent: Decimal | None = None
+    delegation_fee_percent: Annotated[Decimal, AS_TEXT] | None = None
     node_id: str | None = None
     subnet_id: str | None = None
     l1_validator_manager_details: L1ValidatorManager | None = None
     l1_validator_details: list[L1ValidatorChange] | None = None
-    estimated_reward: int | None = None
+    estimated_reward: Annotated[int, AS_TEXT] | None = None
     reward_tx_hash: str | None = None
     reward_addresses: list[str] | None = None
     memo: str | None = None
@@ -246,7 +247,7 @@ class PChainTransaction(Record):
     end_time = OptionalUTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class TransactionVertex(Record):
     """A transaction vertex."""
 
@@ -257,7 +258,7 @@ class TransactionVertex(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class UtxoCredential(Record):
     """A UTXO credential."""
 
@@ -265,7 +266,7 @@ class UtxoCredential(Record):
     public_key: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Utxo(Record):
     """A UTXO."""
 
@@ -281,7 +282,7 @@ class Utxo(Record):
     credentials: list[UtxoCredential] | None = None
     group_id: int | None = None
     locktime: int
-    output_index: int
+    output_index: Annotated[int, AS_TEXT]
     payload: str | None = None
     threshold: int
     timestamp: int
@@ -291,7 +292,7 @@ class Utxo(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainAsset(Record):
     """An X-Chain asset."""
 
@@ -306,7 +307,7 @@ class XChainAsset(Record):
     created_at_time = UTCDatetime("created_at_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainNonLinearTransaction(Record):
     """An X-Chain non linear transaction."""
 
@@ -327,7 +328,7 @@ class XChainNonLinearTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainLinearTransaction(Record):
     """An X-Chain linear transaction."""
 
@@ -349,7 +350,7 @@ class XChainLinearTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmInput(Record):
     """An EVM input."""
 
@@ -358,7 +359,7 @@ class EvmInput(Record):
     credentials: list[UtxoCredential]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CChainExportTransaction(Record):
     """A C-Chain export transaction."""
 
@@ -378,7 +379,7 @@ class CChainExportTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmOutput(Record):
     """An EVM output."""
 
@@ -386,7 +387,7 @@ class EvmOutput(Record):
     asset: AssetAmount
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CChainImportTransaction(Record):
     """A C-Chain import transaction."""
 
@@ -406,7 +407,7 @@ class CChainImportTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkChain(Record):
     """A Primary Network chain."""
 
@@ -414,13 +415,13 @@ class PrimaryNetworkChain(Record):
     network: Annotated[str, enums.Network]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PendingReward(Record):
     """A pending reward."""
 
     addresses: list[str]
     tx_hash: str
-    amount_staked: int
+    amount_staked: Annotated[int, AS_TEXT]
     node_id: str
     start_timestamp: int
     end_timestamp: int
@@ -432,7 +433,7 @@ class PendingReward(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PricedAsset(Record):
     """A priced asset."""
 
@@ -441,17 +442,17 @@ class PricedAsset(Record):
     symbol: str
     denomination: int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: int
+    amount: Annotated[int, AS_TEXT]
     historical_price: Money | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class HistoricalReward(Record):
     """A historical reward."""
 
     addresses: list[str]
     tx_hash: str
-    amount_staked: int
+    amount_staked: Annotated[int, AS_TEXT]
     node_id: str
     start_timestamp: int
     end_timestamp: int
@@ -465,12 +466,12 @@ class HistoricalReward(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class LastActivity(Record):
     """A last activity."""
 
     timestamp: int
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     tx_hash: str
     utxo_id: str
     is_consumed: bool
@@ -480,7 +481,7 @@ class LastActivity(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AggregatedAssetAmount(Record):
     """An aggregated asset amount."""
 
@@ -489,11 +490,11 @@ class AggregatedAssetAmount(Record):
     symbol: str
     denomination: int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: int
+    amount: Annotated[int, AS_TEXT]
     utxo_count: int
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PChainSharedAsset(Record):
     """A P-Chain shared asset."""
 
@@ -502,13 +503,13 @@ class PChainSharedAsset(Record):
     symbol: str
     denomination: int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: int
+    amount: Annotated[int, AS_TEXT]
     utxo_count: int
     shared_with_chain_id: str
     status: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PChainBalance(Record):
     """A P-Chain balance."""
 
@@ -522,7 +523,7 @@ class PChainBalance(Record):
     atomic_memory_locked: list[PChainSharedAsset]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PChainBalances(Record):
     """P-Chain balances."""
 
@@ -530,7 +531,7 @@ class PChainBalances(Record):
     chain_info: PrimaryNetworkChain
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class SharedAsset(Record):
     """A shared asset."""
 
@@ -539,12 +540,12 @@ class SharedAsset(Record):
     symbol: str
     denomination: int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: int
+    amount: Annotated[int, AS_TEXT]
     utxo_count: int
     shared_with_chain_id: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainBalance(Record):
     """An X-Chain balance."""
 
@@ -554,7 +555,7 @@ class XChainBalance(Record):
     atomic_memory_locked: list[SharedAsset]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainBalances(Record):
     """X-Chain balances."""
 
@@ -562,7 +563,7 @@ class XChainBalances(Record):
     chain_info: PrimaryNetworkChain
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CChainAtomicBalance(Record):
     """A C-Chain atomic balance."""
 
@@ -570,7 +571,7 @@ class CChainAtomicBalance(Record):
     atomic_memory_locked: list[SharedAsset]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CChainAtomicBalances(Record):
     """C-Chain atomic balances."""
 
@@ -578,7 +579,7 @@ class CChainAtomicBalances(Record):
     chain_info: PrimaryNetworkChain
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ProposerDetails(Record):
     """Proposer details."""
 
@@ -591,11 +592,11 @@ class ProposerDetails(Record):
     proposer_time = OptionalUTCDatetime("proposer_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkBlock(Record):
     """A Primary Network block."""
 
-    block_number: int
+    block_number: Annotated[int, AS_TEXT]
     block_hash: str
     parent_hash: str
     block_timestamp: int
@@ -605,13 +606,13 @@ class PrimaryNetworkBlock(Record):
     block_size_bytes: int
     l1_validators_accrued_fees: int | None = None
     active_l1_validators: int | None = None
-    current_supply: int | None = None
+    current_supply: Annotated[int, AS_TEXT] | None = None
     proposer_details: ProposerDetails | None = None
 
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class XChainVertex(Record):
     """An X-Chain vertex."""
 
@@ -627,7 +628,7 @@ class XChainVertex(Record):
     vertex_time = UTCDatetime("vertex_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class AddressChainIds(Record):
     """An address of the Primary Network, and the chains that it is active on."""
 
@@ -635,12 +636,12 @@ class AddressChainIds(Record):
     blockchain_ids: list[Annotated[str, enums.BlockchainIds]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Blockchain(Record):
     """A blockchain."""
 
     create_block_timestamp: int
-    create_block_number: int
+    create_block_number: Annotated[int, AS_TEXT]
     blockchain_id: str
     vm_id: str
     subnet_id: str
@@ -651,12 +652,12 @@ class Blockchain(Record):
     create_block_time = UTCDatetime("create_block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Subnet(Record):
     """A subnet."""
 
     create_block_timestamp: int
-    create_block_index: int
+    create_block_index: Annotated[int, AS_TEXT]
     subnet_id: str
     owner_addresses: list[str]
     threshold: int
@@ -670,30 +671,30 @@ class Subnet(Record):
     create_block_time = UTCDatetime("create_block_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Rewards(Record):
     """Rewards."""
 
-    validation_reward_amount: int
-    delegation_reward_amount: int
+    validation_reward_amount: Annotated[int, AS_TEXT]
+    delegation_reward_amount: Annotated[int, AS_TEXT]
     reward_addresses: list[str] | None = None
     reward_tx_hash: str | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CompletedValidator(Record):
     """A completed validator."""
 
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: int
-    delegation_fee: Decimal | None = None
+    amount_staked: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
     start_timestamp: int
     end_timestamp: int
     bls_credentials: BlsCredentials | None = None
     delegator_count: int
-    amount_delegated: int | None = None
+    amount_delegated: Annotated[int, AS_TEXT] | None = None
     rewards: Rewards
     validation_status: Annotated[str, Literal["completed"]]
 
@@ -701,7 +702,7 @@ class CompletedValidator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class Geolocation(Record):
     """A geolocation."""
 
@@ -712,7 +713,7 @@ class Geolocation(Record):
     longitude: float
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorHealth(Record):
     """A validator health."""
 
@@ -722,24 +723,24 @@ class ValidatorHealth(Record):
     benched_c_chain_requests_percent: float
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ActiveValidator(Record):
     """An active validator."""
 
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: int
-    delegation_fee: Decimal | None = None
+    amount_staked: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
     start_timestamp: int
     end_timestamp: int
     bls_credentials: BlsCredentials | None = None
     stake_percentage: float
     delegator_count: int
-    amount_delegated: int | None = None
+    amount_delegated: Annotated[int, AS_TEXT] | None = None
     uptime_performance: float
     avalanche_go_version: str | None = None
-    delegation_capacity: int | None = None
+    delegation_capacity: Annotated[int, AS_TEXT] | None = None
     potential_rewards: Rewards
     validation_status: Annotated[str, Literal["active"]]
     validator_health: ValidatorHealth
@@ -749,15 +750,15 @@ class ActiveValidator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PendingValidator(Record):
     """A pending validator."""
 
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: int
-    delegation_fee: Decimal | None = None
+    amount_staked: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
     start_timestamp: int
     end_timestamp: int
     bls_credentials: BlsCredentials | None = None
@@ -767,15 +768,15 @@ class PendingValidator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RemovedValidator(Record):
     """A removed validator."""
 
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: int
-    delegation_fee: Decimal | None = None
+    amount_staked: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
     start_timestamp: int
     end_timestamp: int
     bls_credentials: BlsCredentials | None = None
@@ -788,64 +789,64 @@ class RemovedValidator(Record):
     remove_time = UTCDatetime("remove_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class CompletedDelegator(Record):
     """A completed delegator."""
 
     tx_hash: str
     node_id: str
     reward_addresses: list[str]
-    amount_delegated: int
-    delegation_fee: Decimal
+    amount_delegated: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT]
     start_timestamp: int
     end_timestamp: int
-    gross_reward: int
-    net_reward: int
+    gross_reward: Annotated[int, AS_TEXT]
+    net_reward: Annotated[int, AS_TEXT]
     delegation_status: Annotated[str, Literal["completed"]]
 
     start_time = UTCDatetime("start_timestamp")
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ActiveDelegator(Record):
     """An active delegator."""
 
     tx_hash: str
     node_id: str
     reward_addresses: list[str]
-    amount_delegated: int
-    delegation_fee: Decimal
+    amount_delegated: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT]
     start_timestamp: int
     end_timestamp: int
-    estimated_gross_reward: int
-    estimated_net_reward: int
+    estimated_gross_reward: Annotated[int, AS_TEXT]
+    estimated_net_reward: Annotated[int, AS_TEXT]
     delegation_status: Annotated[str, Literal["active"]]
 
     start_time = UTCDatetime("start_timestamp")
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PendingDelegator(Record):
     """A pending delegator."""
 
     tx_hash: str
     node_id: str
     reward_addresses: list[str]
-    amount_delegated: int
-    delegation_fee: Decimal
+    amount_delegated: Annotated[int, AS_TEXT]
+    delegation_fee: Annotated[Decimal, AS_TEXT]
     start_timestamp: int
     end_timestamp: int
-    estimated_gross_reward: int
-    estimated_net_reward: int
+    estimated_gross_reward: Annotated[int, AS_TEXT]
+    estimated_net_reward: Annotated[int, AS_TEXT]
     delegation_status: Annotated[str, Literal["pending"]]
 
     start_time = UTCDatetime("start_timestamp")
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class BalanceOwner(Record):
     """A balance owner."""
 
@@ -853,7 +854,7 @@ class BalanceOwner(Record):
     threshold: int
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class L1Validator(Record):
     """An L1 validator."""
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import EXACT, decode_leniently
+from chainapi.models.plain import dict_of, wire_of
 from chainapi.models.schema import Type, fields_of
+from chainapi.models.shown import shown
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core.core_schema import CoreSchema
 
 __all__ = ["NULL", "Record", "keep"]
 
@@ -44,6 +50,34 @@ class Record:
             kept = _unnamed(type(self), kept)
             _keep(self, kept)
         return kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by their names in Python, records inside as dicts.
+
+        Numbers keep their types, and a missing field is None. `extra` is not included.
+        """
+        return dict_of(self)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the record as a JSON object of the service, with the fields of `extra`.
+
+        Amounts are texts, missing fields are left out. `chainapi.json` encodes it.
+
+        Raises:
+            DecodeError: a field of `extra` is nested too deeply.
+
+        """
+        made = wire_of(self)
+        return {**made, **extra} if (extra := self.extra) else made
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from chainapi.models.pydantic_record import record_schema
+
+        return record_schema(cls, handler, _keep)
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.__getstate__(), self.extra)

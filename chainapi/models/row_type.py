@@ -34,6 +34,7 @@ class RowType:
         finish: function that makes the objects; None if `wire` is the model itself.
         fast: the same pair for the fast path, or None. The fast path accepts nothing that the general one
             refuses; rows that it refuses are decoded again by the general one, which names the fault.
+        lax: whether the fast path takes numbers from texts.
         fields: number of fields of a row, if msgspec cannot refuse further ones by itself.
         rounded: whether numbers without a type are floats, as hooks of a user expect; else they keep all
             digits.
@@ -43,6 +44,7 @@ class RowType:
     wire: Any
     finish: Finish | None = None
     fast: tuple[Any, Finish] | None = None
+    lax: bool = True
     fields: int | None = None
     rounded: bool = False
 
@@ -69,7 +71,8 @@ class _Decoder:
         if rows.fast is not None:
             wire, finish = rows.fast
             several = types.GenericAlias(list, (wire,))
-            self._fast = rows.decoder(wire, strict=False), rows.decoder(several, strict=False), finish
+            strict = not rows.lax
+            self._fast = rows.decoder(wire, strict=strict), rows.decoder(several, strict=strict), finish
 
     def one(self, raw: bytes | msgspec.Raw) -> Any:
         if self._fast is not None:

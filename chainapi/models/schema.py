@@ -24,7 +24,17 @@ from attrs import frozen
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Tag, tags_of, wire_name
 
-__all__ = ["Field", "Kind", "Type", "fields_of", "is_amount", "is_record", "row_classes", "type_of"]
+__all__ = [
+    "AS_TEXT",
+    "Field",
+    "Kind",
+    "Type",
+    "fields_of",
+    "is_amount",
+    "is_record",
+    "row_classes",
+    "type_of",
+]
 
 Kind: TypeAlias = Literal[
     "any",
@@ -56,6 +66,9 @@ _LISTS = frozenset(
     | {abc.Set, abc.MutableSet}
 )
 _UNIONS = (typing.Union, types.UnionType)
+
+# Note of a number that the services send as a text: `Annotated[int, AS_TEXT]`.
+AS_TEXT = "sent as a text"
 
 
 @frozen
@@ -94,6 +107,11 @@ class Type:
     def tags(self) -> tuple[Tag, ...]:
         """Tags of one of our unions of records; empty for any other type."""
         return tags_of(self.hint) if self.kind == "union" else ()
+
+    @property
+    def as_text(self) -> bool:
+        """Return whether the services send the number as a text."""
+        return AS_TEXT in self.notes
 
     @property
     def key(self) -> Type:

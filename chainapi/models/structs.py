@@ -21,6 +21,7 @@ import msgspec
 
 from chainapi.core.numbers import DIGITS
 from chainapi.models.hooks import is_hooked
+from chainapi.models.native import has_native_numbers
 from chainapi.models.schema import Field, Type, fields_of, type_of
 from chainapi.models.unions import Tag
 
@@ -143,6 +144,8 @@ def _given_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
     if kind.kind in ("tuple", "union"):
         wires = tuple(_wire_type(member, within, strict) for member in kind.members)
         return _wire_union(kind, wires) if kind.kind == "union" else types.GenericAlias(tuple, wires)
+    if within and has_native_numbers(kind.hint):
+        raise TypeError(f"{kind} needs cattrs")
     if is_hooked(kind.hint) or _is_foreign(msgspec.inspect.type_info(kind.hint)):
         raise TypeError(f"{kind} needs cattrs")
     return kind.hint

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-__all__ = ["Tag", "Unknown", "raw_field", "register_union", "tags_of", "wire_name"]
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import CoreSchema
+
+__all__ = ["Tag", "Unknown", "python_name", "raw_dict", "raw_field", "register_union", "tags_of", "wire_name"]
 
 
 def wire_name(name: str) -> str:
     """Return the name in JSON of a field: `block_number` is `blockNumber`."""
     head, *rest = name.split("_")
     return head + "".join(part[:1].upper() + part[1:] for part in rest) if head else name
+
+
+def python_name(name: str) -> str:
+    """Return the name in Python of a field in JSON: `blockNumber` is `block_number`."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])|(?<=[A-Z])([A-Z])(?=[a-z])", r"_\g<0>", name).lower()
 
 
 @frozen
@@ -31,8 +41,34 @@ class Unknown:
         """Fields of the row, all of them, by their names in JSON."""
         return self.raw
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by their names in Python."""
+        named: dict[str, Any] = raw_dict(self)
+        return named
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the fields as the service sent them."""
+        return dict(self.raw)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: object) -> CoreSchema:
+        from chainapi.models.pydantic_row import raw_schema
+
+        return raw_schema(cls, cls)
+
     def __getattr__(self, name: str) -> Any:
         return raw_field(self, name)
+
+
+def raw_dict(row: Any) -> Any:
+    """Return the fields of a raw row by the names of their attributes.
+
+    A row that is no object stays as it is.
+    """
+    if not isinstance(row.raw, dict):
+        return row.raw
+    names = {wire: python_name(wire) for wire in row.raw}
+    return {name + "_" * iskeyword(name): row.raw[wire] for wire, name in names.items()}
 
 
 def raw_field(row: Any, name: str) -> Any:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class UsageValue(Record):
     """A usage value."""
 
@@ -39,7 +39,7 @@ class UsageValue(Record):
     api_credits_wasted: float
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class UsageMetric(Record):
     """A usage metric."""
 
@@ -49,7 +49,7 @@ class UsageMetric(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class UsageMetrics(Record):
     """Usage metrics."""
 
@@ -58,7 +58,7 @@ class UsageMetrics(Record):
     metrics: list[UsageMetric]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ApiLogMetadata(Record):
     """API log metadata."""
 
@@ -67,7 +67,7 @@ class ApiLogMetadata(Record):
     user_agent: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ApiLog(Record):
     """An API log."""
 
@@ -89,7 +89,7 @@ class ApiLog(Record):
     event_time = UTCDatetime("event_timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RpcUsageValue(Record):
     """An RPC usage value."""
 
@@ -104,7 +104,7 @@ class RpcUsageValue(Record):
     group_value: str | int | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class RpcUsageMetric(Record):
     """An RPC usage metric."""
 
@@ -114,7 +114,7 @@ class RpcUsageMetric(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class SubnetRpcUsage(Record):
     """A subnet RPC usage."""
 
@@ -123,7 +123,7 @@ class SubnetRpcUsage(Record):
     chain_id: str
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkRpcUsage(Record):
     """A Primary Network RPC usage."""
 

@@ -9,9 +9,14 @@ from attrs import field, frozen
 
 from chainapi.models import enums
 from chainapi.models.records import Record
+from chainapi.models.schema import AS_TEXT
+from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
 __all__ = [
+    "AccessListEntry",
+    "AddressActivity",
+    "AddressActivityEvent",
     "BalanceThresholdFilter",
     "EvmAddressWebhook",
     "EvmAddressWebhookMetadata",
@@ -23,10 +28,17 @@ __all__ = [
     "ValidatorWebhook",
     "ValidatorWebhookMetadata",
     "Webhook",
+    "WebhookErcToken",
+    "WebhookErcTransfer",
+    "WebhookEvent",
+    "WebhookInternalTransaction",
+    "WebhookLog",
+    "WebhookNetworkToken",
+    "WebhookTransaction",
 ]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmAddressWebhookMetadata(Record):
     """EVM address webhook metadata."""
 
@@ -34,7 +46,7 @@ class EvmAddressWebhookMetadata(Record):
     addresses: list[str]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class EvmAddressWebhook(Record):
     """An EVM address webhook."""
 
@@ -51,22 +63,22 @@ class EvmAddressWebhook(Record):
     include_logs: bool | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class BalanceThresholdFilter(Record):
     """A balance threshold filter."""
 
     balance_type: Annotated[str, enums.CommonBalanceType]
-    balance_threshold: int
+    balance_threshold: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressSubEvents(Record):
     """Primary Network address sub events."""
 
     address_activity_sub_events: list[Annotated[str, enums.PrimaryNetworkAddressActivitySubEventType]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressWebhookMetadata(Record):
     """Primary Network address webhook metadata."""
 
@@ -77,7 +89,7 @@ class PrimaryNetworkAddressWebhookMetadata(Record):
     balance_threshold_filter: BalanceThresholdFilter | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class PrimaryNetworkAddressWebhook(Record):
     """A Primary Network address webhook."""
 
@@ -92,14 +104,14 @@ class PrimaryNetworkAddressWebhook(Record):
     metadata: PrimaryNetworkAddressWebhookMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorSubEvents(Record):
     """Validator sub events."""
 
     validator_activity_sub_events: list[Annotated[str, enums.ValidatorActivitySubEvent]]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorWebhookMetadata(Record):
     """Validator webhook metadata."""
 
@@ -109,10 +121,10 @@ class ValidatorWebhookMetadata(Record):
     sub_events: ValidatorSubEvents
     node_ids: list[str] | None = None
     subnet_ids: list[str] | None = None
-    l1_validator_fee_balance_threshold: int | None = None
+    l1_validator_fee_balance_threshold: Annotated[int, AS_TEXT] | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class ValidatorWebhook(Record):
     """A validator webhook."""
 
@@ -127,11 +139,141 @@ class ValidatorWebhook(Record):
     metadata: ValidatorWebhookMetadata
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, repr=False)
 class SharedSecret(Record):
     """The secret that signs the webhooks' calls; no repr shows it."""
 
     secret: str = field(repr=False)
+
+
+@frozen(kw_only=True, repr=False)
+class WebhookLog(Record):
+    """A log of a transaction, in the call of a webhook."""
+
+    address: str
+    topic0: str
+    topic1: str | None = None
+    topic2: str | None = None
+    topic3: str | None = None
+    data: str
+    transaction_index: int
+    log_index: int
+    removed: bool
+
+
+@frozen(kw_only=True, repr=False)
+class AccessListEntry(Record):
+    """An address of an access list, and its storage keys."""
+
+    access_addresses: str
+    storage_keys: list[str]
+
+
+@frozen(kw_only=True, repr=False)
+class WebhookErcToken(Record):
+    """The token of a transfer, in the call of a webhook."""
+
+    address: str
+    name: str
+    symbol: str
+    decimals: int
+    value_with_decimals: str
+
+
+@frozen(kw_only=True, repr=False)
+class WebhookErcTransfer(Record):
+    """A transfer of a token, in the call of a webhook."""
+
+    transaction_hash: str
+    type: str
+    from_: str
+    to: str
+    value: Annotated[int, AS_TEXT]
+    token_id: Annotated[int, AS_TEXT] | None = None
+    block_timestamp: int
+    log_index: int
+    erc20_token: WebhookErcToken | None = None
+    erc721_token: WebhookErcToken | None = None
+    erc1155_token: WebhookErcToken | None = None
+
+    block_time = UTCDatetime("block_timestamp")
+
+
+@frozen(kw_only=True, repr=False)
+class WebhookInternalTransaction(Record):
+    """An internal transaction, in the call of a webhook."""
+
+    from_: str
+    to: str
+    internal_tx_type: str
+    value: Annotated[int, AS_TEXT]
+    gas_used: Annotated[int, AS_TEXT]
+    gas_limit: Annotated[int, AS_TEXT]
+    transaction_hash: str
+
+
+@frozen(kw_only=True, repr=False)
+class WebhookNetworkToken(Record):
+    """The token of a chain, in the call of a webhook."""
+
+    token_name: str | None = None
+    token_symbol: str | None = None
+    token_decimals: int | None = None
+    value_with_decimals: str | None = None
+
+
+@frozen(kw_only=True, repr=False)
+class WebhookTransaction(Record):
+    """A transaction, in the call of a webhook."""
+
+    block_hash: str
+    block_number: Annotated[int, AS_TEXT]
+    from_: str
+    gas: Annotated[int, AS_TEXT]
+    gas_price: Annotated[int, AS_TEXT]
+    max_fee_per_gas: Annotated[int, AS_TEXT]
+    max_priority_fee_per_gas: Annotated[int, AS_TEXT]
+    tx_hash: str
+    tx_status: str
+    input: str
+    nonce: Annotated[int, AS_TEXT]
+    to: str
+    transaction_index: int
+    value: Annotated[int, AS_TEXT]
+    type: int
+    chain_id: str
+    receipt_cumulative_gas_used: Annotated[int, AS_TEXT]
+    receipt_gas_used: Annotated[int, AS_TEXT]
+    receipt_effective_gas_price: Annotated[int, AS_TEXT]
+    receipt_root: str
+    block_timestamp: int
+    contract_address: str | None = None
+    erc20_transfers: list[WebhookErcTransfer]
+    erc721_transfers: list[WebhookErcTransfer]
+    erc1155_transfers: list[WebhookErcTransfer]
+    internal_transactions: list[WebhookInternalTransaction] | None = None
+    access_list: list[AccessListEntry] | None = None
+    network_token: WebhookNetworkToken | None = None
+
+    block_time = UTCDatetime("block_timestamp")
+
+
+@frozen(kw_only=True, repr=False)
+class AddressActivity(Record):
+    """A transaction of an address that a webhook watches, and its logs."""
+
+    transaction: WebhookTransaction
+    logs: list[WebhookLog] | None = None
+
+
+@frozen(kw_only=True, repr=False)
+class AddressActivityEvent(Record):
+    """The call of a webhook that watches addresses of an EVM chain."""
+
+    webhook_id: str
+    event_type: Annotated[str, Literal["address_activity"]]
+    message_id: str
+    event: AddressActivity
 
 
 Webhook: TypeAlias = EvmAddressWebhook | PrimaryNetworkAddressWebhook | ValidatorWebhook | Unknown
@@ -141,5 +283,12 @@ register_union(
         "eventType=address_activity": EvmAddressWebhook,
         "eventType=primary_network_address_activity": PrimaryNetworkAddressWebhook,
         "eventType=validator_activity": ValidatorWebhook,
+    },
+)
+WebhookEvent: TypeAlias = AddressActivityEvent | Unknown
+register_union(
+    WebhookEvent,
+    {
+        "eventType=address_activity": AddressActivityEvent,
     },
 )

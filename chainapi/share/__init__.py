@@ -1,1 +1,1 @@
-"""One gate for many processes: its host, the members, and carriers between them."""
+"""One gate for many processes: its host, its participants, and carriers."""

@@ -9,7 +9,7 @@ from attrs import define, field
 
 from chainapi.client.limiter import Gate
 from chainapi.client.permit import Permit
-from chainapi.share.request import Request
+from chainapi.share.request import Request, limit_of
 
 __all__ = ["Fallback"]
 
@@ -43,6 +43,7 @@ class Fallback:
                 again=message.again,
                 member=request.member,
                 tag=message.tag,
+                limit=limit_of(message),
             )
         )
         self._tasks.add(task)

@@ -1,4 +1,4 @@
-"""Gate of a session whose quota is shared: a member's end of the protocol.
+"""Gate of a session whose quota is shared: a participant's end of the protocol.
 
 It has the methods of `chainapi.client.limiter.Gate` that a session uses, and sends them as messages to the
 host. When the link breaks, it reports the requests under way to the next host, and repeats what waits: no
@@ -26,6 +26,7 @@ from chainapi.client.permit import Permit
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share import messages
 from chainapi.core.share.leases import Leases
 from chainapi.core.share.messages import (
@@ -35,7 +36,7 @@ from chainapi.core.share.messages import (
     Denied,
     FrameError,
     FromHost,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Join,
@@ -60,7 +61,7 @@ from chainapi.share.uplink import Uplink
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["OnUnavailable", "SharedGate"]
+__all__ = ["OnUnavailable", "SharedGate", "rate_of"]
 
 OnUnavailable: TypeAlias = Literal["degrade", "fail"]
 LAST = 0.001  # seconds in which the host of this process reads what the process sent
@@ -127,11 +128,12 @@ class SharedGate:
         again: bool = False,
         member: Member,
         tag: str | None = None,
+        limit: WaitingLimit | None = None,
     ) -> SharedPermit | Permit:
         """Wait for a turn, and return the permit to send now; see `Gate.acquire`.
 
         Raises:
-            QuotaWaitError, APITimeoutError: as `Gate.acquire` documents.
+            QuotaWaitError, QueueFullError, APITimeoutError: as `Gate.acquire` documents.
             ShareUnavailableError: there is no host, and the gate does not degrade.
 
         """
@@ -146,8 +148,10 @@ class SharedGate:
             max(-HIGHEST, min(priority, HIGHEST)),
             again=again,
             tag=tag,
+            limit=None if limit is None else limit.number,
+            most_waiting=None if limit is None else min(int(limit.most), HIGHEST),
         )
-        request = Request(message, member, waits_until, deadline, max_wait)
+        request = Request(message, member, waits_until, deadline, max_wait, limit)
         while True:
             self._number(member)
             if self._error is not None:
@@ -178,9 +182,9 @@ class SharedGate:
             Join(
                 number,
                 tag=member.tag,
-                rate=None if member.given is None else _rate(member.given),
+                rate=None if member.given is None else rate_of(member.given),
                 max_in_flight=None if most is None else min(most, HIGHEST),
-                limits=tuple(_rate(limit) for limit in member.limits),
+                limits=tuple(rate_of(limit) for limit in member.limits),
                 probe=settings.probe,
                 max_stop=None if settings.max_stop == inf else amount_of(settings.max_stop),
                 timeout=amount_of(member.timeout),
@@ -196,7 +200,7 @@ class SharedGate:
         if self._fallback is not None:
             self._fallback.gate.leave(member)
         if (joined := self._joined.pop(member, None)) is not None:
-            self._uplink.send(Leave(joined.message.member))
+            self._uplink.send(Leave(joined.message.session))
 
     async def aclose(self) -> None:
         """End this process's part if no session uses the gate any more."""
@@ -226,7 +230,7 @@ class SharedGate:
             raise SessionClosedError("the session is closed: make a new one")
         if member.timeout > joined.timeout:  # of a view that was made since then
             self._join_again(joined)
-        return joined.message.member
+        return joined.message.session
 
     def _join_again(self, joined: _Joined) -> None:
         """Report to the host that requests of a session may take longer."""
@@ -338,7 +342,7 @@ class SharedGate:
     def _report_wait(self, message: Waiting) -> None:
         now = asyncio.get_running_loop().time()
         for joined in self._joined.values():
-            if joined.message.member == message.member:
+            if joined.message.session == message.session:
                 joined.member.report_wait(message.reason, now, now + message.seconds, message.waiting)
 
     def _read_state(self, state: State) -> None:
@@ -378,16 +382,16 @@ class SharedGate:
         self._host = Host(memory, age, store=self._store)
         return self._host.serve
 
-    def greeting(self) -> Sequence[FromMember]:
+    def greeting(self) -> Sequence[FromParticipant]:
         """Return the first messages to a host: sessions, permits, waiting requests."""
         now = asyncio.get_running_loop().time()
         stopped = max(0.0, self._stopped_until - now)
         age = now - self._memory_at if self._memory else 0.0
-        first: list[FromMember] = [Hello(VERSION, _process(), self._origin, self._memory, age, stopped)]
+        first: list[FromParticipant] = [Hello(VERSION, _process(), self._origin, self._memory, age, stopped)]
         first += [joined.message for joined in self._joined.values()]
-        known = {joined.message.member for joined in self._joined.values()}
+        known = {joined.message.session for joined in self._joined.values()}
         first += self._permits.greeting(known, now)
-        waiting = [request for request in self._requests.values() if request.message.member in known]
+        waiting = [request for request in self._requests.values() if request.message.session in known]
         return first + [request.acquire(now) for request in waiting]
 
     def connected(self) -> None:
@@ -440,14 +444,20 @@ def _process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def _rate(limit: Limit | AsyncLimiter) -> Rate:
+def rate_of(limit: Limit | AsyncLimiter) -> Rate:
+    """Return a limit of the user as messages have it.
+
+    Raises:
+        ConfigurationError: it is an AsyncLimiter, which processes cannot share.
+
+    """
     if not isinstance(limit, Limit):
         raise ConfigurationError(
-            "rate= has to be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
+            "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
         )
     return amount_of(limit.amount), amount_of(limit.per), limit.units
 
 
 def _kind(request: Acquire) -> tuple[int, str, float | None, str | None]:
     """Return what requests have in common that may use one lease."""
-    return request.member, request.route, request.cost, request.tag
+    return request.session, request.route, request.cost, request.tag

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import chain, count
-from math import ceil, inf
+from math import inf
 from typing import Any, assert_never
 
 from attrs import define, field
@@ -22,8 +23,8 @@ from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
 from chainapi.core.limits import scope
+from chainapi.core.limits.group import Group
 from chainapi.core.limits.headers import hold
-from chainapi.core.limits.lane import Group
 from chainapi.core.limits.limit import Limit
 from chainapi.core.share.messages import (
     VERSION,
@@ -33,7 +34,7 @@ from chainapi.core.share.messages import (
     Denied,
     FrameError,
     FromHost,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Holding,
@@ -52,10 +53,11 @@ from chainapi.core.share.messages import (
     amount_of,
     encode,
     info_of,
-    read_member_frame,
+    read_participant_frame,
 )
-from chainapi.errors import APITimeoutError, ConfigurationError, QuotaWaitError
+from chainapi.errors import APITimeoutError, ConfigurationError, QueueFullError, QuotaWaitError
 from chainapi.share.link import Link
+from chainapi.share.request import limit_of
 
 __all__ = ["Host"]
 
@@ -91,7 +93,6 @@ class Host:
         self._store = store
         self._peers: dict[_Peer, None] = {}
         self._reporting: asyncio.TimerHandle | None = None
-        self._busy = 0  # processes with requests in flight, or that wait
         self._paused = False  # as of the last end of a request
         self._changed_at = -inf  # when a pause began or ended last: if they are short, that matters little
 
@@ -119,14 +120,15 @@ class Host:
             self._reporting.cancel()
             self._reporting = None
 
-    def busy(self, change: int) -> None:
-        """Count a process in or out, and divide the places in flight among the busy.
+    def divide(self) -> None:
+        """Divide the places in flight among the processes that have requests.
 
-        Else a process with many tasks would spend a window before those with few come back for more.
+        Else a process with many tasks would spend a window before those with few come back for more. Those
+        with a lower priority only take no place from those with a higher one.
         """
-        self._busy += change
-        most = inf if self._busy < 2 else ceil(self.gate.max_in_flight / self._busy)
-        self.gate.limit([peer.group for peer in self._peers], most)
+        peers = self._peers
+        ranks = [float(-peer.highest) for peer in peers if peer.highest is not None]
+        self.gate.divide([peer.group for peer in peers], ranks)
 
     def lease(self, route: str, cost: float | None) -> int:
         """Return the number of permits that a process may get in advance."""
@@ -212,6 +214,15 @@ class _Held:
 
     permit: Permit
     overdue: float
+    priority: int
+
+
+@define(eq=False, repr=False)
+class _Waiter:
+    """Request of a process that waits, and the task that waits for it."""
+
+    task: asyncio.Task[None]
+    priority: int
 
 
 @define(eq=False, repr=False)
@@ -225,10 +236,11 @@ class _Peer:
     process: str = ""
     _sessions: dict[int, _Session] = field(factory=dict[int, _Session])
     group: Group = field(factory=Group)  # of the requests of sessions without limits of their own
-    _busy: bool = False  # has requests, or had some a moment ago
+    highest: int | None = None  # priority of its requests, now or a moment ago
+    _priorities: Counter[int] = field(factory=Counter[int])  # of its requests that wait or have a permit
     _resting: asyncio.TimerHandle | None = None
     _permits: dict[int, _Held] = field(factory=dict[int, _Held])
-    _waiting: dict[int, asyncio.Task[None]] = field(factory=dict[int, "asyncio.Task[None]"])
+    _waiting: dict[int, _Waiter] = field(factory=dict[int, "_Waiter"])
     _numbers: count[int] = field(factory=count)
     _leases: int = 0  # grants with a lease since the last recall
     _outbox: list[FromHost] = field(factory=list[FromHost])
@@ -246,9 +258,8 @@ class _Peer:
         if self._gone:
             return
         try:
-            for message in read_member_frame(frame):
+            for message in read_participant_frame(frame):
                 self._answer(message)
-            self._watch_rest()
         except (FrameError, _ProtocolError) as error:
             _log.warning("a process was dropped from the shared quota: %s", error)
             self._drop(str(error))
@@ -267,8 +278,8 @@ class _Peer:
         """End all that the process began: its permits are lost."""
         self._gone = True
         self.host.left(self)
-        for task in self._waiting.values():
-            task.cancel()
+        for waiter in self._waiting.values():
+            waiter.task.cancel()
         if self._sweeping is not None:
             self._sweeping.cancel()
         self._rest()
@@ -277,6 +288,7 @@ class _Peer:
             held.permit.lost()
         for session in self._sessions.values():
             self.host.gate.leave(session.member)
+        self.host.divide()
 
     def send(self, message: FromHost) -> None:
         """Send a message with all others of this iteration of the loop."""
@@ -291,7 +303,7 @@ class _Peer:
 
     # --- messages ---------------------------------------------------------------------------
 
-    def _answer(self, message: FromMember) -> None:
+    def _answer(self, message: FromParticipant) -> None:
         if not self.welcome and not isinstance(message, Hello):
             raise _ProtocolError("the first message has to be Hello")
         match message:
@@ -302,8 +314,7 @@ class _Peer:
             case Acquire():
                 self._acquire(message)
             case Cancel():
-                if (task := self._waiting.pop(message.number, None)) is not None:
-                    task.cancel()
+                self._end_wait(message.number)
             case Holding() | Answered() | Lost() | Unsent():
                 self._account(message)
             case Watch():
@@ -332,8 +343,9 @@ class _Peer:
         """Let a session join or leave the gate."""
         if isinstance(message, Join):
             self._join(message)
-        elif (session := self._sessions.pop(message.member, None)) is not None:
+        elif (session := self._sessions.pop(message.session, None)) is not None:
             self.host.gate.leave(session.member)
+        self.host.divide()
 
     def _account(self, message: Holding | Answered | Lost | Unsent) -> None:
         """Record the beginning or the end of a permit."""
@@ -354,7 +366,7 @@ class _Peer:
 
     def _adopt(self, message: Holding) -> None:
         """Hold the permit of a request that is under way."""
-        session = self._session(message.member)
+        session = self._session(message.session)
         if message.permit in self._permits:
             raise _ProtocolError(f"permit {message.permit} is held already")
         permit = self.host.gate.adopt(
@@ -364,32 +376,32 @@ class _Peer:
             elapsed=message.elapsed,
             tag=message.tag,
         )
-        self._hold(message.permit, permit, session)
+        self._hold(message.permit, permit, session, 0)
 
     def _join(self, message: Join) -> None:
-        known = self._sessions.get(message.member)
+        known = self._sessions.get(message.session)
         if known is not None:
             if replace(message, timeout=known.timeout) != known.settings:
-                raise _ProtocolError(f"session {message.member} joined already, with other settings")
+                raise _ProtocolError(f"session {message.session} joined already, with other settings")
             known.settings = message
             return
         try:
             rate = None if message.rate is None else _limit(message.rate)
             limits = [_limit(rate) for rate in message.limits]
         except ConfigurationError as error:
-            raise _ProtocolError(f"session {message.member} has an invalid limit: {error}") from None
+            raise _ProtocolError(f"session {message.session} has an invalid limit: {error}") from None
         member = Member(
             rate=rate,
             max_in_flight=message.max_in_flight,
             limits=limits,
             probe=message.probe,
             max_stop=message.max_stop,
-            on_wait=partial(self._on_wait, message.member),
+            on_wait=partial(self._on_wait, message.session),
             process=self.process,
             tag=message.tag,
             group=self.group,
         )
-        self._sessions[message.member] = _Session(member, message)
+        self._sessions[message.session] = _Session(member, message)
         self.host.gate.join(member)
 
     def _session(self, number: int) -> _Session:
@@ -398,26 +410,25 @@ class _Peer:
             raise _ProtocolError(f"session {number} did not join")
         return session
 
-    def _on_wait(self, member: int, *, reason: str, seconds: float, waiting: int) -> None:
-        self.send(Waiting(member, reason, amount_of(seconds), waiting))
+    def _on_wait(self, session: int, *, reason: str, seconds: float, waiting: int) -> None:
+        self.send(Waiting(session, reason, amount_of(seconds), waiting))
 
     # --- permits ----------------------------------------------------------------------------
 
     def _acquire(self, message: Acquire) -> None:
-        session = self._session(message.member)
+        session = self._session(message.session)
         if message.number in self._waiting:
             raise _ProtocolError(f"request {message.number} waits already")
         self.host.changed()
-        if not self._busy:
-            self._busy = True
-            self.host.busy(+1)
+        self._note(message.priority)
         permit = self._permit_now(message, session)
         if permit is not None:
             self._grant(message, permit, session)
             return
         self.host.recall()
         task = asyncio.get_running_loop().create_task(self._wait(message, session))
-        self._waiting[message.number] = task
+        self._waiting[message.number] = _Waiter(task, message.priority)
+        self._count(message.priority, 1)
 
     def _permit_now(self, message: Acquire, session: _Session) -> Permit | None:
         return self.host.gate.acquire_now(
@@ -429,14 +440,23 @@ class _Peer:
         try:
             permit = await self._turn(message, session)
         except QuotaWaitError as error:
-            self.send(Refused(message.number, amount_of(error.retry_after)))
+            full = isinstance(error, QueueFullError)
+            self.send(Refused(message.number, amount_of(error.retry_after), full=full))
         except APITimeoutError as error:
             self.send(Refused(message.number, None, error.reason))
         else:
             self._grant(message, permit, session)
         finally:
-            if self._waiting.get(message.number) is asyncio.current_task():
-                del self._waiting[message.number]
+            waiter = self._waiting.get(message.number)
+            if waiter is not None and waiter.task is asyncio.current_task():
+                self._end_wait(message.number, cancelled=False)
+
+    def _end_wait(self, number: int, *, cancelled: bool = True) -> None:
+        """Forget a request that waits, after it was withdrawn, or at the end of its task."""
+        if (waiter := self._waiting.pop(number, None)) is not None:
+            self._count(waiter.priority, -1)
+            if cancelled:
+                waiter.task.cancel()
 
     def _turn(self, message: Acquire, session: _Session) -> Coroutine[Any, Any, Permit]:
         now = asyncio.get_running_loop().time()
@@ -449,14 +469,15 @@ class _Peer:
             again=message.again,
             member=session.member,
             tag=message.tag,
+            limit=limit_of(message),
         )
 
     def _grant(self, message: Acquire, permit: Permit, session: _Session) -> None:
         """Send a permit, and a lease while much of the quota is left."""
-        permits = [permit]
-        if session.member.group is self.group and not message.again and message.member in self._sessions:
+        permits, priority = [permit], message.priority
+        if session.member.group is self.group and not message.again and message.session in self._sessions:
             permits += self._lease(message, session)
-        numbers = tuple(self._hold(next(self._numbers), one, session) for one in permits)
+        numbers = tuple(self._hold(next(self._numbers), one, session, priority) for one in permits)
         self.send(Granted(message.number, numbers))
 
     def _lease(self, message: Acquire, session: _Session) -> list[Permit]:
@@ -502,39 +523,66 @@ class _Peer:
 
     # --- busy or not ------------------------------------------------------------------------
 
+    def _note(self, priority: int) -> None:
+        """Have the places divided again if a request has the highest priority by now."""
+        if self.highest is None or priority > self.highest:
+            self.highest = priority
+            self.host.divide()
+
+    def _count(self, priority: int, number: int) -> None:
+        """Count a request that waits or has a permit in or out."""
+        self._priorities[priority] += number
+        if not self._priorities[priority]:
+            del self._priorities[priority]
+        if number > 0:
+            self._note(priority)
+        else:
+            self._watch_rest()
+
     def _watch_rest(self) -> None:
-        """Count the process out if it has no request for some time."""
-        if self._busy and self._resting is None and not self._permits and not self._waiting:
+        """Have the places divided again if the process has no such requests for some time."""
+        if self._resting or self.highest is None:
+            return
+        if max(self._priorities, default=None) != self.highest:
             self._resting = asyncio.get_running_loop().call_later(REST, self._rest)
 
     def _rest(self) -> None:
-        """Count the process out, unless it came back or is gone."""
+        """Note the highest priority of the requests that are left.
+
+        None if there are no more, or if the process is gone.
+        """
         if self._resting is not None:
             self._resting.cancel()
             self._resting = None
-        if self._busy and (self._gone or not (self._permits or self._waiting)):
-            self._busy = False
-            self.host.busy(-1)
+        highest = None if self._gone else max(self._priorities, default=None)
+        if highest != self.highest:
+            self.highest = highest
+            self.host.divide()
 
     # --- permits that are held --------------------------------------------------------------
 
-    def _hold(self, number: int, permit: Permit, session: _Session) -> int:
+    def _hold(self, number: int, permit: Permit, session: _Session, priority: int) -> int:
         loop = asyncio.get_running_loop()
-        self._permits[number] = _Held(permit, loop.time() + session.timeout + OVERDUE)
+        self._permits[number] = _Held(permit, loop.time() + session.timeout + OVERDUE, priority)
+        self._count(priority, 1)
         if self._sweeping is None:
             self._sweeping = loop.call_later(SWEEP, self._sweep)
         return number
 
     def _end(self, number: int) -> Permit | None:
         held = self._permits.pop(number, None)
-        return None if held is None else held.permit
+        if held is None:
+            return None
+        self._count(held.priority, -1)
+        return held.permit
 
     def _sweep(self) -> None:
         """End overdue permits: the process hangs, or forgot them."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for number in [number for number, held in self._permits.items() if held.overdue <= now]:
-            self._permits.pop(number).permit.lost()
+            if (permit := self._end(number)) is not None:
+                permit.lost()
         self._sweeping = loop.call_later(SWEEP, self._sweep) if self._permits else None
 
 

@@ -1,17 +1,18 @@
-"""Links from members of a shared quota to its host, and the carriers of links.
+"""Links from participants of a shared quota to its host, and carriers.
 
 A link delivers frames in order, each at most once, until it breaks. What a carrier cannot deliver breaks the
-link. So a member knows after a break that the host ended all of its permits as lost.
+link. So a participant knows after a break that the host ended all of its permits as lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Authenticating", "Carrier", "Link", "PairedLink", "Serve", "linked_pair"]
+__all__ = ["Authenticating", "Carrier", "Link", "LinkEnd", "PairedLink", "Serve", "linked_pair"]
 
 
 class Link(Protocol):
@@ -77,65 +78,116 @@ class Authenticating(Protocol):
         ...
 
 
-class PairedLink:
-    """End of a link within one event loop."""
+class LinkEnd(ABC):
+    """End of a link: order of the frames that arrive, and the break behind them.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.other: PairedLink = self
+    The ends of the carriers derive from it. They call `deliver` for each frame that arrives, and `snap` when
+    the link breaks.
+
+    Attributes:
+        open: whether neither end has broken the link yet.
+
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.open = True
         self._early: deque[bytes] = deque()  # frames from before `start`
         self._on_frame: Callable[[bytes], None] | None = None
         self._on_broken: Callable[[], None] | None = None
-        self._open = True
+        self._broken = False  # nothing more arrives
+        self._closed = False  # by this side, or `on_broken` was called
 
     def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
         """See `Link.start`."""
         self._on_frame, self._on_broken = on_frame, on_broken
-        self._loop.call_soon(self._deliver_early)
+        self._loop.call_soon(self._hand_over_early)
 
+    @abstractmethod
     def send(self, frame: bytes) -> None:
         """See `Link.send`."""
-        if self._open:
-            self._loop.call_soon(self.other._deliver, frame)  # noqa: SLF001 - the two ends are one thing
 
     def close(self) -> None:
         """See `Link.close`."""
-        if self._open:
-            self._open = False
-            self._on_frame = self._on_broken = None
-            self._loop.call_soon(self.other._break)  # noqa: SLF001
+        self._finish()
+        if self.open:
+            self.open = False
+            self._hang_up()
 
-    def fail(self) -> None:
-        """Break the link: both ends are informed."""
-        for end in (self, self.other):
-            self._loop.call_soon(end._break)  # noqa: SLF001
+    def deliver(self, frame: bytes) -> None:
+        """Take a frame that arrived; after a break do nothing."""
+        if self.open:
+            self._loop.call_soon(self._hand_over, frame)
 
-    def _deliver(self, frame: bytes) -> None:
-        if self._early or (self._on_frame is None and self._open):
+    def snap(self) -> None:
+        """Break the link, because the other end closed it or cannot be reached."""
+        if self.open:
+            self.open = False
+            self._loop.call_soon(self._break)
+
+    @abstractmethod
+    def _hang_up(self) -> None:
+        """Inform the other end that this one closed the link."""
+
+    def _hand_over(self, frame: bytes) -> None:
+        if self._closed:
+            return
+        if self._early or self._on_frame is None:
             self._early.append(frame)
-        elif self._on_frame is not None:
+        else:
             self._on_frame(frame)
 
-    def _deliver_early(self) -> None:
-        while self._early and self._on_frame is not None:
+    def _hand_over_early(self) -> None:
+        """Hand over the frames from before `start`, one in each iteration of the loop."""
+        if self._early and self._on_frame is not None:
+            self._loop.call_soon(self._hand_over_early)
             self._on_frame(self._early.popleft())
-        if not self._open:
+        elif self._broken:
             self._report()
 
     def _break(self) -> None:
-        self._open = False
+        self._broken = True
         if not self._early:
             self._report()
 
     def _report(self) -> None:
-        on_broken, self._on_frame, self._on_broken = self._on_broken, None, None
-        if on_broken is not None:
+        """Call `on_broken`, once, unless the end did not start yet."""
+        if (on_broken := self._on_broken) is not None:
+            self._finish()
             on_broken()
+
+    def _finish(self) -> None:
+        self._closed, self._on_frame, self._on_broken = True, None, None
+        self._early.clear()
+
+
+class PairedLink(LinkEnd):
+    """End of a link within one event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.other: PairedLink = self
+
+    def pair(self, other: PairedLink) -> None:
+        """Make this end and another one the ends of one link."""
+        self.other, other.other = other, self
+
+    def send(self, frame: bytes) -> None:
+        """See `Link.send`."""
+        if self.open:
+            self.other.deliver(frame)
+
+    def fail(self) -> None:
+        """Break the link: both ends are informed."""
+        self.snap()
+        self.other.snap()
+
+    def _hang_up(self) -> None:
+        self.other.snap()
 
 
 def linked_pair() -> tuple[PairedLink, PairedLink]:
     """Return both ends of a link within the running event loop."""
-    loop = asyncio.get_running_loop()
-    one, other = PairedLink(loop), PairedLink(loop)
-    one.other, other.other = other, one
+    one, other = PairedLink(), PairedLink()
+    one.pair(other)
     return one, other

@@ -18,7 +18,7 @@ from chainapi.core.share.messages import (
     HOLDING,
     Acquire,
     Answered,
-    FromMember,
+    FromParticipant,
     Holding,
     Lost,
     Unsent,
@@ -40,10 +40,10 @@ class Sender(Protocol):
         """Whether there is a link."""
         ...
 
-    def send(self, message: FromMember) -> None:
+    def send(self, message: FromParticipant) -> None:
         """Send a message; without a link, drop it."""
 
-    def send_later(self, message: FromMember) -> None:
+    def send_later(self, message: FromParticipant) -> None:
         """Send a message with the next ones."""
 
 
@@ -212,14 +212,14 @@ class Permits:
             if not refusal.verdict.done():
                 refusal.verdict.set_result(Verdict.QUOTA)
 
-    def greeting(self, known: Container[int], now: float) -> list[FromMember]:
+    def greeting(self, known: Container[int], now: float) -> list[FromParticipant]:
         """Return the requests under way of `known` sessions, and the ends of others.
 
         Permits of other sessions are dropped: a new host may use their numbers again.
         """
-        messages: list[FromMember] = []
+        messages: list[FromParticipant] = []
         for permit in list(self._under_way):
-            if permit.request.member in known:
+            if permit.request.session in known:
                 permit.number = next(self._numbers)
                 messages.append(_holding(permit, now))
             else:
@@ -227,7 +227,7 @@ class Permits:
                 permit.drop()
         unreported, self._unreported = self._unreported, []
         for report in unreported:
-            if report.permit.request.member in known:
+            if report.permit.request.session in known:
                 report.permit.number = number = next(self._numbers)
                 messages += [_holding(report.permit, now), _renumbered(report, number, now)]
         return messages
@@ -239,7 +239,7 @@ class Permits:
 def _holding(permit: SharedPermit, now: float) -> Holding:
     request = permit.request
     elapsed = 0.0 if permit.sent is None else now - permit.sent
-    return Holding(permit.number, request.member, request.route, request.cost, elapsed, request.tag)
+    return Holding(permit.number, request.session, request.route, request.cost, elapsed, request.tag)
 
 
 def _renumbered(report: _Report, number: int, now: float) -> Answered | Lost:

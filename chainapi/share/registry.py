@@ -33,7 +33,7 @@ def chosen(share: object, environment: Mapping[str, str] = os.environ) -> Choice
     `share` is the argument of the session; None means the variable CHAINAPI_SHARE.
 
     Raises:
-        ConfigurationError: it is none of True, False, "local", the address of a Redis server, or a carrier.
+        ConfigurationError: it is not True, False, "local", the address of a Redis server or a carrier.
 
     """
     shown, others = "share", "True, False, 'local', a carrier"
@@ -87,9 +87,7 @@ class SharedGates:
         key = self._key(name)
         used = _LOOPS.setdefault(loop, {})
         if key not in used:
-            carrier = _carrier(self.choice, frame_key(service.origin, api_key))
-            if isinstance(carrier, Authenticating):
-                carrier.authenticate(name, frame_key(service.origin, api_key))
+            carrier = _carrier(self.choice, name, frame_key(service.origin, api_key))
             gate = SharedGate(name, service.origin, carrier, self.on_unavailable)
             used[key] = _Used(gate)
         used[key].users += 1
@@ -124,7 +122,8 @@ def observable(share: str | None, secret: bytes) -> Observable:
         ConfigurationError: `share` is no address, or its extra is not installed.
 
     """
-    carrier = _carrier(chosen(share) or LOCAL, secret)
+    choice = chosen(share) or LOCAL
+    carrier = _built_in(choice, secret) if isinstance(choice, str) else choice
     if not isinstance(carrier, Observable):
         raise ConfigurationError(f"{type(carrier).__name__} cannot be observed: it has no method observe()")
     return carrier
@@ -134,10 +133,17 @@ def _api_key(service: ServiceConfig) -> str | None:
     return None if service.key is None else service.key.reveal()
 
 
-def _carrier(choice: Choice, secret: bytes) -> Carrier:
-    """Return a carrier; each imports what it needs only now."""
-    if not isinstance(choice, str):
-        return choice
+def _carrier(choice: Choice, name: str, secret: bytes) -> Carrier:
+    """Return a carrier that authenticates the frames of the quota `name`, if it can."""
+    if isinstance(choice, str):
+        return _built_in(choice, secret)
+    if isinstance(choice, Authenticating):
+        choice.authenticate(name, secret)
+    return choice
+
+
+def _built_in(choice: str, secret: bytes) -> Carrier:
+    """Return a carrier of the package; each imports what it needs only now."""
     if choice == LOCAL:
         from chainapi.share.local import LocalCarrier
 

@@ -9,11 +9,12 @@ from attrs import define
 from msgspec.structs import replace
 
 from chainapi.client.member import Member
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share.messages import Acquire, Refused, amount_of
 from chainapi.errors import APITimeoutError, QuotaWaitError
 from chainapi.share.permits import SharedPermit
 
-__all__ = ["Request"]
+__all__ = ["Request", "limit_of"]
 
 
 @define(eq=False, repr=False)
@@ -26,6 +27,7 @@ class Request:
         waits_until: latest time of its turn by `max_wait`, on the loop's clock.
         deadline: latest time of its turn by the deadline of its call.
         max_wait: seconds, for the error.
+        limit: of the requests that wait, for the error.
         future: result of the attempt; None repeats it.
 
     """
@@ -35,11 +37,17 @@ class Request:
     waits_until: float
     deadline: float
     max_wait: float | None
+    limit: WaitingLimit | None = None
     future: asyncio.Future[SharedPermit | None] | None = None
 
     def acquire(self, now: float) -> Acquire:
-        """Return the message, with the seconds that are left by now."""
-        return replace(self.message, max_wait=_left(self.waits_until, now), left=_left(self.deadline, now))
+        """Return the message, with the seconds that are left by now.
+
+        The next host has to let the request wait if this one does.
+        """
+        message = replace(self.message, max_wait=_left(self.waits_until, now), left=_left(self.deadline, now))
+        self.message = replace(self.message, most_waiting=None)
+        return message
 
     def attempt(self, number: int) -> None:
         """Begin an attempt with a number of its own."""
@@ -80,8 +88,17 @@ class Request:
     def _error(self, message: Refused, now: float) -> QuotaWaitError | APITimeoutError:
         if message.seconds is None:
             return APITimeoutError(message.reason)
+        if message.full and self.limit is not None:
+            return self.member.queue_full(message.seconds, self.limit.most)
         left = self.deadline - now if self.deadline < self.waits_until else None
         return self.member.too_long(message.seconds, self.max_wait or 0.0, left)
+
+
+def limit_of(message: Acquire) -> WaitingLimit | None:
+    """Return the limit of a request among those that wait."""
+    if message.limit is None:
+        return None
+    return WaitingLimit(inf if message.most_waiting is None else message.most_waiting, message.limit)
 
 
 def _left(until: float, now: float) -> float | None:

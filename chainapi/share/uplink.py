@@ -13,7 +13,7 @@ from chainapi.core.share.messages import (
     Denied,
     FrameError,
     FromHost,
-    FromMember,
+    FromParticipant,
     Welcome,
     encode,
     read_host_frame,
@@ -21,9 +21,9 @@ from chainapi.core.share.messages import (
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share.link import Carrier, Link, Serve
 
-__all__ = ["Uplink", "User"]
+__all__ = ["LinkedGate", "Uplink"]
 
-UNAVAILABLE = 2.0  # seconds without a host after which the user is informed
+UNAVAILABLE = 2.0  # seconds without a host after which the gate is informed
 RETRY = 0.25  # seconds between two attempts to reach a host
 BATCH = 8  # messages that may wait for each other
 LATER = 0.02  # seconds for which they may wait
@@ -31,10 +31,10 @@ LATER = 0.02  # seconds for which they may wait
 _log = logging.getLogger("chainapi.share")
 
 
-class User(Protocol):
-    """User of the connection: the gate."""
+class LinkedGate(Protocol):
+    """Gate of a participant, as its connection calls it."""
 
-    def greeting(self) -> Sequence[FromMember]:
+    def greeting(self) -> Sequence[FromParticipant]:
         """Return the first messages to a host."""
         ...
 
@@ -64,10 +64,10 @@ class Uplink:
 
     name: str
     carrier: Carrier
-    user: User
+    gate: LinkedGate
     make_host: Callable[[bytes, float], Serve]
     _link: Link | None = field(default=None, init=False)
-    _outbox: list[FromMember] = field(factory=list[FromMember], init=False)
+    _outbox: list[FromParticipant] = field(factory=list[FromParticipant], init=False)
     _flushing: asyncio.Handle | None = field(default=None, init=False)
     _welcome: bool = field(default=True, init=False)
     _soon: bool = field(default=False, init=False)
@@ -104,7 +104,7 @@ class Uplink:
 
     # --- sending ----------------------------------------------------------------------------
 
-    def send(self, message: FromMember) -> None:
+    def send(self, message: FromParticipant) -> None:
         """Send a message with all others of this iteration of the loop."""
         if self._link is None:
             return
@@ -114,7 +114,7 @@ class Uplink:
             self._soon = True
             self._flushing = asyncio.get_running_loop().call_soon(self.flush)
 
-    def send_later(self, message: FromMember) -> None:
+    def send_later(self, message: FromParticipant) -> None:
         """Send a message with the next one, or soon, or when `BATCH` of them wait."""
         if self._link is None:
             return
@@ -160,11 +160,11 @@ class Uplink:
             case Welcome():
                 self._welcome, self._reason = True, None
                 self._stop_patience()
-                self.user.connected()
+                self.gate.connected()
             case Denied():
                 raise ShareUnavailableError(f"the host refused this process: {message.reason}")
             case _:
-                self.user.receive(message)
+                self.gate.receive(message)
 
     def _drop(self) -> None:
         """Break the link; a pause follows, because the next one may fail in the same way."""
@@ -177,7 +177,7 @@ class Uplink:
         self._link = None
         self._outbox.clear()
         self._cancel_flush()
-        self.user.broken()
+        self.gate.broken()
         self.open(0.0 if self._welcome else RETRY)
 
     # --- connecting -------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class Uplink:
                 self._reason = ShareUnavailableError(f"the carrier failed: {type(error).__name__}: {error}")
         self._connecting, self._welcome = None, False
         self._link = link
-        link.send(encode(self.user.greeting()))
+        link.send(encode(self.gate.greeting()))
         link.start(self._receive, self._broken)
 
     def _give_up(self) -> None:
@@ -208,7 +208,7 @@ class Uplink:
             f"no process hosted the shared quota for {UNAVAILABLE:g} s: the attempts to find a host, or to"
             " become the host, did not end. Try again in a moment"
         )
-        self.user.unavailable(reason)  # meanwhile the attempts continue
+        self.gate.unavailable(reason)  # meanwhile the attempts continue
 
     def _stop_patience(self) -> None:
         if self._patience is not None:

@@ -123,7 +123,7 @@ class Observer:
                     self._asked.set_result(snapshot)
             case Denied():
                 self._fail(f"the process that hosts the shared quota refused this one: {message.reason}")
-            case _:  # for members
+            case _:  # for participants
                 pass
 
     def _broken(self) -> None:

@@ -16,7 +16,8 @@ The modules, in the order in which a request passes through them:
 server         a port of the loopback interface; `memory` is a transport without a socket
 world          keys, limits, faults; the answer follows from the request and the time alone
 router         from a path to the handler of its route, by the catalogue (`matching`)
-handlers       the list or the resource at a path; `validation` checks the request
+handlers       the list or the resource at a path; `validation` and `bodies` check the request
+writes         what requests change in the `account`: webhooks, exports, the shared secret
 sources        rows of the specification's routes, which refer to each other
 factories      rows of all other routes, made from the schema of their models (`values`)
 injection      anomalies of rows; `order` arranges them
@@ -27,7 +28,7 @@ pages          pages of a list, and their tokens
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -35,16 +36,28 @@ from typing import TYPE_CHECKING, Any, Self
 from attrs import define, field
 
 from chainapi.simulator.anomalies import Anomalies
+from chainapi.simulator.bodies import text_of
 from chainapi.simulator.faults import Fault
+from chainapi.simulator.log import Exchange
 from chainapi.simulator.memory import MemoryTransport
-from chainapi.simulator.settings import Settings
+from chainapi.simulator.settings import API_KEY_HEADER, Settings
 from chainapi.simulator.stats import Stats, Tally
 from chainapi.simulator.world import World
 
 if TYPE_CHECKING:
     from chainapi.simulator.server import Server
 
-__all__ = ["Anomalies", "Fault", "MemoryTransport", "Settings", "Simulator", "Stats", "Tally", "World"]
+__all__ = [
+    "Anomalies",
+    "Exchange",
+    "Fault",
+    "MemoryTransport",
+    "Settings",
+    "Simulator",
+    "Stats",
+    "Tally",
+    "World",
+]
 
 Latency = float | Callable[[Random], float]
 
@@ -69,6 +82,7 @@ class Simulator(Settings):
         latency: round trip in seconds, or a function that returns it for a random generator.
         now: clock in seconds; by default that of the running loop.
         port: port of the server; 0 for any free port.
+        log: whether `requests` keeps each request; a test wants it, a long run does not.
 
     `Settings` describes the other arguments.
 
@@ -77,13 +91,14 @@ class Simulator(Settings):
     latency: Latency = field(default=0.0, kw_only=True, validator=_not_negative)
     now: Callable[[], float] | None = field(default=None, kw_only=True, repr=False)
     port: int = field(default=0, kw_only=True)
+    log: bool = field(default=False, kw_only=True)
     _offset: float = field(default=0.0, init=False, repr=False)
     _world: World = field(init=False, repr=False)
     _server: Server | None = field(default=None, init=False, repr=False)
     _random: Random = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self._world = World(self)
+        self._world = World(self, [] if self.log else None)
         self._random = Random(f"latency {self.seed}")  # noqa: S311 - a simulation is to be repeatable, not secret
 
     async def __aenter__(self) -> Self:
@@ -121,16 +136,37 @@ class Simulator(Settings):
         """Counts of requests and answers so far."""
         return self._world.stats
 
+    @property
+    def requests(self) -> Sequence[Exchange]:
+        """Requests so far, in the order of sending; always empty without ``log=True``."""
+        return () if self._world.log is None else tuple(self._world.log)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of a session that uses this simulator in memory.
+
+        ``Session(**simulator.arguments())`` needs no running server.
+        """
+        return {
+            "metrics_base_url": self.metrics_base_url,
+            "data_base_url": self.data_base_url,
+            "api_key": self.api_key,
+            "api_key_header": self.api_key_header,
+            "transport": self.transport(),
+        }
+
     def environment(self) -> dict[str, str]:
         """Return the environment variables that point a session at this simulator.
 
         The command line reads them too.
         """
-        return {
+        variables = {
             "CHAINAPI_METRICS_BASE_URL": self.metrics_base_url,
             "CHAINAPI_DATA_BASE_URL": self.data_base_url,
             "CHAINAPI_API_KEY": self.api_key,
         }
+        if self.api_key_header != API_KEY_HEADER:
+            variables["CHAINAPI_API_KEY_HEADER"] = self.api_key_header
+        return variables
 
     def transport(self) -> MemoryTransport:
         """Return a transport to the services without a socket; it needs no running server."""
@@ -162,11 +198,12 @@ class Simulator(Settings):
 
         Compare the rows of a walk with them. `path` is that of the list, such as
         ``/v1/chains/43114/blocks``, and `query` has parameters by their names on the wire, such as
-        ``startTimestamp=1_700_000_000``. Anomalies are those of the latest pass over the list.
+        ``startTimestamp=1_700_000_000``; those in the body of a request are JSON values. Anomalies are those
+        of the latest pass over the list. A list that is read with POST has that before its path.
         Raises ValueError for a path without a list, and for a query that the route does not take.
         """
         now = None if self.grow_every is None else self.time()
-        return self._world.rows_of(path, {name: str(value) for name, value in query.items()}, now)
+        return self._world.rows_of(path, {name: text_of(value) for name, value in query.items()}, now)
 
     @property
     def _origin(self) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Self
+from random import Random
+from typing import Any, Literal, Self, TypeAlias
 
 from attrs import define, field, frozen
-from attrs.validators import ge, lt, optional
+from attrs.validators import ge, gt, le, lt, optional
 
 from chainapi.simulator.matching import Segments, check_route, parse_pattern
 
@@ -17,18 +18,17 @@ __all__ = ["Broken", "Fault", "Schedule"]
 Broken = Literal["disconnect", "stall", "stall_body", "truncate"]
 
 EXAMPLE = "data.evm.blocks=status:503,every:3"
+BREAKS: tuple[Broken, ...] = ("disconnect", "stall", "stall_body", "truncate")
 # Notation of a fault: effects without a value, and the types of the values of all other parts.
-FLAGS: Mapping[str, Broken] = {
-    "disconnect": "disconnect",
-    "stall": "stall",
-    "stall-body": "stall_body",
-    "truncate": "truncate",
-}
+FLAGS: Mapping[str, str] = {flag.replace("_", "-"): flag for flag in (*BREAKS, "expire", "malformed")}
 KEYS: Mapping[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("at", "every", "times", "after-page", "status", "retry-after"), int),
+    **dict.fromkeys(("at", "every", "times", "page", "after-page", "status", "retry-after"), int),
     "message": str,
-    "slow": float,
+    **dict.fromkeys(("share", "slow"), float),
 }
+
+# Requests that a fault counts: route, page, pages after this one, only requests with a page token.
+_Aim: TypeAlias = tuple[str | None, int | None, int | None, bool]
 
 
 def _texts(values: Iterable[str]) -> tuple[str, ...]:
@@ -43,11 +43,14 @@ class Fault:
         route: route of the requests that the fault counts, as a name, a pattern of names such as
             ``data.evm.*``, or a path in which ``{...}`` and ``*`` match any one segment; None for all
             requests to both services.
+        page: count only requests for this page, from 1, with any token.
         after_page: count only requests for a page beyond this one, with any token.
+        share: share of the counted requests that meet the fault, from 0 to 1; which ones follows from the
+            seed. It stands in place of `at`, `every` and `times`.
         at: number of the first request that meets the fault, from 1, among those that it counts; by default
             the value of `every`.
-        every: number of counted requests between two that meet the fault. With `route` or `after_page` and
-            without `at` and `every`, each of them meets it; with `at` alone, one.
+        every: number of counted requests between two that meet the fault. With `route`, `page`, `after_page`
+            or `expire`, and without `at` and `every`, each of them meets it; with `at` alone, one.
         times: greatest number of requests that meet the fault.
         status: status of an answer instead of the right one, as a gateway sends it: it costs no quota.
         messages: messages in the error body that goes with `status`.
@@ -57,12 +60,16 @@ class Fault:
         stall: the service does the work and never answers.
         stall_body: the answer stops in the middle of the body, and the connection stays open.
         truncate: the connection closes in the middle of the body.
+        expire: the page token of the request expires now; counts only requests with a page token.
+        malformed: one row of the page, or the resource, cannot be read.
         slow: seconds by which the answer is late; an effect of its own, or one more.
 
     """
 
     route: str | None = field(default=None, validator=check_route)
+    page: int | None = field(default=None, validator=optional(ge(1)))
     after_page: int | None = field(default=None, validator=optional(ge(1)))
+    share: float | None = field(default=None, validator=optional([gt(0), le(1)]))
     at: int | None = field(default=None, validator=optional(ge(1)))
     every: int | None = field(default=None, validator=optional(ge(1)))
     times: int | None = field(default=None, validator=optional(ge(1)))
@@ -74,11 +81,15 @@ class Fault:
     stall: bool = False
     stall_body: bool = False
     truncate: bool = False
+    expire: bool = False
+    malformed: bool = False
     slow: float = field(default=0.0, validator=[ge(0), lt(math.inf)])
 
     def __attrs_post_init__(self) -> None:
-        if not self.aimed and self.at is None and self.every is None:
-            raise ValueError("no request meets this fault: give at, every, after_page or route")
+        if not self.aimed and self.share is self.at is self.every is None:
+            raise ValueError("no request meets this fault: give at, every, share, page, after_page or route")
+        if self.share is not None and (self.at, self.every, self.times) != (None, None, None):
+            raise ValueError("share= stands in place of at, every and times: give it alone")
         effects = (self.status is not None) + sum(getattr(self, flag) for flag in FLAGS.values())
         if effects > 1 or (effects == 0 and not self.slow):
             raise ValueError(
@@ -104,26 +115,42 @@ class Fault:
         for part in rest.split(","):
             key, colon, value = part.strip().partition(":")
             given |= _setting(key, value if colon else None)
-        if "at" not in given:
+        if not {"at", "share"} & given.keys():
             given.setdefault("every", 1)
         return cls(route=None if route == "*" else route, **given)
 
     @property
     def aimed(self) -> bool:
         """Check whether the fault counts some requests only."""
-        return self.route is not None or self.after_page is not None
+        return self.aim != (None, None, None, False)
+
+    @property
+    def aim(self) -> _Aim:
+        """Choice of the requests that the fault counts."""
+        return self.route, self.page, self.after_page, self.expire
 
     def matches(self, segments: Segments | None, page: int) -> bool:
         """Check by path and page number whether the fault counts a request.
 
         `segments` is None for a request to neither service, `page` is 0 for an unknown page token.
         """
+        if self.expire and page < 2:
+            return False
         if self.route is not None and (segments is None or not parse_pattern(self.route).matches(segments)):
+            return False
+        if self.page is not None and page != self.page:
             return False
         return self.after_page is None or page > self.after_page
 
-    def is_due(self, ordinal: int) -> bool:
-        """Check whether counted request number `ordinal` meets the fault."""
+    def is_due(self, ordinal: int, seed: int = 0) -> bool:
+        """Check whether counted request number `ordinal` meets the fault.
+
+        The choice of a share follows from the seed.
+        """
+        if self.share is not None:
+            # By its text, so that two faults with one aim do not choose the same requests.
+            drawn = Random(f"{self!r} {seed} {ordinal}").random()  # noqa: S311 - repeatable, not secret
+            return drawn < self.share
         first = self.at or self.every or 1
         every = 1 if self.at is None and self.every is None else self.every
         if every is None:
@@ -134,7 +161,7 @@ class Fault:
     @property
     def broken(self) -> Broken | None:
         """Effect on the connection, None for no effect."""
-        return next((flag for flag in FLAGS.values() if getattr(self, flag)), None)
+        return next((flag for flag in BREAKS if getattr(self, flag)), None)
 
 
 def _setting(key: str, value: str | None) -> dict[str, Any]:
@@ -157,9 +184,10 @@ def _setting(key: str, value: str | None) -> dict[str, Any]:
 
 @define
 class Schedule:
-    """Counts of requests by route and page, for the choice of the fault."""
+    """Counts of requests by the aims of faults, for the choice of the fault."""
 
-    _counts: Counter[tuple[str | None, int | None]] = field(factory=Counter[tuple[str | None, int | None]])
+    seed: int = 0
+    _counts: Counter[_Aim] = field(factory=Counter[_Aim], init=False)
 
     def fault(
         self, faults: Iterable[Fault], total: int, segments: Segments | None, page: int
@@ -168,14 +196,14 @@ class Schedule:
 
         The request is the `total`-th to both services.
         """
-        ordinals: dict[tuple[str | None, int | None], int] = {(None, None): total}
+        ordinals: dict[_Aim, int] = {(None, None, None, False): total}
         met: Fault | None = None
         for fault in faults:
-            aim = fault.route, fault.after_page
+            aim = fault.aim
             if aim not in ordinals:
                 counts = fault.matches(segments, page)
                 self._counts[aim] += counts
                 ordinals[aim] = self._counts[aim] if counts else 0
-            if met is None and ordinals[aim] and fault.is_due(ordinals[aim]):
+            if met is None and ordinals[aim] and fault.is_due(ordinals[aim], self.seed):
                 met = fault
         return met

@@ -6,14 +6,16 @@ chained, and transactions lie in blocks. The rows of every other route are made 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve, frozen
 
 from chainapi.models.unions import wire_name
+from chainapi.simulator.account import Account
 from chainapi.simulator.factories import Completed, Completion, Generated, factory
 from chainapi.simulator.lists import DEFAULT_PAGE_SIZE, Listing
 from chainapi.simulator.matching import Match, Segments
@@ -22,8 +24,10 @@ from chainapi.simulator.rows import Draw, Row, RowSource, View
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.sources import (
     DAY,
+    Addresses,
     Blocks,
     Chains,
+    Fixed,
     MetricsChains,
     Part,
     Points,
@@ -33,6 +37,9 @@ from chainapi.simulator.sources import (
 )
 from chainapi.simulator.validation import HTTPError, chain_id, check_path, checked_query
 from chainapi.simulator.values import FIRST_HEIGHT
+
+if TYPE_CHECKING:
+    from chainapi.api.endpoint import Endpoint
 
 __all__ = ["Lookup", "serve"]
 
@@ -69,6 +76,7 @@ class Lookup:
         query: parameters of the query.
         settings: settings of the simulator.
         added: returns how many rows were added to the list at a path.
+        account: what writes changed.
 
     """
 
@@ -76,6 +84,7 @@ class Lookup:
     query: Mapping[str, str]
     settings: Settings
     added: Callable[[Segments], int]
+    account: Account
 
     @property
     def chain(self) -> int:
@@ -182,8 +191,19 @@ def _block_transactions(lookup: Lookup) -> Listing:
     return Listing("transactions", _completed(lookup, part), grows=False, sizes=(0, 100))
 
 
+@_handles("data.primary_network.utxos_v2")
+def _utxos_v2(lookup: Lookup) -> Listing:
+    listing = _utxo_list(lookup)
+    listing.sizes = _sizes(lookup.match.endpoint)
+    return listing
+
+
 @_handles("data.primary_network.utxos")
 def _utxos(lookup: Lookup) -> Listing:
+    return _utxo_list(lookup)
+
+
+def _utxo_list(lookup: Lookup) -> Listing:
     network, blockchain = lookup.match.values["network"], lookup.match.values["blockchainId"]
     chain, of = BLOCKCHAIN_NAMES.get(blockchain), NETWORKS.get(network)
     if chain is None or of is None:
@@ -215,6 +235,91 @@ def _find_block(lookup: Lookup) -> tuple[Blocks, int]:
     if number >= size:
         raise HTTPError(404, f"block {name} does not exist")
     return blocks, number
+
+
+# Routes that read what writes change
+
+
+@_handles("data.webhooks.list")
+def _webhooks(lookup: Lookup) -> Listing:
+    account = lookup.account
+
+    def change(rows: list[Any], values: Mapping[str, str]) -> list[Any]:
+        return account.listed(rows, values.get("status"))
+
+    return _changing(lookup, lambda: account.touched, change)
+
+
+@_handles("data.webhooks.addresses")
+def _webhook_addresses(lookup: Lookup) -> Listing:
+    account, name = lookup.account, lookup.match.values["id"]
+
+    def change(rows: list[Any], values: Mapping[str, str]) -> list[Any]:
+        return account.addresses(name, () if account.is_created(name) else rows)
+
+    return _changing(lookup, lambda: account.knows_addresses(name), change, total="totalAddresses")
+
+
+def _changing(
+    lookup: Lookup,
+    is_changed: Callable[[], bool],
+    change: Callable[[list[Any], Mapping[str, str]], list[Any]],
+    total: str | None = None,
+) -> Listing:
+    """Return a generated list whose rows are others once writes changed them.
+
+    `change` returns them, from the generated rows and the query; `total` is the field with their number.
+    """
+    listing = _generated_list(lookup)
+    generated = listing.select
+    assert generated is not None  # noqa: S101 - of a generated list
+
+    def select(query: Mapping[str, str]) -> View:
+        view = generated(query)
+        if not is_changed():
+            return view
+        size = view.source.size + lookup.added(lookup.match.segments)
+        rows = tuple(change(view.source.rows(0, size), query))
+        changed = View(Fixed(rows), high=len(rows), page_fields=view.page_fields)
+        return changed if total is None else evolve(changed, page_fields=lambda _: {total: len(rows)})
+
+    listing.select, listing.cached = select, lambda: not is_changed()
+    return listing
+
+
+@_handles("data.webhooks.get")
+def _webhook(lookup: Lookup) -> Row:
+    original = _generated(lookup)
+    assert isinstance(original, dict)  # noqa: S101 - it is no list
+    return dict(lookup.account.webhook(lookup.match.values["id"], original))
+
+
+@_handles("data.webhooks.shared_secret")
+def _shared_secret(lookup: Lookup) -> Listing | Row:
+    secret = lookup.account.secret
+    return _generated(lookup) if secret is None else {"secret": secret}
+
+
+@_handles("data.operation")
+def _operation(lookup: Lookup) -> Listing | Row:
+    begun = lookup.account.operation(lookup.match.values["operationId"])
+    return _generated(lookup) if begun is None else begun
+
+
+# Composite queries
+
+
+@_handles("metrics.looking_glass.composite_query")
+@_handles("metrics.looking_glass.composite_query_v1")
+def _composite(lookup: Lookup) -> Listing:
+    universe = Addresses(lookup.settings.rows, lookup.draw("looking glass"))
+
+    def select(query: Mapping[str, str]) -> View:
+        values = checked_query(lookup.match, query)
+        found = universe.composite(json.loads(values["queries"]), values["operator"])
+        return View(found, page_fields=lambda added: found.counts())
+
+    return evolve(_paged(lookup, universe, select), grows=False)
 
 
 # All other routes
@@ -275,16 +380,21 @@ def _paged(lookup: Lookup, source: RowSource, select: Callable[[Mapping[str, str
     """Return a list with the page sizes that its route takes."""
     endpoint, settings = lookup.match.endpoint, lookup.settings
     parameter = endpoint.page_size
-    bounds = None if parameter is None else parameter.bounds
     default = DEFAULT_PAGE_SIZE if parameter else None
     return Listing(
         endpoint.record.items or "items",
         source,
         page_size=settings.metrics_page_size if lookup.match.name.startswith("metrics.") else default,
         fixed=parameter is None,
-        sizes=(1, 1) if bounds is None else (int(bounds.least), int(bounds.most or bounds.least)),
+        sizes=_sizes(endpoint),
         select=select,
     )
+
+
+def _sizes(endpoint: Endpoint) -> tuple[int, int]:
+    """Return the least and the greatest size of a page."""
+    bounds = None if endpoint.page_size is None else endpoint.page_size.bounds
+    return (1, 1) if bounds is None else (int(bounds.least), int(bounds.most or bounds.least))
 
 
 def _generated_rows(lookup: Lookup, size: int, values: Mapping[str, str]) -> Generated:

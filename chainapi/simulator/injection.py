@@ -23,7 +23,7 @@ from chainapi.simulator.matching import Match
 from chainapi.simulator.order import Arrangement
 from chainapi.simulator.rows import Draw, Row, RowSource, View
 
-__all__ = ["AnomalousRows", "Injector", "listed_fields"]
+__all__ = ["AnomalousRows", "Injector", "listed_fields", "with_malformed_row"]
 
 Location: TypeAlias = tuple[Any, Any]  # an object and a name, or a list and an index
 
@@ -264,6 +264,21 @@ def _add_fields(row: Any, random: Random) -> None:
         for record in (row, *random.sample(inner, min(len(inner), 1))):
             name = random.choice(list(NEW_FIELDS))
             record[name] = copy.deepcopy(NEW_FIELDS[name])
+
+
+def with_malformed_row(match: Match, answer: Row, items: str | None, random: Random) -> Row:
+    """Return a page with one malformed row, or a malformed resource.
+
+    A page without rows stays. `items` is the name of the field with the rows; None for a resource.
+    """
+    if items is None:
+        resource: Row = _malformed(match, answer, random)
+        return resource
+    rows: Any = answer[items]
+    if rows:
+        place = random.randrange(len(rows))
+        rows[place] = _malformed(match, rows[place], random)
+    return answer
 
 
 def _malformed(match: Match, row: Any, random: Random) -> Any:

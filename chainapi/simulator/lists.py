@@ -32,6 +32,7 @@ class Listing:
             None for the whole list, for every query.
         inserted: number of rows that were added by hand.
         injector: anomalies of the list.
+        cached: returns whether the part that a query selects stays the same.
 
     """
 
@@ -45,6 +46,7 @@ class Listing:
     select: Callable[[Mapping[str, str]], View] | None = None
     inserted: int = 0
     injector: Injector | None = None
+    cached: Callable[[], bool] = lambda: True
     _whole: View = field(init=False)
     _latest: tuple[Mapping[str, str], View] | None = field(init=False, default=None)
 
@@ -58,6 +60,8 @@ class Listing:
         """
         if self.select is None:
             return self._whole
+        if not self.cached():
+            return self.select(query)
         if self._latest is None or self._latest[0] != query:  # the pages of a walk share a query
             self._latest = dict(query), self.select(query)
         return self._latest[1]

@@ -15,9 +15,10 @@ from attrs import Attribute, frozen
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
 
-__all__ = ["Match", "Pattern", "Segments", "check_route", "match_path", "parse_pattern"]
+__all__ = ["Match", "Pattern", "Segments", "check_route", "first_segment", "match_path", "parse_pattern"]
 
-Segments: TypeAlias = tuple[str, ...]  # the service, and the decoded segments of a path
+# The service, after the method unless that is GET, and the decoded segments of a path.
+Segments: TypeAlias = tuple[str, ...]
 
 # Segments of a route's path; None matches any text.
 _Shape: TypeAlias = tuple[str | None, ...]
@@ -30,7 +31,7 @@ class Match:
     Attributes:
         name: name of the route, such as ``data.evm.blocks``.
         endpoint: the route.
-        segments: the service, and the segments of the path.
+        segments: the service, after the method unless that is GET, and the segments of the path.
         values: values of the path's parameters, by their names on the wire.
 
     """
@@ -54,10 +55,26 @@ def match_path(segments: Segments) -> Match | None:
     """
     for name, shape, endpoint in _routes_of_length().get((segments[0], len(segments)), ()):
         pairs = list(zip(shape, segments, strict=True))
-        if all(expected == given or expected[:1] == "{" for expected, given in pairs):
-            values = {expected[1:-1]: given for expected, given in pairs if expected[:1] == "{"}
+        if all(map(_fits, shape, segments)):
+            values = dict(_value(expected, given) for expected, given in pairs if expected[:1] == "{")
             return Match(name, endpoint, segments, values)
     return None
+
+
+def _fits(expected: str, given: str) -> bool:
+    """Return whether a segment is the expected one.
+
+    A verb may follow a parameter: ``{tokenId}:reindex``.
+    """
+    if expected[:1] != "{":
+        return expected == given
+    return given.endswith(expected.partition("}")[2])
+
+
+def _value(expected: str, given: str) -> tuple[str, str]:
+    """Return the parameter of a segment, and its value."""
+    name, _, verb = expected[1:].partition("}")
+    return name, given.removesuffix(verb)
 
 
 @cache
@@ -66,11 +83,13 @@ def _routes_of_length() -> Mapping[tuple[str, int], list[tuple[str, Segments, En
 
     Those with the fewest parameters are first.
     """
-    from chainapi.api.catalogue import ROUTES
+    from chainapi.api.catalogue import ROUTES, WRITES
 
     routes: dict[tuple[str, int], list[tuple[str, Segments, Endpoint]]] = {}
-    for name, endpoint in sorted(ROUTES.items(), key=lambda entry: entry[1].record.path.count("{")):
-        shape = (name.partition(".")[0], *endpoint.record.path.split("/")[1:])
+    declared = [*ROUTES.items(), *WRITES.items()]
+    for name, endpoint in sorted(declared, key=lambda entry: entry[1].record.path.count("{")):
+        first = first_segment(name.partition(".")[0], endpoint.record.method)
+        shape = (first, *endpoint.record.path.split("/")[1:])
         routes.setdefault((shape[0], len(shape)), []).append((name, shape, endpoint))
     return routes
 
@@ -95,8 +114,8 @@ def parse_pattern(text: str) -> Pattern:
     """Return the routes that a path or a name means.
 
     The text is a path such as ``/v1/chains/43114/blocks`` or ``/v1/chains/{chainId}/blocks``, in which
-    ``{...}`` and ``*`` match any one segment, or a name such as ``data.evm.blocks``, in which ``*`` matches
-    any text.
+    ``{...}`` and ``*`` match any one segment, with any method, or a name such as ``data.evm.blocks``, in
+    which ``*`` matches any text.
 
     Raises:
         ValueError: no route has such a name.
@@ -104,14 +123,23 @@ def parse_pattern(text: str) -> Pattern:
     """
     if text.startswith("/"):
         return Pattern((_shape(None, text),))
-    from chainapi.api.catalogue import ROUTES
+    from chainapi.api.catalogue import ROUTES, WRITES
 
-    matching = {name: endpoint for name, endpoint in ROUTES.items() if fnmatchcase(name, text)}
+    declared = {**ROUTES, **WRITES}
+    matching = {name: endpoint for name, endpoint in declared.items() if fnmatchcase(name, text)}
     if not matching:
         raise ValueError(f"no route is named {text!r}: give a name such as data.evm.blocks, or a path")
     return Pattern(
-        tuple(_shape(name.partition(".")[0], endpoint.record.path) for name, endpoint in matching.items())
+        tuple(
+            _shape(first_segment(name.partition(".")[0], endpoint.record.method), endpoint.record.path)
+            for name, endpoint in matching.items()
+        )
     )
+
+
+def first_segment(service: str, method: str) -> str:
+    """Return the first of the `Segments` of a request."""
+    return service if method == "GET" else f"{method} {service}"
 
 
 def _shape(service: str | None, path: str) -> _Shape:

@@ -36,9 +36,9 @@ class MemoryTransport:
         if self._closed:
             raise SessionClosedError("the transport is closed")
         one_way = self._latency() / 2
-        self._world.sent(request, self._clock())
+        exchange = self._world.sent(request, self._clock())
         await asyncio.sleep(one_way)
-        answer = self._world.answer(request, self._clock())
+        answer = self._world.answer(request, self._clock(), exchange)
         if answer.broken in ("stall", "stall_body"):
             await asyncio.get_running_loop().create_future()
         if one_way or answer.slow:
@@ -47,7 +47,7 @@ class MemoryTransport:
             raise APIConnectionError("the server closed the connection without an answer")
         if answer.broken == "truncate":
             raise APIConnectionError("the connection was closed in the middle of the body")
-        self._world.delivered(request, answer.response, self._clock())
+        self._world.delivered(request, answer.response, self._clock(), exchange=exchange)
         return answer.response
 
     async def aclose(self) -> None:

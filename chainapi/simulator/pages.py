@@ -7,6 +7,7 @@ the new rows. The tokens of a list with anomalies may count rows instead, and re
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from uuid import UUID
@@ -94,6 +95,12 @@ class Pages:
             return 1
         token = self._tokens.get(name)
         return 0 if token is None else token.page
+
+    def expire(self, parameters: Mapping[str, str]) -> None:
+        """Let the token of a query expire, if it is known."""
+        token = self._tokens.get(parameters.get("pageToken", ""))
+        if token is not None:
+            token.minted = -math.inf
 
     def page(self, listing: Listing, parameters: dict[str, str], now: float) -> Row:
         """Return a page of a list, with the token of the next page.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from chainapi.simulator.account import Account
 from chainapi.simulator.handlers import Lookup, serve
 from chainapi.simulator.injection import Injector
 from chainapi.simulator.lists import Listing
@@ -16,13 +17,16 @@ __all__ = ["Router"]
 
 
 class Router:
-    """Router of paths; `added` returns the number of rows added to a list.
+    """Router of paths.
+
+    `added` returns the number of rows added to a list, `account` has what writes changed.
 
     A list is made once and kept, because rows are inserted into it and its page tokens refer to it.
     """
 
-    def __init__(self, settings: Settings, added: Callable[[Listing], int]) -> None:
+    def __init__(self, settings: Settings, added: Callable[[Listing], int], account: Account) -> None:
         self._settings = settings
+        self._account = account
         self._added = added
         self._listings: dict[Segments, Listing] = {}
         self._injectors: dict[Segments, Injector | None] = {}
@@ -39,7 +43,7 @@ class Router:
         match = match_path(segments)
         if match is None:
             raise HTTPError(404, "Cannot GET /" + "/".join(segments[1:]))
-        found = serve(Lookup(match, query, self._settings, self._added_at))
+        found = serve(Lookup(match, query, self._settings, self._added_at, self._account))
         injector = self._injector(match)
         if not isinstance(found, Listing):
             return found if injector is None else injector.resource(found)

@@ -51,17 +51,19 @@ class Server:
 
     async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
-        request = Request(incoming.method, f"http://{HOST}:{self.port}{incoming.raw_path}", headers)
+        body = await incoming.read() or None
+        url = f"http://{HOST}:{self.port}{incoming.raw_path}"
+        request = Request(incoming.method, url, headers, body)
         one_way = self._latency() / 2
-        self._world.sent(request, self._clock())
+        exchange = self._world.sent(request, self._clock())
         await asyncio.sleep(one_way)
-        answer = self._world.answer(request, self._clock())
+        answer = self._world.answer(request, self._clock(), exchange)
         if answer.broken == "stall":
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(one_way + answer.slow)
         if answer.broken:
             return await _break(incoming, answer)
-        self._world.delivered(request, answer.response, self._clock(), GRACE)
+        self._world.delivered(request, answer.response, self._clock(), GRACE, exchange)
         return _outgoing(answer.response)
 
 

@@ -10,8 +10,9 @@ from attrs.validators import ge, gt, optional
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.faults import Broken, Fault
 
-__all__ = ["Anomalies", "Broken", "Fault", "Settings"]
+__all__ = ["API_KEY_HEADER", "Anomalies", "Broken", "Fault", "Settings"]
 
+API_KEY_HEADER = "x-data-api-key"  # of the specification
 CHAINS = (43114, 43113, 53935, 432204, 4337, 8021)
 
 
@@ -81,7 +82,7 @@ class Settings:
     metrics_page_size: int = field(default=100, kw_only=True, validator=ge(1))
     api_key: str = field(default="simulated-key", kw_only=True, repr=False)
     other_keys: tuple[str, ...] = field(default=(), kw_only=True, converter=_texts, repr=False)
-    api_key_header: str = field(default="x-data-api-key", kw_only=True, converter=_lower)
+    api_key_header: str = field(default=API_KEY_HEADER, kw_only=True, converter=_lower)
     limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
     weighted: bool = field(default=False, kw_only=True)
     window: float = field(default=60.0, kw_only=True, validator=gt(0))

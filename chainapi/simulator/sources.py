@@ -5,10 +5,12 @@ Each row is computed from the seed and its number alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from hashlib import blake2b
 from math import floor, pi, sin
+from typing import Any
 
 from attrs import frozen
 
@@ -17,8 +19,11 @@ from chainapi.simulator.rows import Draw, Row, RowSource
 
 __all__ = [
     "DAY",
+    "Addresses",
     "Blocks",
     "Chains",
+    "Composite",
+    "Fixed",
     "MetricsChains",
     "Part",
     "Points",
@@ -340,3 +345,64 @@ class Utxos:
             "utxoType": "TRANSFER",
             "staked": False,
         }
+
+
+@frozen(eq=False)
+class Fixed:
+    """Rows that are there as they are, newest first."""
+
+    kept: tuple[Any, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.kept)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """Return the rows `stop - 1` down to `start`, newest first."""
+        return list(self.kept[self.size - stop : self.size - start])
+
+
+SELECTED = 160  # of 256 addresses that a subquery selects
+
+
+@frozen(eq=False)
+class Addresses:
+    """Addresses among which the subqueries of a composite query select."""
+
+    size: int
+    draw: Draw
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """Return the addresses `stop - 1` down to `start`."""
+        return ["0x" + self.draw(number)[:20].hex() for number in range(stop - 1, start - 1, -1)]
+
+    def composite(self, queries: list[Row], operator: str) -> Composite:
+        """Return the addresses that all (AND) or any (OR) of the subqueries select.
+
+        A subquery selects the same addresses in every composite query.
+        """
+        chosen = {str(query["id"]): self._chosen(query) for query in queries}
+        sets = list(chosen.values())
+        found = set.intersection(*sets) if operator == "AND" else set.union(*sets)
+        rows = [row for number in sorted(found, reverse=True) for row in self.rows(number, number + 1)]
+        return Composite(tuple(rows), {name: len(numbers) for name, numbers in chosen.items()})
+
+    def _chosen(self, query: Row) -> set[int]:
+        condition = json.dumps([query["type"], query["params"]], sort_keys=True).encode()
+        return {
+            number
+            for number in range(self.size)
+            if blake2b(self.draw(number) + condition, digest_size=1).digest()[0] < SELECTED
+        }
+
+
+@frozen(eq=False)
+class Composite(Fixed):
+    """Addresses of a composite query, with the numbers of those of each subquery."""
+
+    sub_counts: Mapping[str, int]
+
+    def counts(self) -> Row:
+        """Return what a page holds besides its addresses."""
+        return {"subQueryCounts": dict(self.sub_counts), "totalCount": self.size}

@@ -10,24 +10,32 @@ time is an argument, in seconds on any clock that only moves forward. One exchan
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from http import HTTPStatus
+from random import Random
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from chainapi.core.http import Request, Response
+from chainapi.simulator.account import Account
+from chainapi.simulator.bodies import checked_body, parameters_of, read_body
 from chainapi.simulator.faults import Broken, Fault, Schedule
+from chainapi.simulator.injection import with_malformed_row
 from chainapi.simulator.lists import Listing
-from chainapi.simulator.matching import Segments
+from chainapi.simulator.log import Exchange
+from chainapi.simulator.matching import Segments, first_segment, match_path
 from chainapi.simulator.pages import TOLERANCE, Pages, encode
 from chainapi.simulator.router import Router
 from chainapi.simulator.rows import Row
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats, Tally
 from chainapi.simulator.validation import HTTPError
+from chainapi.simulator.writes import Write, created, write
 
 __all__ = ["Answer", "World"]
 
@@ -64,6 +72,12 @@ class _Caller:
     query: str
     key: str | None
     tallies: tuple[Tally, ...]
+    method: str = "GET"
+
+    @property
+    def segments(self) -> Segments:
+        """Segments of the path, of a request to one of the services."""
+        return _segments_of(first_segment(self.service or "", self.method), self.path)
 
     @property
     def quota(self) -> tuple[Service | None, str | None]:
@@ -115,55 +129,118 @@ class World:
     Worlds with equal settings give equal answers to equal requests and times.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, log: list[Exchange] | None = None) -> None:
         self.settings = settings
+        self.log = log
         self.stats = Stats(keys={key: Tally() for key in (settings.api_key, *settings.other_keys)})
         self._now = 0.0
-        self._router = Router(settings, self._added)
+        self._account = Account(settings)
+        self._router = Router(settings, self._added, self._account)
         self._pages = Pages(settings, self.stats, self._added)
-        self._schedule = Schedule()
+        self._schedule = Schedule(settings.seed)
         self._windows: dict[object, _Window] = {}
         self._stops: dict[object, _Stop] = {}
         self._begun: float | None = None
 
-    def sent(self, request: Request, now: float) -> None:
-        """Count a request that the client sends although it has to wait for a retry-after."""
-        if not self._stops:
-            return
+    def sent(self, request: Request, now: float) -> Exchange | None:
+        """Count a request that the client sends although it has to wait for a retry-after.
+
+        Returns its entry in the log; None without a log.
+        """
+        if self.log is None and not self._stops:
+            return None
         caller = self._identify(request)
         stop = self._stops.get(caller.quota)
-        if stop and stop.holds(now):
-            for tally in caller.tallies:
-                tally.sent_while_stopped += 1
+        stopped = stop is not None and stop.holds(now)
+        for tally in caller.tallies:
+            tally.sent_while_stopped += stopped
+        if self.log is None:
+            return None
+        self.log.append(self._exchange(request, caller, now, stopped, len(self.log) + 1))
+        return self.log[-1]
 
-    def answer(self, request: Request, now: float) -> Answer:
-        """Return the answer to a request that arrives now."""
+    def _exchange(
+        self, request: Request, caller: _Caller, now: float, stopped: bool, number: int
+    ) -> Exchange:
+        """Return the entry of a request in the log."""
+        match = None if caller.service is None else match_path(caller.segments)
+        parameters = _parameters(request, caller)
+        return Exchange(
+            number=number,
+            method=request.method,
+            path=caller.path,
+            service=caller.service,
+            route=None if match is None else match.name,
+            quota=self._quota(caller),
+            page=self._pages.number(parameters),
+            has_page_token="pageToken" in parameters,
+            sent=now,
+            segments=caller.segments,
+            stopped=stopped,
+        )
+
+    def answer(self, request: Request, now: float, exchange: Exchange | None = None) -> Answer:
+        """Return the answer to a request that arrives now.
+
+        `exchange` is its entry in the log.
+        """
         if self._begun is None:
             self._begun = now
         self._now = now
+        self._account.time = self.settings.epoch + int(now - self._begun)
         caller = self._identify(request)
         for tally in caller.tallies:
             tally.requests += 1
-        fault = self._fault(caller) if self.settings.faults else None
-        if fault is None:
-            answer = Answer(self._serve(request, caller, now))
-        elif fault.status is None:
-            answer = Answer(self._serve(request, caller, now), fault.broken, fault.slow)
-        else:
-            answer = Answer(_scripted(fault, fault.status), slow=fault.slow)
-        response = answer.response
+        fault = self._fault(request, caller) if self.settings.faults else None
+        answer = self._answer(request, caller, now, fault)
+        if exchange is not None:
+            exchange.answer(None if answer.broken else answer.response, answer.broken)
         if answer.broken:
             self.stats.broken += 1
         else:
             for tally in caller.tallies:
-                tally.answered[response.status] += 1
+                tally.answered[answer.response.status] += 1
         return answer
 
-    def delivered(self, request: Request, response: Response, now: float, grace: float = 0.0) -> None:
+    def _answer(self, request: Request, caller: _Caller, now: float, fault: Fault | None) -> Answer:
+        """Return the answer to a request that meets a fault, or none."""
+        if fault is None:
+            return Answer(self._serve(request, caller, now))
+        if fault.status is not None:
+            return Answer(_scripted(fault, fault.status), slow=fault.slow)
+        if fault.expire:
+            self._pages.expire(_parameters(request, caller))
+        response = self._serve(request, caller, now)
+        return Answer(
+            self._spoiled(response, caller) if fault.malformed else response, fault.broken, fault.slow
+        )
+
+    def _spoiled(self, response: Response, caller: _Caller) -> Response:
+        """Return a response with one row that cannot be read."""
+        segments = None if caller.service is None else caller.segments
+        match = None if segments is None else match_path(segments)
+        if match is None or segments is None or response.status >= 300 or not response.body:
+            return response
+        found = None if match.endpoint.single else self._router.find(segments, {})
+        items = found.name if isinstance(found, Listing) else None
+        random = Random(f"malformed {self.settings.seed} {self.stats.requests}")  # noqa: S311 - repeatable
+        page = json.loads(response.body, parse_float=Decimal)
+        return evolve(response, body=encode(with_malformed_row(match, page, items, random)))
+
+    def delivered(
+        self,
+        request: Request,
+        response: Response,
+        now: float,
+        grace: float = 0.0,
+        exchange: Exchange | None = None,
+    ) -> None:
         """Record that an answer arrived at the client.
 
-        The client has read it `grace` seconds later.
+        The client has read it `grace` seconds later; `exchange` is its entry in the log.
         """
+        if exchange is not None:
+            exchange.answered = now
         wait = response.headers.get("retry-after", "")
         if response.status == 429 and wait.isdecimal():
             stop = self._stops.setdefault(self._identify(request).quota, _Stop())
@@ -196,25 +273,36 @@ class World:
         except HTTPError as error:
             raise ValueError(f"cannot read {path!r}: {'; '.join(error.messages)}") from None
 
-    def _list_at(self, path: str) -> Listing:
+    def _list_at(self, place: str) -> Listing:
+        """Return the list at a path, which follows the method unless that is GET."""
+        method, _, path = place.rpartition(" ")
         services: list[Service] = ["data", "metrics"]
         if path.startswith(("/v1/avg_tps/", "/v2/")):
             services.reverse()
         for service in services:
+            first = first_segment(service, method or "GET")
             try:
-                found = self._router.find(_segments_of(service, path), {})
+                found = self._router.find(_segments_of(first, path), {})
             except HTTPError:
                 continue
             if isinstance(found, Listing):
                 return found
             break
-        raise ValueError(f"no list at {path!r}")
+        raise ValueError(f"no list at {place!r}")
 
-    def _fault(self, caller: _Caller) -> Fault | None:
+    def _fault(self, request: Request, caller: _Caller) -> Fault | None:
         """Return the fault that a request meets, None for no fault."""
-        segments = None if caller.service is None else _segments_of(caller.service, caller.path)
-        page = self._pages.number(dict(parse_qsl(caller.query)))
+        segments = None if caller.service is None else caller.segments
+        page = self._pages.number(_parameters(request, caller))
         return self._schedule.fault(self.settings.faults, self.stats.requests, segments, page)
+
+    def _quota(self, caller: _Caller) -> str:
+        """Return the name of a request's quota, which does not show the key."""
+        if caller.service is None:
+            return "no service"
+        keys = (self.settings.api_key, *self.settings.other_keys)
+        others = caller.key is not None and caller.key != keys[0]
+        return f"{caller.service}, key {keys.index(caller.key or '') + 1}" if others else caller.service
 
     def _identify(self, request: Request) -> _Caller:
         url = urlsplit(request.url)
@@ -229,7 +317,7 @@ class World:
             tallies.append(self.stats.keys[key])
         else:
             key = None
-        return _Caller(service, path, url.query, key, tuple(tallies))
+        return _Caller(service, path, url.query, key, tuple(tallies), request.method)
 
     def _serve(self, request: Request, caller: _Caller, now: float) -> Response:
         if caller.service == "data" and caller.key is None:
@@ -238,10 +326,10 @@ class World:
         if wait is not None:
             return _refuse(429, "rate limit exceeded", headers=headers)
         try:
-            body = self._find(request, caller, now)
+            status, body = self._find(request, caller, now)
         except HTTPError as error:
             return _refuse(error.status, *error.messages, headers=headers)
-        return _respond(200, body, headers)
+        return _respond(status, body, headers) if body is not None else Response(status, headers)
 
     def _meter(self, caller: _Caller, now: float) -> tuple[dict[str, str], int | None]:
         """Count a request against its quota; return limit headers and the wait.
@@ -255,7 +343,7 @@ class World:
             return {}, None
         meter = self._windows.setdefault(caller.quota, _Window())
         weighted = self.settings.weighted and not public
-        cost = self._router.units(_segments_of(caller.service, caller.path)) if weighted else 1
+        cost = self._router.units(caller.segments) if weighted else 1
         wait = meter.take(cost, limit, window, now)
         if public:
             return {}, wait
@@ -268,16 +356,30 @@ class World:
             headers["ratelimit-reset"] = headers["retry-after"] = str(wait)
         return headers, wait
 
-    def _find(self, request: Request, caller: _Caller, now: float) -> Row:
-        if request.method != "GET":
+    def _find(self, request: Request, caller: _Caller, now: float) -> tuple[int, Row | None]:
+        """Return the status and the body of an answer; None for an answer without a body."""
+        match = None if request.method == "GET" or caller.service is None else match_path(caller.segments)
+        if request.method != "GET" and match is None:
             raise HTTPError(405, f"{request.method} is not allowed here")
         if caller.service is None:
             raise HTTPError(404, f"no service at {caller.path}")
         if caller.service == "data" and caller.path in self.settings.forbidden:
             raise HTTPError(403, "the key lacks the privilege for this resource")
         parameters = dict(parse_qsl(caller.query, keep_blank_values=True))
-        found = self._router.find(_segments_of(caller.service, caller.path), parameters)
-        return self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
+        status = 200
+        if match is not None:
+            body = checked_body(match, read_body(request.body))
+            status = 201 if created(match.name, request.method) else 200
+            if not match.endpoint.reads:
+                return status, write(Write(match, body, self._account, self._read))
+            parameters |= parameters_of(request.body)
+        found = self._router.find(caller.segments, parameters)
+        return status, self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
+
+    def _read(self, segments: Segments) -> Row:
+        """Return the resource at a path."""
+        found = self._router.find(segments, {})
+        return {} if isinstance(found, Listing) else found
 
     def _added(self, listing: Listing) -> int:
         """Return how many rows were added to a list since the beginning."""
@@ -287,11 +389,16 @@ class World:
         return listing.inserted + max(int((self._now - self._begun) / every + TOLERANCE), 0)
 
 
-def _segments_of(service: Service, path: str) -> Segments:
+def _parameters(request: Request, caller: _Caller) -> dict[str, str]:
+    """Return the parameters of a request, those in its body included."""
+    return dict(parse_qsl(caller.query)) | parameters_of(request.body)
+
+
+def _segments_of(first: str, path: str) -> Segments:
     segments = path.split("/")[1:]
     if "%" in path:  # one list has one key, however its path is escaped
         segments = [unquote(segment) for segment in segments]
-    return (service, *segments)
+    return (first, *segments)
 
 
 def _respond(status: int, body: object, headers: Mapping[str, str]) -> Response:

@@ -24,7 +24,7 @@ import chainapi
 from chainapi import Limit, Provider, Session
 from chainapi._tooling import names
 from chainapi._tooling.files import COMMAND
-from chainapi.api.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint, _types_of
 from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import UNITS
@@ -35,12 +35,13 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import EvmBlock, Unknown
 from chainapi.models.unions import tags_of
 from chainapi.simulator import Simulator
+from chainapi.testing.loops import VirtualLoop
 from tests.documents import Maker, path_pattern, values
 from tests.test_session import reply, scripted, session_of
 from tests.typing import every_route
-from tests.virtual_time import VirtualLoop
 
 NAMES = sorted(ROUTES)
+DECLARED = {**ROUTES, **WRITES}
 
 
 def method_of(session: Session, name: str) -> Any:
@@ -73,7 +74,8 @@ def kinds_of(model: Any) -> tuple[type, ...]:
 def test_all_routes_are_there() -> None:
     """Sessions have every route of the tables, each at most three names away."""
     listed = {dotted for paths in names.ROUTES.values() for dotted, _ in paths.values()}
-    assert set(ROUTES) == {*listed, "metrics.avg_tps"}, f"run {COMMAND}"
+    assert {*ROUTES, *WRITES} == {*listed, "metrics.avg_tps"}, f"run {COMMAND}"
+    assert set(WRITES) == set(names.WRITES)
     assert max(name.count(".") for name in ROUTES) == 2
     assert {"data.evm.blocks", "data.primary_network.utxos", "metrics.chains.metric"} <= set(ROUTES)
 
@@ -105,8 +107,11 @@ async def test_every_route(name: str) -> None:
     assert len(rows) >= 1
     url = urlsplit(transport.requests[0].url)
     assert path_pattern(endpoint).fullmatch(url.path)
-    sent = {wire for wire, _ in parse_qsl(url.query)}
+    body = transport.requests[0].body
+    sent = {wire for wire, _ in parse_qsl(url.query)} | set(json.loads(body or b"{}"))
     assert sent == {parameter.wire for parameter in endpoint.parameters if not parameter.in_path}
+    assert transport.requests[0].method == endpoint.route.method
+    assert (body is None) == (endpoint.route.method == "GET")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not ROUTES[name].single])
@@ -121,7 +126,9 @@ async def test_pages_are_as_large_as_they_can_be(name: str) -> None:
     async with session_of(transport) as session:
         with deprecation(endpoint):
             await method_of(session, name)(**values(endpoint, maker, optional=False)).collect()
-    query = dict(parse_qsl(urlsplit(transport.requests[0].url).query))
+    request = transport.requests[0]
+    query = dict(parse_qsl(urlsplit(request.url).query))
+    query |= {wire: str(value) for wire, value in json.loads(request.body or b"{}").items()}
     size = endpoint.page_size
     assert query.get("pageSize") == (None if size is None else str(size.bounds and size.bounds.most))
 
@@ -138,7 +145,24 @@ async def test_the_typing_calls_run() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             await every_route.call_every_route(session)
-    assert simulator.stats.answered == {200: len([name for name in NAMES if ROUTES[name].single])}
+    assert simulator.stats.answered == {200: len([name for name in NAMES if ROUTES[name].single]) - 1, 201: 1}
+
+
+async def test_the_typing_calls_of_writes_run() -> None:
+    """Calls of writes that the type checkers read also run, each with its method and body."""
+    maker = Maker(seed=2)
+    declared = iter(WRITES.values())
+
+    def answer(request: Request) -> Response:
+        endpoint = next(declared)
+        assert request.method == endpoint.record.method
+        assert path_pattern(endpoint).fullmatch(urlsplit(request.url).path)
+        return Response(201) if endpoint.bodiless else reply(maker.value(endpoint.route.model))
+
+    transport = scripted(answer)
+    async with session_of(transport) as session:
+        await every_route.call_every_write(session)
+    assert len(transport.requests) == len(WRITES)
 
 
 def test_the_types_of_every_route_are_checked() -> None:
@@ -148,10 +172,10 @@ def test_the_types_of_every_route_are_checked() -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (name := ast.unparse(node.func)).startswith("session."):
             count = len(node.args)
-            known = list(ROUTES[name.removeprefix("session.")].parameters)
+            known = list(DECLARED[name.removeprefix("session.")].parameters)
             named = {keyword.arg for keyword in node.keywords if keyword.arg is not None}
             called[name.removeprefix("session.")] = named | {one.name for one in known[:count]}
-    wanted = {name: {one.name for one in endpoint.parameters} for name, endpoint in ROUTES.items()}
+    wanted = {name: {one.name for one in endpoint.parameters} for name, endpoint in DECLARED.items()}
     walks = {*NOT_SENT}
     assert {name: given - walks for name, given in called.items()} == wanted, f"run {COMMAND}"
 

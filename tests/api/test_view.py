@@ -138,7 +138,7 @@ async def test_priority_and_tag_of_a_view() -> None:
         await asyncio.gather(*first, *second)
         spent = {one.tag: one.requests for one in session.quota["data"].spenders}
     assert order[10:20].count("web") == 3
-    assert order[-1] == "own"
+    assert 7 <= order[order.index("web") : order.index("own")].count("batch") <= 10  # a tenth
     assert (spent["web"], spent["own"]) == (3, 1)
     assert spent["batch"] >= 30
 

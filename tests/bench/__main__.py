@@ -30,10 +30,10 @@ from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.url import Query
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator
+from chainapi.testing.loops import VirtualLoop
 from tests.bench import walks
 from tests.bench.pages import canned_bodies, canned_server
 from tests.documents import Maker
-from tests.virtual_time import VirtualLoop
 
 ROUNDS = 5
 PAGES = 200

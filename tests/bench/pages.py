@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from chainapi.simulator import Simulator
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 PATHS = {
     "/v1/chains/43114/blocks": ("data", "?pageSize=100"),

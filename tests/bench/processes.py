@@ -158,7 +158,7 @@ async def start(way: str, place: str, sim: Simulator, tasks: int) -> Worker:
     return worker
 
 
-Event = tuple[float, str]  # seconds after the first response, and "member", "host" or "redis"
+Event = tuple[float, str]  # seconds after the first response, and "participant", "host" or "redis"
 
 
 async def job(
@@ -237,9 +237,9 @@ async def delayed(host: str, port: int, seconds: float) -> AsyncIterator[int]:
         server.close()
 
 
-async def load(requests: int) -> None:
+async def load(session: Session, requests: int) -> None:
     """Send requests from one worker of a cluster, with sixteen tasks."""
-    session, left = chainapi.dask.session(), requests
+    left = requests
 
     async def fetch() -> None:
         nonlocal left
@@ -248,6 +248,17 @@ async def load(requests: int) -> None:
             await session.data.get("/v1/chains/43114")
 
     await asyncio.gather(*(fetch() for _ in range(16)))
+
+
+async def load_shared(requests: int) -> None:
+    """Send requests through the gate of the scheduler."""
+    await load(chainapi.dask.session(), requests)
+
+
+async def load_alone(requests: int) -> None:
+    """Send requests through a gate of the worker alone."""
+    async with Session() as session:
+        await load(session, requests)
 
 
 async def cluster_job(*, shared: bool) -> Outcome:
@@ -263,24 +274,10 @@ async def cluster_job(*, shared: bool) -> Outcome:
             if shared:
                 await chainapi.dask.register(client)
             began = time.monotonic()
-            tasks = client.map(load if shared else load_alone, [REQUESTS // 4] * 4, pure=False)
+            tasks = client.map(load_shared if shared else load_alone, [REQUESTS // 4] * 4, pure=False)
             await client.gather(tasks)  # pyright: ignore[reportGeneralTypeIssues]
             seconds, stats = time.monotonic() - began, sim.stats
     return Outcome(seconds, stats.answered[429], stats.sent_while_stopped, 0.0, [])
-
-
-async def load_alone(requests: int) -> None:
-    """Send requests from one worker with a gate of its own."""
-    async with Session() as session:
-        left = requests
-
-        async def fetch() -> None:
-            nonlocal left
-            while left > 0:
-                left -= 1
-                await session.data.get("/v1/chains/43114")
-
-        await asyncio.gather(*(fetch() for _ in range(16)))
 
 
 async def report(only: Sequence[str]) -> None:
@@ -297,7 +294,9 @@ async def report(only: Sequence[str]) -> None:
         await show("a gate each", "a gate each", "")
         await show("a static eighth each", "a static eighth each", "")
         await show("local", "local", str(folder / "plain"))
-        await show("local, two killed", "local", str(folder / "two"), [(5.0, "member"), (15.0, "member")])
+        await show(
+            "local, two killed", "local", str(folder / "two"), [(5.0, "participant"), (15.0, "participant")]
+        )
         hosts = [(5.0, "host"), (15.0, "host")]
         await show("local, host killed twice", "local", str(folder / "hosts"), hosts)
         server = await asyncio.to_thread(RedisServer(folder).start)
@@ -310,7 +309,7 @@ async def report(only: Sequence[str]) -> None:
             await asyncio.to_thread(server.start)
 
         await show("Redis, 2 ms away", "redis", f"{away}/0")
-        await show("Redis, two killed", "redis", f"{away}/1", [(5.0, "member"), (15.0, "member")])
+        await show("Redis, two killed", "redis", f"{away}/1", [(5.0, "participant"), (15.0, "participant")])
         await show("Redis, host killed twice", "redis", f"{away}/2", hosts)
         await show("Redis, restarted", "redis", f"{away}/3", [(5.0, "redis")], restart=restart)
     for name, shared in (("Dask, a gate each", False), ("Dask", True)):

@@ -20,7 +20,7 @@ from chainapi.cli.terminal import Terminal
 from chainapi.client.transport import Transport
 from chainapi.core.http import Request, Response
 from chainapi.simulator import Simulator
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 BLOCKS = "/v1/chains/43114/blocks"
 ADDRESSES = {

@@ -40,6 +40,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import APIStatusError, ChainAPIError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
+from chainapi.testing.loops import VirtualLoop
 from tests.cli.terminal import (
     ADDRESSES,
     BLOCKS,
@@ -55,7 +56,6 @@ from tests.cli.terminal import (
 )
 from tests.cli.terminal import environment as environment
 from tests.documents import Maker
-from tests.virtual_time import VirtualLoop
 
 # tps
 
@@ -551,11 +551,12 @@ def test_wrong_usage_is_one_line_and_exit_code_2(tokens: list[str], message: str
 def test_missing_variable_is_named(
     monkeypatch: pytest.MonkeyPatch, tokens: list[str], variable: str, message: str
 ) -> None:
-    """A missing base URL is one error line with the option and the variable to set."""
+    """A missing setting is one error line: option, variable, and the public services for an address."""
     monkeypatch.delenv(variable)
     outcome = chainapi(*tokens)
     assert outcome.code == WRONG_USAGE
-    assert outcome.err == f"chainapi: {message}{variable}\n"
+    hint = "; CHAINAPI_PROVIDER=public has the addresses of the public services" * ("address" in message)
+    assert outcome.err == f"chainapi: {message}{variable}{hint}\n"
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from chainapi.cli.terminal import Terminal
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.link import Link, linked_pair
+from chainapi.testing.loops import VirtualLoop
 from tests.cli.terminal import ADDRESSES, Outcome, Stream, chainapi, plain
 from tests.cli.terminal import environment as environment
 from tests.share.test_watch import busy_host
-from tests.virtual_time import VirtualLoop
 
 ORIGIN = "https://simulator.invalid"
 KEY = ADDRESSES["CHAINAPI_API_KEY"]
@@ -178,13 +178,27 @@ def test_quotas_are_shown_without_a_configuration(monkeypatch: pytest.MonkeyPatc
 
 
 def test_services_have_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where quotas are not listed, as over Redis, the command names the variables that it needs."""
+    """The command names the variables that it needs if quotas are not listed, as over Redis."""
     for name in ADDRESSES:
         monkeypatch.delenv(name)
     outcome = shown(Machine())
     assert outcome.code == 2
     assert "CHAINAPI_METRICS_BASE_URL" in outcome.err
     assert "CHAINAPI_DATA_BASE_URL" in outcome.err
+
+
+def test_public_services_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --provider public the command looks for the quotas of its addresses, with and without a key."""
+    for name in ADDRESSES:
+        monkeypatch.delenv(name)
+    origins = "https://metrics.avax.network", "https://data-api.avax.network"
+    machine = Machine()
+    assert "no process shares a quota there" in shown(machine, "--provider", "public").err
+    assert [secret for _, secret in machine.asked[1:]] == [frame_key(origin, None) for origin in origins]
+    monkeypatch.setenv("CHAINAPI_API_KEY", KEY)
+    keyed = Machine()
+    shown(keyed, "--provider", "public")
+    assert keyed.asked[2] == (None, frame_key(origins[1], KEY))
 
 
 def test_nobody_shares_a_quota_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

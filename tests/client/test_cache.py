@@ -287,6 +287,30 @@ async def test_a_refused_token_is_not_taken_from_the_cache_again() -> None:
     assert len(set(numbers)) == 40
 
 
+async def test_raw_responses_of_the_cache() -> None:
+    """A cached response has the status and headers of the first one, its age, and never the key."""
+
+    class Echo(Server):
+        async def send(self, request: Request) -> Response:
+            answer = await super().send(request)
+            return Response(200, {"x-request-id": "7", "x-echo": KEY, "set-cookie": "a=b"}, answer.body)
+
+    cache = kept()
+    async with opened(Echo(seconds=0.5)) as session:
+        view = session.with_options(cache=cache)
+        first = await view.data.get_response(PATH)
+        await asyncio.sleep(3)
+        again = await view.data.get_response(PATH)
+    assert (first.age, again.age) == pytest.approx((0.0, 3.5))
+    assert (first.elapsed, again.elapsed) == pytest.approx((0.5, 0.5))
+    assert first.request_id == again.request_id == "7"
+    assert again.json() == first.json() == {"number": 1}
+    assert set(again.headers) == {"x-request-id", "x-echo"}
+    store = cache.store
+    assert isinstance(store, Store)
+    assert KEY not in repr(store.entries) + repr(again.headers)
+
+
 async def test_bounded_by_bytes() -> None:
     """The store in memory keeps the responses used last, within its bytes."""
     server = Server()
@@ -327,7 +351,7 @@ async def test_bytes_of_others_are_no_response() -> None:
         (key,) = store.entries
         store.entries[key] = b"other"
         assert await number(view) == 2
-        store.entries[key] = CachedResponse.of(unix() + 60, b'{"number": 9}').dumps()
+        store.entries[key] = CachedResponse.of(unix() + 60, 0.1, 200, {}, b'{"number": 9}').dumps()
         assert await number(view) == 3
 
 

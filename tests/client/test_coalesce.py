@@ -104,13 +104,25 @@ def _other_header(session: SessionView) -> Any:
     return session.with_options(headers={"x-tenant": "a"}).data.get(PATH)
 
 
+def _other_limit(session: SessionView) -> Any:
+    return session.with_options(max_waiting=100).data.get(PATH)
+
+
 def _not_coalesced(session: SessionView) -> Any:
     return session.with_options(coalesce=False).data.get(PATH)
 
 
 @pytest.mark.parametrize(
     "call",
-    [_other_path, _other_params, _other_service, _other_priority, _other_header, _not_coalesced],
+    [
+        _other_path,
+        _other_params,
+        _other_service,
+        _other_priority,
+        _other_header,
+        _other_limit,
+        _not_coalesced,
+    ],
 )
 async def test_other_requests_are_sent(call: Callable[[SessionView], Any]) -> None:
     """A request that differs in URL, service, waits or headers is sent by itself."""

@@ -33,11 +33,12 @@ ENVIRONMENT = {
 
 
 def resolved(
-    provider: Provider | None = None,
+    provider: Provider | str | None = None,
     *,
     metrics_base_url: str | None = None,
     data_base_url: str | None = None,
     api_key: str | None = None,
+    api_key_header: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[ServiceConfig | Unconfigured, ServiceConfig | Unconfigured]:
     """Resolve in an empty environment, unless one is given."""
@@ -46,6 +47,7 @@ def resolved(
         metrics_base_url=metrics_base_url,
         data_base_url=data_base_url,
         api_key=api_key,
+        api_key_header=api_key_header,
         environment={} if environment is None else environment,
     )
 
@@ -123,11 +125,13 @@ def test_metrics_endpoints_have_no_key() -> None:
     ],
 )
 def test_what_is_missing_is_named(arguments: dict[str, Any], metrics: str, data: str) -> None:
-    """A service that is not configured names its missing argument and variable."""
+    """A service that is not configured names its missing argument and variable, and the public services."""
     for service, variable in zip(resolved(**arguments), (metrics, data), strict=True):
         assert isinstance(service, Unconfigured)
         argument = variable.removeprefix("CHAINAPI_").lower()
-        assert service.reason.endswith(f" is not set: give {argument}= or set the variable {variable}")
+        reason, _, hint = service.reason.partition("; ")
+        assert reason.endswith(f" is not set: give {argument}= or set the variable {variable}")
+        assert hint.startswith("CHAINAPI_PROVIDER=public") == (argument != "api_key")
 
 
 # Addresses.
@@ -360,11 +364,87 @@ def test_bad_header_names_are_refused(name: Any) -> None:
         resolved(Provider(api_key_header=name))
 
 
-@pytest.mark.parametrize("provider", ["preset", {}, Provider])
+@pytest.mark.parametrize("provider", [5, {}, Provider])
 def test_a_provider_has_to_be_one(provider: Any) -> None:
-    """Anything else than a Provider is refused by its type."""
+    """Anything else than a Provider or a name is refused by its type."""
     with pytest.raises(ConfigurationError, match="provider must be a Provider"):
         resolved(provider)
+
+
+# Deployments by name.
+
+
+def test_the_public_services_need_no_address_and_no_key() -> None:
+    """The preset has the addresses and the header, and its Data API answers without a key."""
+    paths = Provider.PUBLIC.paths
+    metrics = ServiceConfig("metrics", "https://metrics.avax.network", paths=paths)
+    for provider in (Provider.PUBLIC, "public"):
+        assert resolved(provider) == (
+            metrics,
+            ServiceConfig("data", "https://data-api.avax.network", paths=paths),
+        )
+        keyed = data_endpoint(provider=provider, data_base_url=None)
+        assert (keyed.key_header, keyed.base_url) == ("x-glacier-api-key", "https://data-api.avax.network")
+        assert keyed.key is not None
+        assert keyed.key.reveal() == KEY
+
+
+def test_a_deployment_without_keys_is_one_value() -> None:
+    """The Data API of a provider that requires no key may have any address, even without encryption."""
+    provider = Provider(data_base_url="http://data.example", api_key_required=False)
+    assert resolved(provider)[1] == ServiceConfig("data", "http://data.example")
+    with pytest.raises(ConfigurationError, match="in the clear"):
+        resolved(provider, api_key=KEY)
+
+
+def test_the_variable_names_a_deployment_that_everything_else_replaces() -> None:
+    """CHAINAPI_PROVIDER comes last: arguments, a provider, and variables of single settings replace it."""
+    public = {"CHAINAPI_PROVIDER": "public"}
+    assert resolved(environment=public) == resolved(Provider.PUBLIC)
+    assert isinstance(resolved(environment={"CHAINAPI_PROVIDER": " "})[0], Unconfigured)
+    metrics, data = resolved(environment={**ENVIRONMENT, **public})
+    assert isinstance(metrics, ServiceConfig)
+    assert isinstance(data, ServiceConfig)
+    assert (metrics.base_url, data.base_url) == ("https://metrics.environment", "https://data.environment")
+    assert data.key_header == "x-glacier-api-key"
+    assert isinstance(resolved("specification", environment=public)[0], Unconfigured)
+    assert resolved(Provider("https://h"), environment=public)[0] == ServiceConfig("metrics", "https://h")
+
+
+def test_the_header_of_the_key_may_be_named_alone() -> None:
+    """An argument or a variable replaces the header of a deployment, an argument that of a provider too."""
+    variable = {"CHAINAPI_API_KEY_HEADER": "X-Variable"}
+    provider = Provider(api_key_header="X-Provider")
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("x-data-api-key", {}),
+        ("x-variable", {"environment": variable}),
+        ("x-variable", {"environment": {**variable, "CHAINAPI_PROVIDER": "public"}}),
+        ("x-provider", {"environment": variable, "provider": provider}),
+        ("x-argument", {"environment": variable, "provider": provider, "api_key_header": "X-Argument"}),
+    ]
+    for header, arguments in cases:
+        assert data_endpoint(**arguments).key_header == header
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"provider": "pubic"},
+            "provider='pubic' is no known deployment: the names are specification, public",
+        ),
+        (
+            {"environment": {"CHAINAPI_PROVIDER": "x"}},
+            "CHAINAPI_PROVIDER='x' is no known deployment: the names",
+        ),
+        ({"api_key_header": "x y"}, "api_key_header is no valid header name"),
+        ({"environment": {"CHAINAPI_API_KEY_HEADER": ""}}, "CHAINAPI_API_KEY_HEADER is no valid header name"),
+    ],
+)
+def test_wrong_names_are_refused_in_terms_of_their_source(arguments: dict[str, Any], message: str) -> None:
+    """An unknown deployment, and an impossible header, are named as they were given."""
+    with pytest.raises(ConfigurationError, match=f"^{message}"):
+        resolved(**arguments)
 
 
 # Unknown arguments.

@@ -28,7 +28,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 URLS = {"metrics_base_url": "https://metrics.test", "data_base_url": "https://data.test", "api_key": "key"}
 PATH = "/v1/chains/43114"

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import pairwise
 from typing import Any
 
 import attrs
 import pytest
 
-from chainapi import Limit, Session
+from chainapi import Limit, Session, merge
 from chainapi.core import events
 from chainapi.core.events import (
+    CallBegan,
+    CallEnded,
+    CallEvent,
     Event,
     LoopFound,
     PageReceived,
+    QuotaWaitBegan,
+    QuotaWaitEnded,
     RequestSent,
     ResponseReceived,
     Restarted,
@@ -23,7 +29,7 @@ from chainapi.core.events import (
     WaitEnded,
 )
 from chainapi.core.http import Request, Response
-from chainapi.errors import APIConnectionError, PaginationLoopError
+from chainapi.errors import APIConnectionError, NotFoundError, PaginationLoopError
 from chainapi.simulator import Fault, Simulator
 
 
@@ -46,28 +52,43 @@ async def test_stream_of_events() -> None:
         await session.metrics.avg_tps(43114).collect()
     where = "GET /v1/avg_tps/43114"
     assert [type(event) for event in heard] == [
+        CallBegan,
         RequestSent,
         ResponseReceived,
+        CallEnded,
         PageReceived,
+        CallBegan,
         RequestSent,
         ResponseReceived,
         RetryScheduled,
         RequestSent,
         ResponseReceived,
+        CallEnded,
         PageReceived,
     ]
-    assert all(event.where == where for event in heard if not isinstance(event, WaitBegan | WaitEnded))
-    first, answer, page = heard[:3]
-    assert first == RequestSent("metrics", where, 1)
+    assert all(isinstance(event, CallEvent) and event.where == where for event in heard)
+    began, first, answer, ended, page = heard[:5]
+    assert isinstance(began, CallBegan)
+    assert began.url == f"{simulator.metrics_base_url}/v1/avg_tps/43114"
+    assert began.route == "/v1/avg_tps/{chainId}"
+    number = began.call
+    assert first == RequestSent("metrics", where, 1, call=number)
+    assert isinstance(ended, CallEnded)
+    assert ended == CallEnded("metrics", where, ended.elapsed, 1, call=number)
+    assert ended.elapsed == pytest.approx(0.25, abs=1e-6)
     assert isinstance(answer, ResponseReceived)
     assert answer.status == 200
     assert answer.elapsed == pytest.approx(0.25, abs=1e-6)
     assert answer.size > 1_000
-    assert page == PageReceived("metrics", where, 1, 100)
-    retry = heard[5]
+    assert page == PageReceived("metrics", where, 1, 100, call=number)
+    second, retry, again, last = heard[5], heard[8], heard[9], heard[11]
+    assert isinstance(second, CallBegan)
+    assert second.url.endswith("?pageToken=REDACTED")
     assert isinstance(retry, RetryScheduled)
     assert (retry.attempt, retry.reason) == (1, "502")
-    assert heard[6] == RequestSent("metrics", where, 2)
+    assert again == RequestSent("metrics", where, 2, call=second.call)
+    assert isinstance(last, CallEnded)
+    assert (last.attempts, last.error, last.call) == (2, "", second.call)
 
 
 async def test_waits_are_reported() -> None:
@@ -101,6 +122,158 @@ async def test_wait_for_quota_is_reported() -> None:
     assert {event.reason for event in heard if isinstance(event, WaitBegan)} == {"quota"}
 
 
+async def test_each_silence_is_a_reported_wait() -> None:
+    """Without limit headers too, each second in which no request leaves or is under way lies in a wait."""
+    heard: list[tuple[float, Event]] = []
+    loop = asyncio.get_running_loop()
+    simulator = Simulator(seed=7, points=500, metrics_limit=12, metrics_window=6.0, latency=0.2)
+    async with simulated(simulator, on_event=lambda event: heard.append((loop.time(), event))) as session:
+        async for _ in merge([session.metrics.avg_tps(chain) for chain in (43114, 53935, 432204, 4337)]):
+            pass
+    assert any(isinstance(event, WaitBegan) for _, event in heard)
+    waits = False
+    for (before, event), (after, _) in pairwise(heard):
+        if isinstance(event, WaitBegan | WaitEnded):
+            waits = isinstance(event, WaitBegan)
+        assert waits or after - before < 1.0, (before, event, after)
+
+
+async def test_events_of_a_call_have_its_number_and_tag() -> None:
+    """Each event of a call and of a walk has the call's own number and tag, or the session's tag."""
+    heard: list[Event] = []
+    async with simulated(Simulator(points=150), on_event=heard.append, tag="service") as session:
+        await asyncio.gather(
+            session.data.get("/v1/chains/43114"),
+            session.data.get("/v1/chains", tag="batch"),
+            session.metrics.avg_tps(43114, tag="walk").collect(),
+        )
+    calls: dict[int | None, list[CallEvent]] = {}
+    for event in heard:
+        assert isinstance(event, CallEvent)
+        calls.setdefault(event.call, []).append(event)
+    assert None not in calls
+    shapes = sorted(
+        (events[0].where, {event.tag for event in events}, len(events)) for events in calls.values()
+    )
+    assert shapes == [
+        ("GET /v1/avg_tps/43114", {"walk"}, 5),
+        ("GET /v1/avg_tps/43114", {"walk"}, 5),
+        ("GET /v1/chains", {"batch"}, 4),
+        ("GET /v1/chains/43114", {"service"}, 4),
+    ]
+    assert all(len({event.where for event in events}) == 1 for events in calls.values())
+
+
+async def test_events_of_a_restart_have_the_call_that_led_to_it() -> None:
+    """A restart has the number of the call whose answer led to it, None without one."""
+    heard: list[Event] = []
+    simulator = Simulator(points=150, faults=[Fault(at=2, status=400)])
+    async with simulated(simulator, on_event=heard.append, tag="walk") as session:
+        await session.metrics.avg_tps(43114).collect()
+    refused = next(event.call for event in heard if isinstance(event, CallEnded) and event.error)
+    assert [(one.call, one.tag) for one in heard if isinstance(one, Restarted)] == [(refused, "walk")]
+
+
+async def test_waits_of_a_call_are_reported() -> None:
+    """A call that waits has events with the reason, the prediction and the time it took."""
+    heard: list[tuple[float, Event]] = []
+    loop = asyncio.get_running_loop()
+    simulator = Simulator(limit=5, window=30.0, latency=0.05)
+
+    async with simulated(simulator, on_event=lambda event: heard.append((loop.time(), event))) as session:
+        await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(8)))
+    open_waits: dict[int | None, float] = {}
+    long = 0
+    for at, event in heard:
+        if isinstance(event, QuotaWaitBegan):
+            assert event.call not in open_waits
+            open_waits[event.call] = at - 0.01
+            assert event.reason in ("turn", "stop", "quota")
+        elif isinstance(event, QuotaWaitEnded):
+            assert event.seconds == pytest.approx(at - open_waits.pop(event.call), abs=1e-6)
+            if event.seconds > 1:
+                long += 1
+                assert event.reason in ("stop", "quota")
+        elif isinstance(event, RequestSent):
+            assert event.call not in open_waits, "no request leaves in a wait"
+    assert open_waits == {}
+    assert long >= 3
+
+
+async def test_waits_for_the_own_rate_are_predicted() -> None:
+    """A call that waits for the user's own ceiling learns for how long."""
+    heard: list[Event] = []
+    async with simulated(Simulator(), on_event=heard.append, rate=Limit(1, per=5.0)) as session:
+        for _ in range(2):
+            await session.data.get("/v1/chains/43114")
+    waits = [event for event in heard if isinstance(event, QuotaWaitBegan | QuotaWaitEnded)]
+    assert [wait.reason for wait in waits] == ["rate", "rate"]
+    assert [wait.seconds for wait in waits] == pytest.approx([4.99, 5.0], abs=0.02)
+
+
+async def test_cancelled_wait_ends() -> None:
+    """A call that is cancelled while it waits ends its wait and itself."""
+    heard: list[Event] = []
+    async with simulated(Simulator(), on_event=heard.append, rate=Limit(1, per=5.0)) as session:
+        await session.data.get("/v1/chains/43114")
+        task = asyncio.create_task(session.data.get("/v1/chains/1"))
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait((task,))
+    wait, end = heard[-2:]
+    assert isinstance(wait, QuotaWaitEnded)
+    assert wait.seconds == pytest.approx(1.0, abs=0.01)
+    assert isinstance(end, CallEnded)
+    assert (end.error, end.attempts, end.call) == ("CancelledError", 0, wait.call)
+
+
+async def test_errors_have_the_number_of_their_call_and_the_id_of_its_request() -> None:
+    """An error has the number that its events have, and the request id of the last response."""
+    heard: list[Event] = []
+
+    class Service:
+        async def send(self, request: Request) -> Response:
+            if request.url.endswith("/broken"):
+                raise APIConnectionError("it broke")
+            return Response(404, {"x-request-id": "r-17\x1b"}, b'{"message": "no"}')
+
+        async def aclose(self) -> None: ...
+
+    session = Session(metrics_base_url="https://metrics.test", transport=Service(), on_event=heard.append)
+    async with session:
+        with pytest.raises(NotFoundError) as missing:
+            await session.metrics.get("/v1/x")
+        with pytest.raises(APIConnectionError) as broken:
+            await session.with_options(max_attempts=1).metrics.get("/broken")
+    ended = [event for event in heard if isinstance(event, CallEnded)]
+    assert [event.error for event in ended] == ["NotFoundError", "APIConnectionError"]
+    assert [event.call for event in ended] == [missing.value.call, broken.value.call]
+    assert missing.value.request_id == "r-17\\x1b"
+    assert broken.value.request_id is None
+    answers = [event.request_id for event in heard if isinstance(event, ResponseReceived)]
+    assert answers == ["r-17\\x1b", None]
+
+
+async def test_request_id_of_a_caller_passes_through() -> None:
+    """Headers of a view are on the wire: a request id, and the trace of the caller."""
+    sent: list[Request] = []
+    given = {"X-Request-ID": "mine", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+
+    class Service:
+        async def send(self, request: Request) -> Response:
+            sent.append(request)
+            return Response(200, {"x-request-id": request.headers["x-request-id"]}, b"{}")
+
+        async def aclose(self) -> None: ...
+
+    heard: list[Event] = []
+    session = Session(metrics_base_url="https://metrics.test", transport=Service(), on_event=heard.append)
+    async with session:
+        await session.with_options(headers=given).metrics.get("/v1/x")
+    assert sent[0].headers["traceparent"] == given["traceparent"]
+    assert [event.request_id for event in heard if isinstance(event, ResponseReceived)] == ["mine"]
+
+
 async def test_observer_that_raises() -> None:
     """An observer that raises at a wait reaches the loop's handler.
 
@@ -127,7 +300,7 @@ async def test_faults_restarts_and_loops_are_reported() -> None:
 
     class Broken:
         async def send(self, request: Request) -> Response:
-            if len(heard) < 3:
+            if len(heard) < 4:
                 raise APIConnectionError("it broke")
             return Response(200, {}, b'{"results": [{"timestamp": 1, "value": 1}], "nextPageToken": "t"}')
 
@@ -141,9 +314,9 @@ async def test_faults_restarts_and_loops_are_reported() -> None:
         await anext(pages)
         with pytest.raises(PaginationLoopError):
             await anext(pages)
-    broken = heard[1]
+    broken = heard[2]
     assert isinstance(broken, ResponseReceived)
-    assert (broken.status, broken.fault) == (None, "it broke")
+    assert (broken.status, broken.fault, broken.error) == (None, "it broke", "APIConnectionError")
     assert [event.restarts for event in heard if isinstance(event, Restarted)] == [1]
     assert [event.page for event in heard if isinstance(event, LoopFound)] == [2]
 
@@ -175,7 +348,7 @@ async def test_silence_by_default(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_events_are_records() -> None:
     """Each event is frozen, and has a repr, a docstring and a place in `Event`."""
-    named = [getattr(events, name) for name in events.__all__ if name != "Event"]
+    named = [getattr(events, name) for name in events.__all__ if name not in ("Event", "CallEvent")]
     assert set(named) == set(Event.__args__), "`__all__` and `Event` in core/events.py name the same"
     for kind in named:
         assert attrs.has(kind)

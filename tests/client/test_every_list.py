@@ -21,7 +21,7 @@ from chainapi.core.events import Event, KeyNotUnique, OrderBroken, Restarted
 from chainapi.models import Invalid
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Anomalies, Simulator
-from tests.simulator.test_routes import CHAINS, LISTS, arguments, needed_by, path_of
+from tests.simulator.test_routes import CHAINS, LISTS, arguments, needed_by, place_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning")
 
@@ -62,8 +62,7 @@ def walk_of(session: Session, name: str) -> Pages[Any]:
 def rows_held(simulator: Simulator, name: str) -> list[Any]:
     """Return the rows of a route as its service holds them, as records of the route."""
     declared = ROUTES[name]
-    path = path_of(name).partition("/")[2].partition("/")[2]
-    rows = simulator.rows_of(f"/{path}", **needed_by(name))
+    rows = simulator.rows_of(place_of(name), **needed_by(name))
     items = declared.route.items or "chains"
     decoder = PageDecoder(declared.route.model, items, shown=lambda fault: fault)
     body = msgspec.json.Encoder(decimal_format="number").encode({items: rows})

@@ -25,12 +25,13 @@ from chainapi.client.transport import Transport
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.group import Group
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
-from chainapi.core.limits.lane import Group, Waiter
+from chainapi.core.limits.lane import Waiter
 from chainapi.core.limits.queue import Queue
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 HOST = "https://data.test"
 KEY = "key-of-the-tests"
@@ -565,7 +566,7 @@ async def test_session_that_is_closed_while_it_pays_holds_nobody() -> None:
     (await gate.acquire(member=stays)).answered(200, told(98))
     assert time() < 1.1
     assert leaves.group is not None
-    assert (leaves.group.in_flight, leaves.group.inside, leaves.group.room) == (0, 0, True)
+    assert (leaves.group.in_flight, leaves.group.inside, leaves.group.room(0.0)) == (0, 0, True)
     assert gate.snapshot().waiting == 0
     assert not gate._scheduler.queue.all()
     assert not gate._scheduler.queue._aside
@@ -647,7 +648,7 @@ def test_shares_of_one_gate_serve_everybody_in_order(
         assert sum(map(len, order.values())) >= sum(not task.cancelled() for task in tasks)
         assert (gate.snapshot().waiting, gate.snapshot().in_flight) == (0, 0)
         groups = [member.group for member in members.values() if member.group is not None]
-        assert [(group.in_flight, group.inside, len(group.lanes)) for group in groups] == [(0, 0, 0)] * 3
+        assert [(group.in_flight, group.inside, group.aside) for group in groups] == [(0, 0, None)] * 3
 
     loop = VirtualLoop()
     try:
@@ -674,7 +675,7 @@ def test_requests_that_may_not_leave_stand_aside() -> None:
         queue.remove(first, granted=True)
         queue.fill()
     assert order == [4, 0, 1, 2, 3]
-    assert (queue.waiting, group.inside, group.best()) == (0, 0, None)
+    assert (queue.waiting, group.inside, group.first()) == (0, 0, None)
 
 
 def test_request_that_pays_lets_others_pass() -> None:

@@ -40,8 +40,8 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
+from chainapi.testing.loops import VirtualLoop
 from tests.raw_server import Peer, RawServer, each, http, settle, until
-from tests.virtual_time import VirtualLoop
 
 ADDRESS = "http://127.0.0.1:9"
 PAGE = b'{"results": [{"timestamp": 2, "value": 1.5}, {"timestamp": 1, "value": 2}], "nextPageToken": "t"}'

@@ -14,8 +14,8 @@ from chainapi.client.limiter import Gate
 from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.errors import QuotaWaitError
+from chainapi.testing.loops import VirtualLoop
 from tests.limits.servers import FromFirst, Server, SlidingLog
-from tests.virtual_time import VirtualLoop
 
 MINUTE = (PolicyField(100.0, 60.0),)
 
@@ -303,7 +303,7 @@ async def test_ten_thousand_waiters_that_leave_are_forgotten() -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     assert gate.snapshot().waiting == 0
-    flows = [flow for lane in gate._scheduler.queue._lanes.values() for flow in lane._flows.values()]
+    flows = [flow for lane in gate._scheduler.queue.ranks.lanes.values() for flow in lane._flows.values()]
     assert sum(len(flow.waiters) for flow in flows) < 100
 
 

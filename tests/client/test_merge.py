@@ -32,7 +32,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
-from tests.virtual_time import VirtualLoop
+from chainapi.testing.loops import VirtualLoop
 
 Blocks = Pages[dict[str, Any]]
 CHAINS = range(1, 7)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chainapi import errors
+from chainapi import Session, errors
 from chainapi.contrib.problems import problem_of, upstream_error
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.errors import (
     APIStatusError,
     ArgumentError,
@@ -23,6 +22,7 @@ from chainapi.errors import (
     RateLimitedError,
     ServerError,
 )
+from chainapi.simulator import Fault, Simulator
 from tests.test_errors import ALL
 
 PAGE = Path(__file__).parents[2] / "docs" / "web.md"
@@ -74,11 +74,17 @@ def test_retry_after_is_never_too_early(seconds: float, header: str) -> None:
 
 
 @pytest.mark.parametrize("named", [None, 7.5])
-def test_wait_after_429_is_that_of_the_answer_or_of_the_quota(named: float | None) -> None:
+async def test_wait_after_429_is_that_of_the_answer_or_of_the_quota(named: float | None) -> None:
     """A 429 that named no wait has that of the quota, which has stopped by then."""
-    quota = [QuotaSnapshot(10.0), QuotaSnapshot(10.0, stopped_until=14.0)]
-    problem = problem_of(RateLimitedError(retry_after=named), quota)
-    assert problem.retry_after == (named or 4.0)
+    simulator = Simulator(faults=(Fault(at=1, status=429),))
+    async with Session(
+        metrics_base_url=simulator.metrics_base_url, transport=simulator.transport(), max_attempts=1
+    ) as session:
+        with pytest.raises(RateLimitedError):
+            await session.metrics.avg_tps(43114).collect()
+        stop = session.quota["metrics"].stopped_for
+        problem = problem_of(RateLimitedError(retry_after=named), session)
+    assert problem.retry_after == (named or stop) > 0
     assert problem_of(RateLimitedError()).retry_after is None
 
 
@@ -119,7 +125,7 @@ def test_client_sees_no_fault_of_the_server(error: ChainAPIError, caplog: pytest
         (errors.ConfigurationError("x"), logging.ERROR),
         (ServerError(503), logging.WARNING),
         (DeadlineExceededError(1.0), logging.WARNING),
-        (QuotaWaitError(1.0, retry_after=1.0), logging.INFO),
+        (QuotaWaitError(1.0, retry_after=1.0, max_wait=0.0), logging.INFO),
         (NotFoundError(), logging.INFO),
     ],
     ids=lambda value: type(value).__name__,
@@ -149,7 +155,10 @@ def test_client_sees_its_own_mistakes(error: ChainAPIError, detail: str) -> None
 
 def test_group_of_errors_has_the_worst() -> None:
     """Of a group the highest status decides, and among equals the longest wait."""
-    short, long = QuotaWaitError(1.0, retry_after=1.0), QuotaWaitError(9.0, retry_after=9.0)
+    short, long = (
+        QuotaWaitError(1.0, retry_after=1.0, max_wait=0.0),
+        QuotaWaitError(9.0, retry_after=9.0, max_wait=0.0),
+    )
     group = ExceptionGroup("tasks", [NotFoundError(), ExceptionGroup("inner", [short, long]), short])
     assert upstream_error(group) is long
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
 from typing import Any
 
 import pytest
 
-from chainapi import Checkpoint, MetricPoint, Pages, Session
+from chainapi import Checkpoint, MetricPoint, Session
 from chainapi.contrib.streams import Body, NDJSONBody, SSEBody
 from chainapi.errors import ArgumentError, NotFoundError, QuotaWaitError, ServerError
 from chainapi.simulator import Fault, Simulator
@@ -162,6 +161,16 @@ async def test_broken_walk_sets_the_time_of_the_next_connection() -> None:
         assert int(retry[7:]) == int(problem["retry_after"] * 1_000)
 
 
+@EACH
+async def test_429_amid_a_walk_names_the_wait_of_the_quota(make: Make) -> None:
+    """After a 429 without Retry-After the record has the time of the next attempt."""
+    simulator = Simulator(points=350, faults=(Fault(after_page=1, status=429),))
+    async with opened(simulator, max_attempts=1) as session:
+        problem = problem_in(await whole(make(session.metrics.avg_tps(CHAIN))), make)
+    assert problem["status"] == 503
+    assert problem["retry_after"] > 0
+
+
 async def test_wait_for_quota_is_an_event() -> None:
     """A wait for quota is reported soon, again with each heartbeat, and ends with rows."""
     simulator = Simulator(rows=350, limit=2, window=60)
@@ -243,6 +252,15 @@ async def test_any_iterable_is_a_stream(make: Make) -> None:
 
     text = await whole(make(mixed()))
     assert rows_of(text, make) == [{"number": 0}, {"timestamp": 1, "value": 2.5}]
+
+
+@EACH
+async def test_rows_have_the_forms_of_the_service(make: Make) -> None:
+    """Rows of the Data API have the names of the service, and amounts of any length are exact."""
+    simulator = Simulator(rows=30)
+    async with opened(simulator) as session:
+        rows = rows_of(await whole(make(session.data.evm.transactions(CHAIN))), make)
+    assert rows == simulator.rows_of(f"/v1/chains/{CHAIN}/transactions")
 
 
 @EACH
@@ -332,18 +350,6 @@ async def test_cancelled_begin_closes_the_stream(make: Make) -> None:
         await asyncio.sleep(1_000)
         assert simulator.stats.requests == 0
         assert session.quota["metrics"].in_flight == 0
-
-
-async def test_batches_are_the_rows_of_each_page() -> None:
-    """`Pages.batches` gives the fresh rows of each page, and the checkpoint stands behind them."""
-    simulator = Simulator(points=250)
-    async with opened(simulator) as session:
-        pages: Pages[MetricPoint] = session.metrics.avg_tps(CHAIN)
-        sizes: list[tuple[int, int]] = []
-        async with aclosing(pages.batches()) as batches:
-            async for rows in batches:
-                sizes.append((len(rows), pages.checkpoint.rows))
-    assert sizes == [(100, 100), (100, 200), (50, 250)]
 
 
 async def test_quota_wait_counts_down_and_ends_with_a_request() -> None:

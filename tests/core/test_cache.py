@@ -36,11 +36,12 @@ def test_no_page_token_past_its_age(age: float, lifetime: float) -> None:
     assert (use is Use.NEVER) == (age < 0 or age >= lifetime)
 
 
-@given(st.floats(0, 2e9), st.binary())
-def test_stored_form(sent: float, body: bytes) -> None:
-    """A response is read as it was stored."""
-    response = CachedResponse.of(sent, body)
+@given(st.floats(0, 2e9), st.integers(200, 299), st.dictionaries(st.text(), st.text()), st.binary())
+def test_stored_form(sent: float, status: int, headers: dict[str, str], body: bytes) -> None:
+    """A response is read as it was stored, but for its cookies."""
+    response = CachedResponse.of(sent, 0.5, status, headers | {"set-cookie": "a=b"}, body)
     assert CachedResponse.loads(response.dumps()) == response
+    assert (response.headers, response.body) == (headers, body)
 
 
 @given(st.binary())
@@ -48,7 +49,7 @@ def test_other_bytes_are_no_response(stored: bytes) -> None:
     """Bytes of another program, or of another version, count as missing."""
     response = CachedResponse.loads(stored)
     assert response is None or response.dumps() == stored
-    assert CachedResponse.loads(CachedResponse(99, 1.0, b"{}").dumps()) is None
+    assert CachedResponse.loads(CachedResponse(99, 1.0, 0.5, 200, {}, b"{}").dumps()) is None
 
 
 def test_keys_differ_by_what_a_response_depends_on() -> None:

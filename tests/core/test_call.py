@@ -85,7 +85,7 @@ class Script:
     settings: CallSettings = field(factory=lambda: CallSettings(RetryBudget(), jitter=lambda: 1.0))
     options: CallOptions = field(factory=CallOptions)
 
-    def run(self, call: Call | None = None, began: float | None = None) -> tuple[Any, SentAt]:
+    def run(self, call: Call | None = None, began: float | None = None) -> tuple[Any, Exchange]:
         """Run a call to its end."""
         self.flow = CallFlow(
             call or Call(Query("/v1/x"), options=self.options),
@@ -100,7 +100,7 @@ class Script:
                 result = self.carry_out(command)
                 command = commands.send((self.now, result))
         except StopIteration as end:
-            outcome: tuple[Any, SentAt] = end.value
+            outcome: tuple[Any, Exchange] = end.value
             return outcome
 
     flow: CallFlow = field(init=False)
@@ -142,9 +142,10 @@ class Script:
 
 
 def test_a_good_call() -> None:
-    """A call that succeeds at once acquires, sends, decodes and returns its send time."""
+    """A call that succeeds at once acquires, sends, decodes and returns its exchange."""
     script = Script(queue=2.5)
-    assert script.run() == ("decoded", SentAt(102.5, 1e9 + 102.5))
+    decoded, exchange = script.run()
+    assert (decoded, exchange.outcome, exchange.sent) == ("decoded", OK, SentAt(102.5, 1e9 + 102.5))
     assert script.commands == [Acquire(None, inf, again=False), Send(1), Decode(OK)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -74,7 +75,9 @@ def test_a_plain_query() -> None:
     assert query.url(BASE, "t") == f"{BASE}/v1/chains?pageToken=t"
     assert query.where == "GET /v1/chains"
     assert Query("/v1/chains", (("a", "1"),)).url(BASE) == f"{BASE}/v1/chains?a=1"
-    assert repr(query) == "Query(path='/v1/chains', params=(), route='', cost=None)"
+    assert repr(query).startswith(
+        "Query(path='/v1/chains', params=(), route='', cost=None, template='', method='GET'"
+    )
 
 
 @pytest.mark.parametrize("bound", [0, -5, 10**30])
@@ -370,3 +373,37 @@ def test_requests_that_cost_alike_have_one_name(path: str, name: str) -> None:
     Versions and operations stay part of its name.
     """
     assert route_name("data", path) == name
+
+
+def test_methods_of_one_path_cost_by_themselves() -> None:
+    """Requests of another method have a name of their own; those with GET have the plain one."""
+    assert route_name("data", "/v1/webhooks/7", "DELETE") == "data:DELETE /v1/webhooks/*"
+    assert route_name("data", "/v1/webhooks/7", "GET") == "data:/v1/webhooks/*"
+
+
+def test_the_token_is_where_the_route_has_it() -> None:
+    """A page token is a parameter of the query, or a field of the body, and never both."""
+    in_query = Query("/v1/x", method="POST", body=b'{"a":1}')
+    assert in_query.content("t") == b'{"a":1}'
+    assert in_query.url(BASE, "t") == f"{BASE}/v1/x?pageToken=t"
+    in_body = Query("/v1/x", method="POST", body=b'{"a":1}', token_in_body=True)
+    assert json.loads(in_body.content('t"') or b"") == {"a": 1, "pageToken": 't"'}
+    assert (in_body.content(), in_body.url(BASE, "t")) == (b'{"a":1}', f"{BASE}/v1/x")
+    assert Query("/v1/x").content("t") is None
+    assert in_body.where == "POST /v1/x"
+    assert "pageToken" not in repr(in_body)
+
+
+@pytest.mark.parametrize(
+    ("query", "size"),
+    [
+        (Query("/v1/x"), None),
+        (Query("/v1/x", (("pageSize", "7"),)), 7),
+        (Query("/v1/x", (("pageSize", "x"),)), None),
+        (Query("/v1/x", method="POST", body=b'{"pageSize":9}'), 9),
+        (Query("/v1/x", (("pageSize", "7"),), method="POST", body=b'{"a":1}'), 7),
+    ],
+)
+def test_the_page_size_is_read_from_either_place(query: Query, size: int | None) -> None:
+    """The page size is a parameter of the query or a field of the body; None without one."""
+    assert query.page_size == size

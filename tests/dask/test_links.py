@@ -12,20 +12,15 @@ from distributed import Client, LocalCluster, Security
 
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.dask.links import DaskCarrier, GatePlugin
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.gate import SharedGate
 from chainapi.share.permits import SharedPermit
 from tests.dask.clusters import cluster_of
+from tests.share.responses import end, headers
 
 pytestmark = pytest.mark.real_time
-
-
-def headers(remaining: float, retry_after: float | None = None) -> RateLimitInfo:
-    """Return the limit headers of a service with 100 units a minute."""
-    return RateLimitInfo(100.0, remaining, None, retry_after, (PolicyField(100.0, 60.0),))
 
 
 class Process:
@@ -64,12 +59,6 @@ async def workers_of(
         finally:
             for process in processes:
                 await process.aclose()
-
-
-async def end(permit: SharedPermit | Permit, status: int, info: RateLimitInfo) -> Verdict:
-    """Report a response."""
-    verdict = permit.answered(status, info)
-    return verdict if isinstance(verdict, Verdict) else await verdict
 
 
 @pytest.mark.parametrize("protocol", ["inproc", "tcp", "tls"])

@@ -34,8 +34,8 @@ from chainapi.export.formats import FORMATS, format_of
 from chainapi.export.formats.duckdb import _CONFINED, _SETTINGS
 from chainapi.models import EvmBlock, MetricPoint
 from chainapi.simulator import Simulator
+from chainapi.testing.loops import VirtualLoop
 from tests.export.test_formats import block
-from tests.virtual_time import VirtualLoop
 
 DAY = 86_400
 FIRST = 1_700_000_000

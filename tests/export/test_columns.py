@@ -106,8 +106,8 @@ def test_whole_numbers_of_every_model() -> None:
             "weight",
         ),
         *("l1_validator_fee_balance_threshold", "l1_validators_accrued_fees", "max_priority_fee_per_gas"),
-        *("net_reward", "remaining_balance", "token_id", "total_amount_staked", "validation_reward_amount"),
-        "value",
+        *("net_reward", "receipt_effective_gas_price", "remaining_balance", "token_id", "value"),
+        *("total_amount_staked", "validation_reward_amount"),
     }
     assert {"block_number", "chain_id", "gas_used", "gas_limit", "nonce", "threshold"} <= found["integer"]
     assert {name for name in found["time"] if not name.endswith("timestamp")} == set()

@@ -145,7 +145,7 @@ async def test_five_hundred_chains_through_one_quota(tmp_path: Path) -> None:
     requests = 500 * 4
     assert result.rows == requests * 10
     assert simulator.stats.answered[200] == requests
-    # The first window opens with the first request: so many more have to begin before the last one can leave.
+    # The first window opens with the first request; then the last request waits for that number of windows.
     allowed = (math.ceil(requests / limit) - 1) * window
     assert taken <= 1.05 * allowed
     assert simulator.stats.answered[429] <= 3

@@ -75,11 +75,15 @@ class _Patient(Client):
             return await self.wait(number, errand, tries)
         if self.first.turned_away.get(number, (inf, 0.0))[0] < self.until:
             return await super().acquire(number, errand, tries)
-        return await self.gate.acquire(errand.route, cost=errand.prior, again=tries > 0)
+        return await self.patiently(errand, again=tries > 0)
+
+    async def patiently(self, errand: Errand, *, again: bool) -> Permit:
+        """Wait at the gate without a limit."""
+        return await self.gate.acquire(errand.route, cost=errand.prior, priority=errand.priority, again=again)
 
     async def wait(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait without a limit."""
-        return await self.gate.acquire(errand.route, cost=errand.prior, again=tries > 0)
+        return await self.patiently(errand, again=tries > 0)
 
 
 class _Repeating(_Patient):
@@ -91,7 +95,7 @@ class _Repeating(_Patient):
             self.began = self.loop.time()
             return await self.wait(number, errand, tries)
         if number == self.number and tries > self.tries:
-            return await self.gate.acquire(errand.route, cost=errand.prior, again=True)
+            return await self.patiently(errand, again=True)
         return await Client.acquire(self, number, errand, tries)
 
     async def wait(self, number: int, errand: Errand, tries: int) -> Permit:

@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 
 from chainapi.client.limiter import Gate
 from chainapi.core.limits.limit import Limit
+from chainapi.testing.loops import VirtualLoop
 from tests.limits import runs
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, spread
@@ -28,7 +29,6 @@ from tests.limits.servers import (
     SlidingLog,
     Stacked,
 )
-from tests.virtual_time import VirtualLoop
 
 __all__ = ["TARGETS", "Row", "measure", "strategies", "table"]
 

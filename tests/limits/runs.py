@@ -15,8 +15,8 @@ from attrs import define, field, frozen
 from chainapi.client.limiter import Gate
 from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.limit import Limit
+from chainapi.testing.loops import VirtualLoop
 from tests.limits.servers import EPSILON, Response
-from tests.virtual_time import VirtualLoop
 
 __all__ = ["Case", "Run", "gate", "knowing", "plain"]
 

@@ -21,8 +21,8 @@ from chainapi.core.limits.headers import read_limits
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.scope import Verdict
 from chainapi.errors import QuotaWaitError
+from chainapi.testing.loops import VirtualLoop
 from tests.limits.servers import EPSILON, Server, Stacked
-from tests.virtual_time import VirtualLoop
 
 __all__ = ["OVERDUE", "Client", "Errand", "Front", "Outcome", "Scene", "ideal", "run"]
 
@@ -32,11 +32,12 @@ BEGAN = 1_700_000_000.0  # Unix time at time 0 of the loop
 
 @frozen
 class Errand:
-    """Request of a job: its route, its real cost, and its documented cost."""
+    """Request of a job: its route, its real cost, its documented cost, and its priority."""
 
     route: str = "/a"
     cost: float = 1.0
     prior: float | None = None
+    priority: int = 0
 
 
 @frozen
@@ -265,7 +266,11 @@ class Client:
     async def acquire(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait at the gate."""
         return await self.gate.acquire(
-            errand.route, cost=errand.prior, again=tries > 0, max_wait=self.scene.max_wait
+            errand.route,
+            cost=errand.prior,
+            priority=errand.priority,
+            again=tries > 0,
+            max_wait=self.scene.max_wait,
         )
 
     async def send(self, number: int, errand: Errand, tries: int) -> int:

@@ -901,7 +901,7 @@ def test_models_of_other_kinds(model: Any, row: Any, made: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "row", "path"),
     [
-        (Struct, {"txCount": "5"}, "$.blocks[1].txCount"),
+        (Struct, {"txCount": "5.0"}, "$.blocks[1].txCount"),
         (Data, {}, "$.blocks[1].txCount"),
         (DataOfAttrs, {"gas": [{"gasUsed": None}]}, "$.blocks[1].gas[0].gasUsed"),
         (Typed, {"txCount": []}, "$.blocks[1].txCount"),

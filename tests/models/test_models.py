@@ -34,6 +34,7 @@ from chainapi.models import (
     evm,
     icm,
     primary_network,
+    requests,
     usage,
     webhooks,
 )
@@ -145,7 +146,7 @@ def test_every_time_has_both_forms(record: Any) -> None:
 
 def test_names_are_found_where_they_are() -> None:
     """The package offers each record by its name and no other, and lists them all."""
-    modules = [chain_metrics, common, evm, icm, primary_network, usage, webhooks]
+    modules = [chain_metrics, common, evm, icm, primary_network, requests, usage, webhooks]
     public = [name for module in modules for name in module.__all__]
     assert dir(models) == sorted([*public, "Invalid", "MetricPoint", "Unknown", "converter"])
     for module in modules:

@@ -39,8 +39,8 @@ from chainapi.errors import (
 )
 from chainapi.models.codec import DecodedPage, PageDecoder
 from chainapi.models.error_body import decode_error
+from chainapi.testing.loops import VirtualLoop
 from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
-from tests.virtual_time import VirtualLoop
 
 __all__ = ["FlowWorld", "SessionWorld", "World"]
 
@@ -182,6 +182,7 @@ class FlowSource:
     """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
+    quota_wait = 0.0
 
     def __init__(
         self, world: FlowWorld, service: Service, route: Route, attempts: int, emit: Emitter
@@ -228,6 +229,10 @@ class FlowSource:
             after = None if waited is None else float(waited)
             raise RateLimitedError(429, error, messages, retry_after=after)
         raise (ServerError if response.status >= 500 else APIStatusError)(response.status, error, messages)
+
+    def seconds_left(self, requests: float) -> float:
+        """Return 0: there is no quota."""
+        return 0.0
 
     def estimate(self, rows: int, limits: Sequence[Limit] | None, page_size: int | None) -> Estimate:
         """Refuse: no reader needs an estimate."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from types import MethodType
 
@@ -11,60 +12,41 @@ from attrs import define, field
 from chainapi.client.limiter import Gate
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.host import Host
-from chainapi.share.link import Link, Serve
+from chainapi.share.link import Link, LinkEnd, Serve
 
 
-class DelayedEnd:
+class DelayedEnd(LinkEnd):
     """End of a link whose frames arrive after `delay` seconds."""
 
     def __init__(self, delay: float) -> None:
+        super().__init__()
         self.delay = delay
         self.other: DelayedEnd = self
-        self.open = True
         self.frames = 0  # sent from this end
         self.octets = 0
-        self._early: list[bytes] = []
-        self._on_frame: Callable[[bytes], None] | None = None
-        self._on_broken: Callable[[], None] | None = None
-
-    def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
-        """Deliver from now on."""
-        self._on_frame, self._on_broken = on_frame, on_broken
-        early, self._early = self._early, []
-        for frame in early:
-            asyncio.get_running_loop().call_soon(self.deliver, frame)
-        if not self.open:
-            asyncio.get_running_loop().call_soon(on_broken)
+        self._under_way: deque[bytes | None] = deque()  # to this end; None is the end of the link
 
     def send(self, frame: bytes) -> None:
         """Send a frame."""
         if self.open:
             self.frames += 1
             self.octets += len(frame)
-            asyncio.get_running_loop().call_later(self.delay, self.other.deliver, frame)
+            self.other.approach(frame)
 
-    def close(self) -> None:
-        """Break the link from this side."""
-        if self.open:
-            self.open = False
-            self._on_frame = self._on_broken = None
-            asyncio.get_running_loop().call_later(self.delay, self.other.snap)
+    def approach(self, frame: bytes | None) -> None:
+        """Let a frame arrive after the delay, or with None the end of the link."""
+        self._under_way.append(frame)  # timers of one moment have no order
+        self._loop.call_later(self.delay, self._arrive)
 
-    def deliver(self, frame: bytes) -> None:
-        """Hand an arrived frame over."""
-        if not self.open:
-            return
-        if self._on_frame is None:
-            self._early.append(frame)
+    def _arrive(self) -> None:
+        frame = self._under_way.popleft()
+        if frame is None:
+            self.snap()
         else:
-            self._on_frame(frame)
+            self.deliver(frame)
 
-    def snap(self) -> None:
-        """End, as the other side did."""
-        if self.open:
-            self.open = False
-            if self._on_broken is not None:
-                self._on_broken()
+    def _hang_up(self) -> None:
+        self.other.approach(None)
 
 
 @define(eq=False)
@@ -124,7 +106,7 @@ class Exchange:
 
     @property
     def frames(self) -> tuple[int, int]:
-        """Frames from members to hosts, and back."""
+        """Frames from participants to hosts, and back."""
         return sum(end.frames for *_, end in self.links), sum(end.other.frames for *_, end in self.links)
 
 
@@ -136,7 +118,7 @@ class ExchangeCarrier:
     dead: bool = False
 
     async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
-        """Return a link to the host; become the host if there is none."""
+        """Return a link to the host; become the host if no process is."""
         await asyncio.sleep(self.exchange.delay)
         if self.exchange.away or self.dead:
             raise ShareUnavailableError("nobody can be reached")

@@ -19,7 +19,7 @@ from chainapi.core.share.messages import (
     Cancel,
     Denied,
     FromHost,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Holding,
@@ -74,11 +74,11 @@ class Process:
     def _break(self) -> None:
         self.broken = True
 
-    def send(self, *messages: FromMember) -> None:
+    def send(self, *messages: FromParticipant) -> None:
         """Send some messages in one frame."""
         self.link.send(encode(messages))
 
-    async def after(self, *messages: FromMember) -> list[FromHost]:
+    async def after(self, *messages: FromParticipant) -> list[FromHost]:
         """Return what arrives after some messages, besides reports of the state."""
         await settle()
         self.frames.clear()
@@ -159,7 +159,7 @@ async def test_greeting_is_answered_with_welcome() -> None:
     assert errors == []
 
 
-MISFITS: dict[str, tuple[tuple[FromMember, ...], str]] = {
+MISFITS: dict[str, tuple[tuple[FromParticipant, ...], str]] = {
     "second Hello": ((Hello(VERSION, "x"),), "a second Hello"),
     "unknown session": ((Acquire(1, 9, "/a"),), "session 9 did not join"),
     "holding of an unknown session": ((Holding(HOLDING, 9, "/a"),), "session 9 did not join"),
@@ -177,7 +177,7 @@ MISFITS: dict[str, tuple[tuple[FromMember, ...], str]] = {
 
 @pytest.mark.parametrize(("messages", "reason"), MISFITS.values(), ids=MISFITS.keys())
 async def test_messages_that_do_not_fit_end_the_link(
-    messages: tuple[FromMember, ...], reason: str, caplog: pytest.LogCaptureFixture
+    messages: tuple[FromParticipant, ...], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The process gets the reason, loses all that it had, and no other process is affected."""
     host = Host()
@@ -699,6 +699,93 @@ async def test_late_refusal_of_a_hung_process_still_stops_all() -> None:
     ]
     assert other.all(Recall) == [Recall(about(30.0))]
     assert host.gate.stopped_for == about(30.0, 0.01)
+
+
+# --- busy processes -----------------------------------------------------------------------------
+
+ROOM = PolicyField(1_000.0, 60.0)
+
+
+def roomy(permit: int, wait: float | None = None) -> Answered:
+    """Return the report of a response of a service with 1,000 requests a minute; a refusal has a wait."""
+    left, reset = (999.0, max(0.0, 60.0 - time())) if wait is None else (0.0, wait)
+    limits = limits_of(RateLimitInfo(1_000.0, left, reset, wait, (ROOM,)))
+    return Answered(permit, 200 if wait is None else 429, None, limits)
+
+
+async def shared(*joins: Join) -> tuple[Host, Process, Process]:
+    """Return a host with room for 100 requests in flight, and two processes of which none is busy."""
+    host = Host()
+    one, other = Process(host, *(joins or (LEASING,))), Process(host, *(joins or (LEASING,)))
+    await one.after(Acquire(0, 1, "/a", again=True))
+    await one.after(roomy(0))
+    await asyncio.sleep(1)
+    return host, one, other
+
+
+async def at_once(process: Process) -> int:
+    """Return how many of 120 requests of a process may be in flight at once."""
+    await process.after(*(Acquire(number, 1, "/a", again=True) for number in range(100, 220)))
+    return sum(len(granted.permits) for granted in process.all(Granted))
+
+
+async def test_busy_processes_divide_the_places_in_flight() -> None:
+    """Of 100 places each of two busy processes has half; a process alone has them all."""
+    _, one, other = await shared()
+    await other.after(Acquire(1, 1, "/a", again=True))
+    assert await at_once(one) == 50
+    await other.after(roomy(0))
+    one.frames.clear()
+    await asyncio.sleep(1)
+    assert sum(len(granted.permits) for granted in one.all(Granted)) == 50
+
+
+async def test_process_whose_last_request_was_refused_is_not_busy() -> None:
+    """A refusal outside of any frame gives the places of the process to the others."""
+    _, one, other = await shared()
+    await one.after(Acquire(1, 1, "/a", again=True), Acquire(2, 1, "/a", again=True))
+    await one.after(roomy(1, 3.0))
+    await other.after(Acquire(1, 1, "/a", max_wait=5.0))
+    await one.after(roomy(2, 70.0))  # now its turn comes too late
+    assert other.all(Refused)
+    await asyncio.sleep(71)
+    await one.after(Acquire(3, 1, "/a", again=True))
+    await one.after(roomy(3))
+    assert await at_once(one) == 100
+
+
+async def test_process_whose_last_permits_were_overdue_is_not_busy() -> None:
+    """A process that hangs loses its permits, and its places."""
+    _, one, other = await shared()
+    await other.after(Acquire(1, 1, "/a", again=True))
+    await asyncio.sleep(50)
+    assert await at_once(one) == 100
+
+
+async def test_process_whose_requests_were_adopted_is_busy() -> None:
+    """Requests that an earlier host permitted take places as all others do."""
+    _, one, other = await shared()
+    await other.after(Holding(HOLDING, 1, "/a"))
+    assert await at_once(one) == 50
+
+
+async def test_places_are_divided_again_when_a_session_changes_their_number() -> None:
+    """A session with more places in flight than the others have gives each busy process its part of them."""
+    _, one, other = await shared()
+    await other.after(Acquire(1, 1, "/a", again=True))
+    await one.after(Acquire(1, 1, "/a", again=True))
+    await other.after(Join(2, max_in_flight=160))
+    assert await at_once(one) == 79
+
+
+async def test_places_are_divided_again_when_a_process_leaves_that_changed_their_number() -> None:
+    """A process at rest takes the places that its session added with it when its link breaks."""
+    host, one, other = await shared()
+    third = Process(host, Join(1, max_in_flight=160))
+    await other.after(Acquire(1, 1, "/a", again=True))
+    await one.after(Acquire(1, 1, "/a", again=True))
+    third.link.fail()
+    assert await at_once(one) == 49
 
 
 # --- the state ----------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.scope import Verdict
 from chainapi.share.gate import SharedGate
 from chainapi.share.permits import SharedPermit
+from chainapi.testing.loops import VirtualLoop
 from tests.share.exchange import Exchange, ExchangeCarrier
-from tests.virtual_time import VirtualLoop
 
 MINUTE = (PolicyField(100.0, 60.0),)
 NAMES = "abcd"

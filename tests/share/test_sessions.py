@@ -11,7 +11,7 @@ import pytest
 from attrs import define, field
 
 from chainapi import Limit, Session
-from chainapi.core.events import Event, WaitBegan
+from chainapi.core.events import Event, QuotaWaitEnded, WaitBegan
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError, ShareUnavailableError
 from chainapi.share.gate import SharedGate
@@ -63,6 +63,10 @@ async def test_pages_walk_through_a_shared_quota() -> None:
         )
     assert len(rows) == 300
     assert any(isinstance(event, WaitBegan) for event in events)
+    waits = [event for event in events if isinstance(event, QuotaWaitEnded)]
+    assert 2 <= len(waits) <= 4, "asking the host is no wait"
+    assert {wait.reason for wait in waits} <= {"quota", "stop"}
+    assert sum(wait.seconds for wait in waits) > 100
 
 
 async def test_waits_and_refusals_are_those_of_a_gate() -> None:
@@ -193,7 +197,7 @@ def test_password_of_an_address_is_not_shown() -> None:
 
 
 async def test_sessions_of_one_loop_share_a_link_until_the_last_closes() -> None:
-    """Two sessions of a process are one member; the first to close leaves the other its link."""
+    """Two sessions of a process are one participant; the first to close leaves the other its link."""
     sim, exchange = Simulator(), Exchange()
     carrier = exchange.carrier()
     options: dict[str, Any] = {"api_key": sim.api_key, "transport": sim.transport(), "share": carrier}
@@ -224,10 +228,11 @@ async def test_session_of_a_forked_process_has_a_gate_of_its_own(monkeypatch: py
     await parent.data.get(PATH)
     process = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: process + 1)
-    with pytest.raises(ConfigurationError, match="make a Session in each process"):
+    with pytest.raises(ConfigurationError, match="made before a fork"):
         await parent.data.get(PATH)
     child = Session(data_base_url=sim.data_base_url, **options)
     assert await child.data.get(PATH)
-    await parent.aclose()
+    with pytest.raises(ConfigurationError, match="made before a fork"):
+        await parent.aclose()
     assert len(exchange.links) == 2  # the child leaves that of the parent alone
     await child.aclose()

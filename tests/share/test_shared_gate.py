@@ -13,21 +13,15 @@ from attrs import define, field
 
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.errors import QuotaWaitError, ShareUnavailableError
 from chainapi.share.gate import OnUnavailable, SharedGate
 from chainapi.share.permits import SharedPermit
 from tests.limits.servers import FromFirst, Server
 from tests.share.exchange import Exchange, ExchangeCarrier
+from tests.share.responses import end, headers
 
-MINUTE = (PolicyField(100.0, 60.0),)
 LIVING = 31.4  # seconds of 2,400 requests without a death, of which the quota needs 30
-
-
-def headers(remaining: float, retry_after: float | None = None) -> RateLimitInfo:
-    """Return the limit headers of a service with 100 units a minute."""
-    return RateLimitInfo(100.0, remaining, None, retry_after, MINUTE)
 
 
 def time() -> float:
@@ -66,12 +60,6 @@ async def processes(number: int, exchange: Exchange | None = None) -> AsyncItera
     finally:
         for process in made:
             await process.aclose()
-
-
-async def end(permit: SharedPermit | Permit, status: int, info: RateLimitInfo) -> Verdict:
-    """Report a response."""
-    verdict = permit.answered(status, info)
-    return verdict if isinstance(verdict, Verdict) else await verdict
 
 
 async def test_a_refusal_of_one_process_stops_all() -> None:
@@ -185,7 +173,7 @@ async def test_killed_process_gives_its_permits_back_as_lost() -> None:
         (await one.acquire()).unsent()
 
 
-async def test_next_host_learns_the_stop_from_its_members() -> None:
+async def test_next_host_learns_the_stop_from_its_participants() -> None:
     """After the host died in a stop nothing is sent before the stop ends."""
     exchange = Exchange()
     async with processes(3, exchange) as (one, two, three):
@@ -334,7 +322,7 @@ async def test_process_that_comes_later_has_the_memory_of_the_carrier() -> None:
         (await waiting).unsent()
 
 
-async def test_member_gives_its_memory_to_a_host_without_one() -> None:
+async def test_participant_gives_its_memory_to_a_host_without_one() -> None:
     """A new host that the carrier gives nothing learns from the greeting of another process."""
     exchange = Exchange()
     async with processes(3, exchange) as (one, two, three):

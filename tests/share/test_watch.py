@@ -12,7 +12,7 @@ from chainapi.core.share.messages import (
     Acquire,
     Answered,
     Denied,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Join,
@@ -40,7 +40,7 @@ class Process:
         self.permits: list[int] = []
         self.send(Hello(VERSION, name, origin), Join(1, tag=tag, max_in_flight=100))  # no permits in advance
 
-    def send(self, *messages: FromMember) -> None:
+    def send(self, *messages: FromParticipant) -> None:
         """Send some messages in one frame."""
         self._link.send(encode(messages))
 
@@ -83,7 +83,7 @@ def observed(host: Host) -> Observer:
 
 
 async def test_observer_reads_the_state() -> None:
-    """An observer reads what is left, who waits and who spent it, and is no member itself."""
+    """An observer reads what is left, who waits and who spent it, and is no participant itself."""
     observer = observed(await busy_host())
     snapshot = await observer.snapshot()
     assert (snapshot.limit, snapshot.waiting, snapshot.in_flight) == (100.0, 1, 0)

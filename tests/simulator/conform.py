@@ -1,7 +1,8 @@
 """Conformance of simulated answers: `python -m tests.simulator.conform`.
 
 The command requests each route with several seeds, once for each listed value of its parameters. Each
-response has to fit the JSON Schema of its route, and its model. The arguments are the paths of the documents
+response has to fit the JSON Schema of its route, and its model, and each body of a request its own schema.
+The arguments are the paths of the documents
 (`[DATA METRICS]`), by default those of `chainapi._tooling.openapi.find_documents`; a route without a document
 is held to its model alone. The command prints a line for each misfit, and any makes it fail.
 """
@@ -21,7 +22,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
 from chainapi._tooling.openapi import Document, find_documents
-from chainapi.api.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
 from chainapi.core.http import Request
 from chainapi.errors import DecodeError
@@ -29,8 +30,10 @@ from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Settings, World
 from tests.documents import Maker, values
 
-__all__ = ["Checker", "checkers", "main", "misfits", "questions"]
+__all__ = ["Checker", "checkers", "main", "misfits", "questions", "requests"]
 
+DECLARED = {**ROUTES, **WRITES}
+WATCHED = ["addresses-1"]  # of the webhook that `values` makes
 CHAINS = (43114, 7, 43113)  # `values` draws chain 7
 # Unions of the documents let several variants fit: balances of the P-Chain have all fields of the C-Chain's.
 _extend: Any = extend  # which has no types
@@ -42,13 +45,27 @@ EXCERPT = 200  # characters of a misfit
 
 @frozen(eq=False)
 class Checker:
-    """Checks of the bodies of one route; `schema` is None without a document."""
+    """Checks of the bodies of one route; the schemas are None without a document.
+
+    `sent` is the schema of the body of a request.
+    """
 
     declared: Endpoint
     schema: Draft202012Validator | None = None
+    sent: Draft202012Validator | None = None
+
+    def misfits_of(self, request: Request) -> Iterator[str]:
+        """Yield each misfit of the body of a request."""
+        if request.body is not None and self.sent is not None:
+            for misfit in self.sent.iter_errors(json.loads(request.body)):
+                yield from (f"request: {reason}" for reason in _reasons(misfit))
 
     def misfits(self, body: bytes) -> Iterator[str]:
         """Yield each misfit of a body with its place and reason."""
+        if self.declared.bodiless:
+            if body or self.schema is not None:
+                yield "document: whether there is a body"
+            return
         route = self.declared.route
         try:
             if self.declared.single:
@@ -85,36 +102,66 @@ def _reasons(error: ValidationError) -> Iterator[str]:
 
 def checkers(documents: Sequence[Document]) -> dict[str, Checker]:
     """Return the checks of each route's answers by name."""
-    schemas = {
-        (document.name, operation.path): Schema(
-            {**operation.answer, "components": document.content["components"]}
-        )
-        for document in documents
-        for operation in document.operations()
-    }
-    return {
-        name: Checker(declared, schemas.get((name.partition(".")[0], declared.route.path)))
-        for name, declared in ROUTES.items()
-    }
+    answers: dict[tuple[str, str], Draft202012Validator] = {}
+    bodies: dict[tuple[str, str], Draft202012Validator] = {}
+    for document in documents:
+        components = {"components": document.content["components"]}
+        for operation in document.operations():
+            place = document.name, operation.place
+            if operation.answer:
+                answers[place] = Schema({**operation.answer, **components})
+            if operation.body is not None:
+                bodies[place] = Schema({**operation.body, **components})
+    checks: dict[str, Checker] = {}
+    for name, declared in DECLARED.items():
+        place = name.partition(".")[0], declared.route.place
+        checks[name] = Checker(declared, answers.get(place), bodies.get(place))
+    return checks
 
 
 def questions(name: str) -> Iterator[str]:
     """Yield an address of a route, and one for each listed value of its parameters."""
-    declared = ROUTES[name]
+    for given in _arguments(name):
+        yield _address(name, given)
+
+
+def _arguments(name: str) -> Iterator[dict[str, Any]]:
+    """Yield arguments of a route, and others for each listed value of its parameters."""
+    declared = DECLARED[name]
     given = values(declared, Maker(seed=1), optional=False)
-    yield _address(name, given)
+    yield given
     for parameter in declared.parameters:
         for choice in parameter.choices:
-            yield _address(name, {**given, parameter.name: [choice] if parameter.many else choice})
+            yield {**given, parameter.name: [choice] if parameter.many else choice}
+
+
+def requests(name: str, world: World) -> Iterator[Request]:
+    """Yield a request for a route, and one for each listed value of its parameters.
+
+    Those that change a webhook follow one that creates it.
+    """
+    declared, headers = DECLARED[name], {"x-data-api-key": world.settings.api_key}
+    if declared.route.method == "GET":
+        yield from (Request("GET", f"https://any{address}", headers) for address in questions(name))
+        return
+    for given in _arguments(name):
+        if "webhook_id" in given:
+            created = world.answer(next(requests("data.webhooks.create", world)), 0.0).response.body
+            given["webhook_id"] = json.loads(created)["id"]
+            given |= {"addresses": WATCHED} if "addresses" in given else {}
+        missing = {one.name: None for one in declared.parameters if not one.required}
+        _, _, body = declared.encode(missing | given)
+        path = _address(name, given).partition("?")[0]
+        yield Request(declared.route.method, f"https://any{path}", headers, body)
 
 
 def _address(name: str, given: Mapping[str, Any]) -> str:
-    declared = ROUTES[name]
+    declared = DECLARED[name]
     path, query = declared.route.path, {"pageSize": "100"}
     for parameter in declared.parameters:
         if parameter.name in given:
             value = given[parameter.name]
-            text = ",".join(value) if isinstance(value, list) else str(value)
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
             query[parameter.wire] = text
             path = path.replace(f"{{{parameter.wire}}}", text)
     return f"/{name.partition('.')[0]}{path}?{urlencode(query)}"
@@ -125,12 +172,13 @@ def misfits(name: str, check: Checker, *, seeds: Iterable[int] = range(3), rows:
     found: dict[str, None] = {}
     for seed in seeds:
         world = World(Settings(seed, chains=CHAINS, rows=rows, points=rows, forbidden=()))
-        for address in questions(name):
-            headers = {"x-data-api-key": world.settings.api_key}
-            response = world.answer(Request("GET", f"https://any{address}", headers), 0.0).response
-            if response.status == 200:
+        for request in requests(name, world):
+            response = world.answer(request, 0.0).response
+            found.update(dict.fromkeys(check.misfits_of(request)))
+            if response.status in (200, 201):
                 found.update(dict.fromkeys(check.misfits(response.body)))
             else:
+                address = request.url.removeprefix("https://any")
                 found[f"{address}: {response.body.decode()}"] = None
     return list(found)
 
@@ -145,7 +193,7 @@ def main(arguments: Sequence[str]) -> int:
         for misfit in found:
             print(f"{name}: {misfit}")
     held = ", ".join(document.name for document in documents) or "none, the models alone"
-    print(f"{len(ROUTES)} routes, {wrong} of them do not fit (documents: {held})")
+    print(f"{len(DECLARED)} routes, {wrong} of them do not fit (documents: {held})")
     return wrong
 
 

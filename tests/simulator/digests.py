@@ -12,12 +12,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from chainapi.api.catalogue import ROUTES
+from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.core.http import Request
 from chainapi.simulator import Anomalies, Fault, Settings, World
-from tests.simulator.conform import questions
+from tests.simulator.conform import questions, requests
 
-__all__ = ["FILE", "digests", "main", "of_route", "of_setting"]
+__all__ = ["FILE", "digests", "main", "of_posted", "of_route", "of_setting"]
 
 FILE = Path(__file__).with_name("digests.json")
 SEEDS = (0, 3)
@@ -68,6 +68,14 @@ class _Digest:
         token = json.loads(response.body).get("nextPageToken", "")
         return str(token)
 
+    def posted(self, world: World, name: str) -> None:
+        """Add the answers of a route with another method than GET."""
+        for request in requests(name, world):
+            response = world.answer(request, self._now).response
+            described = (response.status, sorted(response.headers.items()))
+            self._hash.update(repr(described).encode() + response.body)
+            self._now += 1.0
+
     def __str__(self) -> str:
         return self._hash.hexdigest()[:16]
 
@@ -89,6 +97,14 @@ def of_route(name: str) -> str:
     return str(digest)
 
 
+def of_posted(name: str) -> str:
+    """Return the digest of the answers of a route with another method than GET."""
+    digest = _Digest()
+    for seed in SEEDS:
+        digest.posted(_world(seed, forbidden=()), name)
+    return str(digest)
+
+
 def of_setting(setting: str, names: list[str]) -> str:
     """Return the digest of the answers of routes in order under one of the `SETTINGS`."""
     digest = _Digest()
@@ -99,10 +115,12 @@ def of_setting(setting: str, names: list[str]) -> str:
 
 
 def digests() -> dict[str, dict[str, str]]:
-    """Return all digests: of each route, and of the routes together by setting."""
+    """Return all digests: of each route by method, and of those with GET together by setting."""
+    read = sorted(name for name, declared in ROUTES.items() if declared.record.method == "GET")
     return {
-        "routes": {name: of_route(name) for name in sorted(ROUTES)},
-        "settings": {setting: of_setting(setting, sorted(ROUTES)) for setting in SETTINGS},
+        "routes": {name: of_route(name) for name in read},
+        "posted": {name: of_posted(name) for name in sorted({*ROUTES, *WRITES} - set(read))},
+        "settings": {setting: of_setting(setting, read) for setting in SETTINGS},
     }
 
 

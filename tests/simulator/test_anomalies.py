@@ -7,7 +7,6 @@ from collections import Counter
 from decimal import Decimal
 from itertools import groupby, islice, pairwise
 from typing import Any
-from urllib.parse import urlencode
 
 import aiohttp
 import attrs
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from chainapi.api.catalogue import ROUTES
-from chainapi.core.http import Request
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.unions import wire_name
@@ -25,6 +23,7 @@ from chainapi.simulator import Anomalies, Settings, Simulator
 from chainapi.simulator.injection import listed_fields
 from chainapi.simulator.order import RUN
 from chainapi.simulator.pages import encode
+from tests.documents import request_to
 from tests.simulator.test_routes import CHAINS, LISTS, SINGLES, fields_of, needed_by, path_of
 
 BLOCKS = "/data/v1/chains/7/blocks"
@@ -47,9 +46,8 @@ class Caller:
 
     def body(self, path: str, **query: object) -> bytes:
         """Return the body of a successful answer."""
-        request = Request("GET", f"https://any{path}?{urlencode(query)}", {"x-data-api-key": "simulated-key"})
-        response = self.sim._world.answer(request, self.sim.time()).response
-        assert response.status == 200, response.body
+        response = self.sim._world.answer(request_to(path, query), self.sim.time()).response
+        assert response.status in (200, 201), response.body
         return response.body
 
     def page(self, path: str, **query: object) -> tuple[list[Any], Json]:
@@ -82,8 +80,9 @@ def loads(body: bytes) -> Any:
 
 
 def short(path: str) -> str:
-    """Return a path without its service."""
-    return "/" + path.split("/", 2)[2]
+    """Return a path without its service, after the method unless that is GET."""
+    method, _, rest = path.partition("/")
+    return f"{method}/{rest.partition('/')[2]}"
 
 
 def texts(rows: list[Any]) -> list[str]:

@@ -21,9 +21,11 @@ Json = dict[str, Any]
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("name", [pytest.param(name, id=f"{name}-{AGAINST}") for name in sorted(ROUTES)])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, id=f"{name}-{AGAINST}") for name in sorted(conform.DECLARED)]
+)
 def test_answers_fit(name: str) -> None:
-    """Answers of each route fit its model, and its JSON Schema if present."""
+    """Answers of each route, and bodies of requests, fit the model and the JSON Schema if present."""
     assert conform.misfits(name, CHECKERS[name], seeds=[0], rows=12) == []
 
 
@@ -214,7 +216,7 @@ def test_command_counts_the_routes_that_do_not_fit(
 
     It also names its documents.
     """
-    monkeypatch.setattr(conform, "ROUTES", {"data.evm.blocks": ROUTES["data.evm.blocks"]})
+    monkeypatch.setattr(conform, "DECLARED", {"data.evm.blocks": ROUTES["data.evm.blocks"]})
     place = tmp_path / "data-api.json"
     place.write_text(json.dumps(a_document({"required": ["rows"]}).content), "utf-8")
     assert conform.main([str(place)]) == 1

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from chainapi.api.catalogue import ROUTES
-from tests.simulator.digests import FILE, SETTINGS, of_route, of_setting
+from chainapi.api.catalogue import ROUTES, WRITES
+from tests.simulator.digests import FILE, SETTINGS, of_posted, of_route, of_setting
 
 KEPT = json.loads(FILE.read_text("utf-8"))
 MEND = "the answers changed; if that is intended, run `python -m tests.simulator.digests` and read the diff"
@@ -20,6 +20,14 @@ def test_a_route_keeps_its_answers(name: str) -> None:
     if name not in ROUTES:
         pytest.fail(f"{name} is no route: run `python -m tests.simulator.digests`")
     assert of_route(name) == KEPT["routes"][name], MEND
+
+
+@pytest.mark.parametrize("name", sorted(KEPT["posted"]))
+def test_a_write_keeps_its_answers(name: str) -> None:
+    """Routes with POST, PATCH or DELETE keep their answers for a seed in all versions."""
+    if name not in ROUTES and name not in WRITES:
+        pytest.fail(f"{name} is no route: run `python -m tests.simulator.digests`")
+    assert of_posted(name) == KEPT["posted"][name], MEND
 
 
 @pytest.mark.parametrize("setting", sorted(KEPT["settings"]))

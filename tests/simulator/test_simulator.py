@@ -21,10 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
+from chainapi import Session
+from chainapi.api.catalogue import ROUTES
 from chainapi.core.http import Request, Response
-from chainapi.errors import APIConnectionError, SessionClosedError
+from chainapi.errors import APIConnectionError, DecodeError, SessionClosedError
 from chainapi.simulator import Fault, Settings, Simulator, World
 from chainapi.simulator.sources import to_hundredths
+from tests.simulator.conform import CHAINS
+from tests.simulator.conform import requests as requests_for
 
 BLOCKS = "/v1/chains/43114/blocks"
 TRANSACTIONS = "/v1/chains/43114/transactions"
@@ -652,11 +656,16 @@ def test_faults_keep_their_schedule(fault: Fault, met: list[int]) -> None:
         {"at": 1, "stall": True, "messages": ["later"]},
         {"at": 1, "slow": 1.0, "headers": {"retry-after": "1"}},
         {"at": 1, "truncate": True, "body": b""},
+        {"at": 1, "expire": True, "malformed": True},
+        {"page": 0, "stall": True},
+        {"share": 0.0, "stall": True},
+        {"share": 1.1, "stall": True},
+        {"share": 0.5, "times": 2, "route": "data.*", "stall": True},
     ],
 )
 def test_fault_needs_a_time_and_an_effect(wrong: dict[str, Any]) -> None:
     """A fault without a time or with other than one effect is a ValueError."""
-    with pytest.raises(ValueError, match=r"fault|must be|need a status"):
+    with pytest.raises(ValueError, match=r"fault|must be|need a status|in place of"):
         Fault(**wrong)
 
 
@@ -727,6 +736,79 @@ def test_pages_beyond_one_are_refused_in_the_words_of_the_service() -> None:
     assert len(caller.page(BLOCKS, pageToken=token)["blocks"]) == 10
 
 
+def test_one_page_is_refused() -> None:
+    """`page` counts the requests for one page, with any token."""
+    caller = Caller(faults=[Fault(page=2, at=2, status=503), Fault(page=1, at=4, status=500)])
+    token = caller.page(BLOCKS)["nextPageToken"]
+    third = caller.page(BLOCKS, pageToken=token)["nextPageToken"]
+    again = caller.page(BLOCKS)["nextPageToken"]
+    statuses = [caller.response(BLOCKS, pageToken=name).status for name in (third, again, token)]
+    assert statuses == [200, 503, 200]
+    assert [caller.response(path).status for path in (TPS, BLOCKS)] == [200, 500]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_share_of_the_requests_meets_a_fault(share: float) -> None:
+    """`share` chooses about that share of the counted requests; which ones follows from the seed."""
+
+    def met(seed: int, *faults: Fault) -> list[bool]:
+        caller = Caller(seed=seed, faults=faults)
+        return [caller.response("/v1/chains/43114").status == 500 for _ in range(400)]
+
+    fault = Fault(route="data.chain", share=share, status=500)
+    first = met(1, fault)
+    assert 400 * share * 0.7 <= sum(first) <= 400 * share * 1.3
+    assert first == met(1, fault)
+    assert (first == met(2, fault)) == (share == 1.0)
+    assert not any(met(1, Fault(route="metrics.*", share=share, status=500)))
+
+
+def test_shares_of_two_faults_are_independent() -> None:
+    """Two faults of one aim and share choose different requests."""
+    faults = [Fault(share=0.5, status=500), Fault(share=0.5, status=501)]
+    caller = Caller(faults=faults)
+    statuses = {caller.response("/v1/chains/43114").status for _ in range(50)}
+    assert statuses == {200, 500, 501}
+
+
+def test_token_can_expire_early() -> None:
+    """`expire` lets a page token die at a request, for good; first pages do not count."""
+    caller = Caller(expired_status=410, faults=[Fault(expire=True, at=2)])
+    token = caller.page(BLOCKS)["nextPageToken"]
+    later = caller.page(BLOCKS, pageToken=token)["nextPageToken"]
+    for _ in range(2):
+        assert refused(caller.response(BLOCKS, pageToken=later))[::2] == (410, ["pageToken has expired"])
+    assert len(caller.page(BLOCKS, pageToken=token)["blocks"]) == 10
+    assert caller.world.stats.tokens_expired == 2
+
+
+def test_one_row_of_a_page_is_malformed() -> None:
+    """`malformed` changes one row of the page, and no other row; errors stay as they are."""
+    caller, sane = Caller(faults=[Fault(page=1, malformed=True)]), Caller()
+    page, wanted = caller.page(BLOCKS), sane.page(BLOCKS)
+    changed = [row for row, right in zip(page["blocks"], wanted["blocks"], strict=True) if row != right]
+    assert len(changed) == 1
+    assert refused(caller.response(BLOCKS, pageSize="x"))[0] == 400
+    assert caller.page("/v1/chains/43114") != sane.page("/v1/chains/43114")
+    assert Caller(rows=0, faults=[Fault(every=1, malformed=True)]).page(BLOCKS)["blocks"] == []
+
+
+@pytest.mark.parametrize("name", sorted(ROUTES))
+def test_malformed_rows_are_of_every_route(name: str) -> None:
+    """A malformed row of any route does not fit its model; a malformed text is an object."""
+    settings = Settings(
+        rows=5, points=5, chains=CHAINS, forbidden=(), faults=[Fault(every=1, malformed=True)]
+    )
+    world = World(settings)
+    response = world.answer(next(requests_for(name, world)), 0.0).response
+    assert response.status in (200, 201)
+    if ROUTES[name].route.model is None:
+        assert {} in next(value for value in json.loads(response.body).values() if isinstance(value, list))
+        return
+    with pytest.raises(DecodeError):
+        ROUTES[name].decoder()(response.body)
+
+
 def test_dead_tokens_are_of_their_page() -> None:
     """A request with a dead token counts as one for a later page."""
     caller = Caller(token_lifetime=5.0, faults=[Fault(after_page=1, at=2, status=503)])
@@ -756,6 +838,11 @@ def test_dead_tokens_are_of_their_page() -> None:
         ("*=truncate", Fault(truncate=True, every=1)),
         ("*=stall-body,slow:2", Fault(stall_body=True, slow=2.0, every=1)),
         ("*=disconnect", Fault(disconnect=True, every=1)),
+        (
+            "data.evm.*=expire,page:3,times:1",
+            Fault(route="data.evm.*", expire=True, page=3, every=1, times=1),
+        ),
+        ("*=malformed,share:0.25", Fault(malformed=True, share=0.25)),
         (
             "/v1/chains/7/addresses/0x1/balances:getNative=status:500",
             Fault(route="/v1/chains/7/addresses/0x1/balances:getNative", status=500, every=1),
@@ -961,6 +1048,16 @@ def test_without_a_server_the_addresses_lead_nowhere() -> None:
         "CHAINAPI_DATA_BASE_URL": "https://simulator.invalid/data",
         "CHAINAPI_API_KEY": "k",
     }
+
+
+async def test_session_of_a_simulator_needs_only_its_arguments() -> None:
+    """The arguments reach both services in memory, with any key and header; the variables name them too."""
+    sim = Simulator(api_key="k", api_key_header="X-Own")
+    async with Session(**sim.arguments()) as session:
+        assert (await session.data.get("/v1/chains/43114"))["chainId"] == "43114"
+        assert len(await session.metrics.avg_tps(43114).collect(limit=2)) == 2
+    assert sim.stats.answered == {200: 2}
+    assert sim.environment()["CHAINAPI_API_KEY_HEADER"] == "x-own"
 
 
 def test_nothing_of_a_server_is_loaded_before_one_is_started() -> None:

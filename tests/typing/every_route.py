@@ -13,12 +13,14 @@ from chainapi.models import (
     AddressTransaction,
     AddressTransactionV2,
     AggregatedSignatures,
+    AllTimeNativeBalanceQuery,
     ApiLog,
     AvaxSupply,
     Blockchain,
     ChainInfo,
     CollectibleBalance,
     Contract,
+    DateRangeMinBalance,
     Delegator,
     Erc20TokenBalance,
     Erc20Transfer,
@@ -26,8 +28,13 @@ from chainapi.models import (
     Erc721Transfer,
     Erc1155TokenBalance,
     Erc1155Transfer,
+    EvmAddressWebhook,
+    EvmAddressWebhookMetadata,
+    EvmAddressWebhookRequest,
     EvmBlock,
+    EvmExportOptions,
     EvmTransaction,
+    EvmTransactionExport,
     HealthCheck,
     HistoricalReward,
     IcmMessage,
@@ -91,6 +98,21 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         await session.data.aggregated_signatures("mainnet", "tx_hash-1", priority=1, deadline=9.5, tag="job"),
+        AggregatedSignatures,
+    )
+    assert_type(
+        await session.data.aggregate_signatures(
+            "mainnet",
+            message="message-1",
+            justification="justification-1",
+            signing_subnet_id="signing_subnet_id-1",
+            quorum_percentage=7,
+            quorum_percentage_buffer=7,
+            p_chain_height=7,
+            priority=1,
+            deadline=9.5,
+            tag="job",
+        ),
         AggregatedSignatures,
     )
     assert_type(
@@ -543,6 +565,37 @@ async def call_every_route(session: Session) -> None:
     )
     assert_type(
         await session.data.primary_network.last_activity(
+            "mainnet",
+            "11111111111111111111111111111111LpoYY",
+            addresses=["first", "second"],
+            priority=1,
+            deadline=9.5,
+            tag="job",
+        ),
+        LastActivity,
+    )
+    assert_type(
+        session.data.primary_network.utxos_v2(
+            "mainnet",
+            "11111111111111111111111111111111LpoYY",
+            addresses=["first", "second"],
+            asset_id="asset_id-1",
+            min_utxo_amount=0,
+            include_spent=True,
+            sort_by="timestamp",
+            sort_order="asc",
+            page_size=1024,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
+            tag="job",
+        ),
+        Pages[PrimaryNetworkUtxo],
+    )
+    assert_type(
+        await session.data.primary_network.last_activity_v2(
             "mainnet",
             "11111111111111111111111111111111LpoYY",
             addresses=["first", "second"],
@@ -1192,4 +1245,115 @@ async def call_every_route(session: Session) -> None:
             tag="job",
         ),
         Pages[RankedAddresses],
+    )
+    assert_type(
+        session.metrics.looking_glass.composite_query(
+            queries=[
+                AllTimeNativeBalanceQuery(
+                    id="id-1",
+                    params=DateRangeMinBalance(
+                        first_date="first_date-1",
+                        last_date="last_date-1",
+                        min_balance="min_balance-1",
+                        evm_chain_id="evm_chain_id-1",
+                    ),
+                )
+            ],
+            operator="AND",
+            page_size=10000,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
+            tag="job",
+        ),
+        Pages[str],
+    )
+    assert_type(
+        session.metrics.looking_glass.composite_query_v1(
+            queries=[
+                AllTimeNativeBalanceQuery(
+                    id="id-1",
+                    params=DateRangeMinBalance(
+                        first_date="first_date-1",
+                        last_date="last_date-1",
+                        min_balance="min_balance-1",
+                        evm_chain_id="evm_chain_id-1",
+                    ),
+                )
+            ],
+            operator="AND",
+            page_size=10000,
+            resume=None,
+            on_invalid="raw",
+            prefetch=2,
+            priority=1,
+            deadline=9.5,
+            tag="job",
+        ),
+        Pages[str],
+    )
+
+
+async def call_every_write(session: Session) -> None:
+    """Call every route that writes."""
+    assert_type(
+        await session.data.export_transactions(
+            EvmTransactionExport(
+                options=EvmExportOptions(addresses=["addresses-1"], include_chains=["include_chains-1"])
+            ),
+            priority=1,
+            deadline=9.5,
+            tag="job",
+        ),
+        Operation,
+    )
+    await session.data.nfts.reindex(7, "address-1", 7, priority=1, deadline=9.5, tag="job")
+    assert_type(
+        await session.data.webhooks.create(
+            EvmAddressWebhookRequest(
+                url="url-1",
+                chain_id="chain_id-1",
+                metadata=EvmAddressWebhookMetadata(addresses=["addresses-1"]),
+            ),
+            priority=1,
+            deadline=9.5,
+            tag="job",
+        ),
+        Webhook,
+    )
+    assert_type(
+        await session.data.webhooks.update(
+            "webhook_id-1",
+            name="name-1",
+            description="description-1",
+            url="url-1",
+            status="active",
+            include_internal_txs=True,
+            include_logs=True,
+            priority=1,
+            deadline=9.5,
+            tag="job",
+        ),
+        Webhook,
+    )
+    assert_type(
+        await session.data.webhooks.deactivate("webhook_id-1", priority=1, deadline=9.5, tag="job"),
+        Webhook | None,
+    )
+    assert_type(
+        await session.data.webhooks.add_addresses(
+            "webhook_id-1", addresses=["first", "second"], priority=1, deadline=9.5, tag="job"
+        ),
+        EvmAddressWebhook,
+    )
+    assert_type(
+        await session.data.webhooks.remove_addresses(
+            "webhook_id-1", addresses=["first", "second"], priority=1, deadline=9.5, tag="job"
+        ),
+        EvmAddressWebhook | None,
+    )
+    assert_type(
+        await session.data.webhooks.rotate_shared_secret(priority=1, deadline=9.5, tag="job"), SharedSecret
     )

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from chainapi.api.binding import Group, gets, lists
-from chainapi.api.parameters import ChainId, PageSize2160, PageSize5000, Timestamp
+from chainapi.api.parameters import REPEATED, ChainId, PageSize2160, PageSize5000, PageSize10000, Timestamp
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from chainapi.models import (
+        CompositeSubquery,
         IcmPoint,
         IcmSummary,
         MetricPoint,
@@ -29,12 +31,20 @@ if TYPE_CHECKING:
         Network,
         NetworkMetric,
         NodeMetric,
+        Operator,
         SubnetMetric,
         TimeIntervalGranularity,
         ValidationMetric,
     )
 
-__all__ = ["MetricChains", "MetricICM", "MetricL1Validators", "MetricNetworks", "MetricSubnets"]
+__all__ = [
+    "MetricChains",
+    "MetricICM",
+    "MetricL1Validators",
+    "MetricLookingGlass",
+    "MetricNetworks",
+    "MetricSubnets",
+]
 
 
 class MetricChains(Group):
@@ -378,4 +388,66 @@ class MetricSubnets(Group):
         tag: str | None = None,
     ) -> Pages[RankedAddresses]:
         """Walk the addresses that ran validators of a subnet."""
+        ...
+
+
+class MetricLookingGlass(Group):
+    """Addresses that several conditions select."""
+
+    @lists(
+        Route(
+            "/v2/lookingGlass/compositeQuery",
+            "addresses",
+            weight="xxl",
+            extra=(
+                ("sub_query_counts", "dict[str, int]"),
+                ("total_count", "int"),
+            ),
+            method="POST",
+            body=("pageToken", "pageSize", "queries", "operator"),
+        )
+    )
+    def composite_query(
+        self,
+        *,
+        queries: Annotated[Sequence[CompositeSubquery], REPEATED],
+        operator: Operator,
+        page_size: PageSize10000 | None = 10000,
+        resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
+        prefetch: int = 0,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> Pages[str]:
+        """Walk the addresses that all or any of several conditions select."""
+        ...
+
+    @lists(
+        Route(
+            "/v1/lookingGlass/compositeQuery",
+            "addresses",
+            weight="xxl",
+            extra=(
+                ("sub_query_counts", "dict[str, int]"),
+                ("total_count", "int"),
+            ),
+            method="POST",
+            body=("pageToken", "pageSize", "queries", "operator"),
+        )
+    )
+    def composite_query_v1(
+        self,
+        *,
+        queries: Annotated[Sequence[CompositeSubquery], REPEATED],
+        operator: Operator,
+        page_size: PageSize10000 | None = 10000,
+        resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
+        prefetch: int = 0,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> Pages[str]:
+        """Walk the addresses of a composite query, by the route's former path."""
         ...

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import Group, gets, lists
+from chainapi.api.binding import Group, gets, lists, writes
 from chainapi.api.parameters import ChainId, PageSize
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
+from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -56,4 +57,26 @@ class NFTs(Group):
         tag: str | None = None,
     ) -> NftToken:
         """Return a token of a collection."""
+        ...
+
+    @writes(
+        Route(
+            "/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}:reindex",
+            weight="small",
+            method="POST",
+            idempotency=Idempotency.NON_IDEMPOTENT,
+            lookup="data.nfts.token",
+        )
+    )
+    async def reindex(
+        self,
+        chain_id: ChainId,
+        address: str,
+        token_id: int | str,
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> None:
+        """Request the metadata of a token again; at most once an hour for each token."""
         ...

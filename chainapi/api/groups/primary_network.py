@@ -235,6 +235,60 @@ class PrimaryNetwork(Group):
         """Return the time of the last activity of some addresses."""
         ...
 
+    @lists(
+        Route(
+            "/v1/networks/{network}/blockchains/{blockchainId}/utxos",
+            "utxos",
+            key=("utxo_id",),
+            weight="xl",
+            extra=(("chain_info", "PrimaryNetworkChain"),),
+            method="POST",
+            body=("addresses",),
+        )
+    )
+    def utxos_v2(
+        self,
+        network: Network,
+        blockchain_id: BlockchainId,
+        *,
+        addresses: Texts,
+        asset_id: str | None = None,
+        min_utxo_amount: Annotated[float, Bounds(0)] | None = None,
+        include_spent: bool | None = None,
+        sort_by: UtxosSortByOption | None = None,
+        sort_order: SortOrder | None = None,
+        page_size: Annotated[int, Bounds(1, 1024)] | None = 1024,
+        resume: Checkpoint | None = None,
+        on_invalid: OnInvalid = "raise",
+        prefetch: int = 0,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> Pages[PrimaryNetworkUtxo]:
+        """Walk the UTXOs of many addresses, in larger pages."""
+        ...
+
+    @gets(
+        Route(
+            "/v1/networks/{network}/blockchains/{blockchainId}/lastActivityTimestampByAddresses",
+            weight="xl",
+            method="POST",
+            body=("addresses",),
+        )
+    )
+    async def last_activity_v2(
+        self,
+        network: Network,
+        blockchain_id: BlockchainId,
+        *,
+        addresses: Texts,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> LastActivity:
+        """Return the time of the last activity of many addresses."""
+        ...
+
     @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/balances", weight="xl"))
     async def balances(
         self,

@@ -3,23 +3,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, gets, lists
-from chainapi.api.parameters import PageSize, Wire
+from chainapi.api.binding import Group, gets, lists, writes
+from chainapi.api.parameters import REPEATED, WHOLE_BODY, PageSize, Wire
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
+from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from chainapi.models import SharedSecret, Webhook
+    from chainapi.models import EvmAddressWebhook, SharedSecret, Webhook, WebhookRequest
     from chainapi.models.enums import WebhookStatus
 
 __all__ = ["Webhooks"]
 
 
 class Webhooks(Group):
-    """The webhooks of the account, to read."""
+    """The webhooks of the account."""
 
     @lists(Route("/v1/webhooks", "webhooks", key=("id",), weight="small"))
     def list(
@@ -74,4 +76,130 @@ class Webhooks(Group):
         self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> SharedSecret:
         """Return the secret that signs the webhooks' calls."""
+        ...
+
+    @writes(
+        Route(
+            "/v1/webhooks",
+            weight="medium",
+            method="POST",
+            idempotency=Idempotency.NON_IDEMPOTENT,
+            lookup="data.webhooks.list",
+        )
+    )
+    async def create(
+        self,
+        webhook: Annotated[WebhookRequest, WHOLE_BODY],
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> Webhook:
+        """Create a webhook."""
+        ...
+
+    @writes(
+        Route(
+            "/v1/webhooks/{id}",
+            weight="medium",
+            method="PATCH",
+            body=("name", "description", "url", "status", "includeInternalTxs", "includeLogs"),
+            idempotency=Idempotency.NON_IDEMPOTENT,
+            lookup="data.webhooks.get",
+        )
+    )
+    async def update(
+        self,
+        webhook_id: Annotated[str, Wire("id")],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        url: str | None = None,
+        status: WebhookStatus | None = None,
+        include_internal_txs: bool | None = None,
+        include_logs: bool | None = None,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> Webhook:
+        """Change the given fields of a webhook, and return it."""
+        ...
+
+    @writes(
+        Route(
+            "/v1/webhooks/{id}",
+            weight="medium",
+            method="DELETE",
+            idempotency=Idempotency.IDEMPOTENT,
+            lookup="data.webhooks.get",
+        )
+    )
+    async def deactivate(
+        self,
+        webhook_id: Annotated[str, Wire("id")],
+        *,
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> Webhook | None:
+        """Deactivate a webhook, and return it; None if a lost attempt before did it."""
+        ...
+
+    @writes(
+        Route(
+            "/v1/webhooks/{id}/addresses",
+            weight="medium",
+            method="PATCH",
+            body=("addresses",),
+            idempotency=Idempotency.NON_IDEMPOTENT,
+            lookup="data.webhooks.addresses",
+        )
+    )
+    async def add_addresses(
+        self,
+        webhook_id: Annotated[str, Wire("id")],
+        *,
+        addresses: Annotated[Sequence[str], REPEATED],
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> EvmAddressWebhook:
+        """Add addresses to a webhook of an EVM chain, and return it."""
+        ...
+
+    @writes(
+        Route(
+            "/v1/webhooks/{id}/addresses",
+            weight="medium",
+            method="DELETE",
+            body=("addresses",),
+            idempotency=Idempotency.IDEMPOTENT,
+            lookup="data.webhooks.addresses",
+        )
+    )
+    async def remove_addresses(
+        self,
+        webhook_id: Annotated[str, Wire("id")],
+        *,
+        addresses: Annotated[Sequence[str], REPEATED],
+        priority: int | None = None,
+        deadline: float | None = None,
+        tag: str | None = None,
+    ) -> EvmAddressWebhook | None:
+        """Remove addresses from a webhook of an EVM chain, and return it."""
+        ...
+
+    @writes(
+        Route(
+            "/v1/webhooks:generateOrRotateSharedSecret",
+            weight="medium",
+            method="POST",
+            idempotency=Idempotency.NON_IDEMPOTENT,
+            lookup="data.webhooks.shared_secret",
+        )
+    )
+    async def rotate_shared_secret(
+        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
+    ) -> SharedSecret:
+        """Replace the secret that signs the webhooks' calls, and return the new one."""
         ...

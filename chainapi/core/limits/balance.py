@@ -175,7 +175,7 @@ class Balance:
     # --- memory -----------------------------------------------------------------------------
 
     def memory(self, then: float, entries: int) -> BalancePart:
-        """Return the state for a memory, with at most so many `entries` of the ledger."""
+        """Return the state for a memory; the ledger has `entries` at most."""
         return BalancePart(
             amount(self.limit),
             None if self.window is None else amount(self.window),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf
+from math import ceil, inf
 from typing import Generic, TypeVar
 
 from attrs import define
@@ -47,6 +47,17 @@ class Deadlines(Generic[T]):
     def again(self, now: float, ticket: T) -> float:
         """Return the seconds after which a new attempt of a request would leave at once."""
         return self.quota.promise(now, self.wait(now, ticket, again=True))
+
+    def cleared(self, now: float, ticket: T) -> float:
+        """Return the seconds after which the requests that wait now have left.
+
+        A request without a response holds its place in flight for about a round trip.
+        """
+        quota, group = self.quota, ticket.group
+        places = quota.max_in_flight if group is None else min(quota.max_in_flight, group.most)
+        trips = ceil((self.queue.waiting + 1) / places) * quota.probes.trip
+        probe = None if trips else quota.probes.opens_at(now)  # before the first response
+        return max(self.again(now, ticket), trips, 0.0 if probe is None else probe - now)
 
     def misses(self, now: float, ticket: T) -> bool:
         """Return whether a new request will surely leave too late."""

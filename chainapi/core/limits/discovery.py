@@ -362,7 +362,7 @@ class Discovery:
     # --- memory -----------------------------------------------------------------------------
 
     def memory(self, then: float, entries: int) -> DiscoveryPart:
-        """Return the state for a memory, with at most so many `entries` of its ledger."""
+        """Return the state for a memory; its ledger has `entries` at most."""
         return DiscoveryPart(
             drips=self.drips,
             most=amount(self.most),

@@ -10,9 +10,10 @@ from attrs import frozen
 from chainapi.core.arguments import whole_number
 from chainapi.core.duration import DAY, MINUTE
 from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["Estimate", "estimate", "seconds_left"]
 
 
 @frozen
@@ -47,6 +48,21 @@ def estimate(rows: int, page_size: int, price: float, limits: Sequence[Limit] = 
     seconds = max((_seconds(limit, requests, price) for limit in limits), default=0.0)
     daily = [limit.amount * DAY / limit.per for limit in limits if limit.per >= DAY]
     return Estimate(requests, units, seconds / MINUTE, units / min(daily) if daily else None)
+
+
+def seconds_left(requests: float, price: float, quota: QuotaSnapshot) -> float:
+    """Return the least seconds until the last of some requests may leave.
+
+    They leave by a quota as it is known now; without a known quota only a stop counts.
+    """
+    stop = quota.stopped_for
+    if quota.remaining is None or not quota.limit or not quota.window:
+        return stop
+    lacking = requests * price - quota.remaining
+    if lacking <= 0:
+        return stop
+    back = quota.window if quota.reset_in is None else quota.reset_in
+    return max(stop, back) + (ceil(lacking / quota.limit) - 1) * quota.window
 
 
 def _seconds(limit: Limit, requests: int, price: float) -> float:

@@ -18,8 +18,9 @@ from typing import Any, Generic, TypeVar
 from attrs import define, field
 
 from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.group import Group
 
-__all__ = ["Group", "Lane", "Waiter", "number_of"]
+__all__ = ["Lane", "Waiter", "number_of"]
 
 RESTING = 8  # flows without a waiter that a lane remembers at least, because their last turn was early
 
@@ -31,6 +32,7 @@ class Waiter:
     """
 
     __slots__ = (
+        "charges",
         "entered",
         "flow",
         "group",
@@ -66,7 +68,14 @@ class Waiter:
         self.home: _Flow[Any] | None = None  # the flow that it entered last
         self.start: float | None = None  # of its flow, before its grant moved it
         self.passed = 0.0  # units of later waiters that left before it
+        # Changes of what ranks owe to lower ones, by its grant: the balances, the rank, and the units.
+        self.charges: tuple[tuple[dict[float, float], float, float], ...] = ()
         self.entered: int | None = None  # number of waiters that entered its flow before it
+
+    @property
+    def by_floor(self) -> bool:
+        """Whether it had its turn before waiters of a better rank."""
+        return any(units < 0 for _, _, units in self.charges)
 
 
 W = TypeVar("W", bound=Waiter)
@@ -75,48 +84,6 @@ W = TypeVar("W", bound=Waiter)
 def number_of(waiter: Waiter) -> int:
     """Return the number of a waiter: the order in which waiters came."""
     return waiter.number
-
-
-@define(eq=False, repr=False)
-class Group:
-    """Group of requests with a limit of its own.
-
-    The queue has as many of them as may leave; the others stand aside. So requests that cannot leave do not
-    block others, and no forecast counts them.
-
-    Args:
-        most: most requests in flight at once.
-        paced: whether each request pays a ceiling at its turn, one at a time.
-
-    """
-
-    most: float = inf
-    paced: bool = False
-    in_flight: int = 0
-    inside: int = 0  # requests in the queue, or paying
-    ranks: Counter[float] = field(factory=Counter[float])  # of requests inside
-    lanes: dict[float, Lane[Any]] = field(factory=dict)  # of requests aside
-
-    @property
-    def room(self) -> bool:
-        """Room for one more request in the queue."""
-        return self.in_flight + self.inside < self.most and not (self.paced and self.inside)
-
-    def count(self, waiter: Waiter, number: int) -> None:
-        """Count a waiter in or out."""
-        waiter.inside = number > 0
-        self.inside += number
-        self.ranks[waiter.rank] += number
-        if not self.ranks[waiter.rank]:
-            del self.ranks[waiter.rank]
-
-    def best(self) -> Any:
-        """Return the first waiter that stands aside; None without any."""
-        for rank in sorted(self.lanes):
-            if (first := self.lanes[rank].first()) is not None:
-                return first
-            del self.lanes[rank]
-        return None
 
 
 @define(eq=False, repr=False)
@@ -324,9 +291,12 @@ class Lane(Generic[W]):
         return units, number
 
     def behind(self, waiter: W, number: int) -> list[W]:
-        """Return waiters among the next ones after the first, `number` - 1 at most."""
+        """Return waiters among the next `number`, at most `number` - 1.
+
+        `waiter` is left out.
+        """
         if self._only is not None:
-            after = islice(self._only.waiters, 1, number)
+            after = islice(self._only.waiters, number)
             return [one for one in after if one.flow is self._only and one is not waiter]
         flows = [self._flows[process] for _, _, process in islice(self._turns, number)]
         share = max(2, number // max(1, len(flows)))
@@ -334,10 +304,14 @@ class Lane(Generic[W]):
         return [one for one in heads if one is not waiter][: number - 1]
 
     def last_of(self, group: Group, process: str) -> W | None:
-        """Return the last waiter of a group, which is of one process."""
+        """Return the last waiter of a group, which is of one process.
+
+        Those that have their turn by the floor of their rank are left out.
+        """
         flow = self._flows.get(process)
         waiters = () if flow is None else reversed(flow.waiters)
-        return next((one for one in waiters if one.group is group and one.flow is flow), None)
+        mine = (one for one in waiters if one.group is group and one.flow is flow)
+        return next((one for one in mine if not one.by_floor), None)
 
     def cheapest(self) -> float:
         """Return the lowest cost of a waiter."""

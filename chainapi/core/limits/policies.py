@@ -68,7 +68,7 @@ class Policies:
     # --- memory -----------------------------------------------------------------------------
 
     def memory(self, then: float, entries: int) -> PoliciesPart:
-        """Return the state for a memory, with at most so many `entries` of each ledger."""
+        """Return the state for a memory; each ledger has `entries` at most."""
         places = {one: place for place, one in enumerate(self.known)}
         names = [(name, one) for name, one in self._names.items() if len(name) <= LONGEST_NAME]
         return PoliciesPart(

@@ -183,7 +183,7 @@ class Policy:
     # --- memory -----------------------------------------------------------------------------
 
     def memory(self, then: float, entries: int) -> PolicyPart:
-        """Return the state for a memory, with at most so many `entries` of the ledger."""
+        """Return the state for a memory; the ledger has `entries` at most."""
         return PolicyPart(
             self.balance.memory(then, entries),
             self.named,

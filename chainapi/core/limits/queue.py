@@ -1,4 +1,4 @@
-"""Queue of a gate: ranks, processes in turn within each, waiting units.
+"""Queue of a gate: ranks with a floor, processes in turn, waiting units.
 
 Within a rank, the requests of each process are served first come, first served. Running totals give the
 units and requests ahead of a request, without a walk through the queue.
@@ -12,13 +12,13 @@ from typing import Generic, TypeVar
 
 from attrs import define, field
 
+from chainapi.core.limits import places
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.lane import Group, Lane, Waiter, number_of
+from chainapi.core.limits.group import Group
+from chainapi.core.limits.lane import Waiter, number_of
+from chainapi.core.limits.ranks import Ranks, take_back
 
 __all__ = ["Queue"]
-
-FLOOR = 8  # at least one of this many grants goes to the longest waiter, at any rank
-
 
 W = TypeVar("W", bound=Waiter)
 
@@ -36,11 +36,13 @@ class Queue(Generic[W]):
     costs: Costs
     waiting: int = field(default=0, init=False)
     parked_until: float = inf
-    _lanes: dict[float, Lane[W]] = field(factory=dict[float, Lane[W]])
+    ranks: Ranks[W] = field(init=False)
     _aside: dict[Group, None] = field(factory=dict[Group, None])
     _freed: dict[Group, None] = field(factory=dict[Group, None])
     _parked: dict[str, dict[W, None]] = field(factory=dict[str, dict[W, None]])
-    _favoured: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.ranks = Ranks(self.costs)
 
     def add(self, waiter: W) -> None:
         """Add a waiter, or add it again at its old place.
@@ -60,8 +62,14 @@ class Queue(Generic[W]):
             waiter.parked = False
             self._parked[waiter.route].pop(waiter, None)
         self._take_out(waiter, granted=granted)
-        if granted and len(self._lanes) > 1:
-            self._favour(waiter)
+        if not granted:
+            take_back(waiter)
+        elif len(self.ranks.lanes) > 1:
+            self.ranks.charge(waiter)
+
+    def take_back(self, waiter: W) -> None:
+        """Take back a grant whose request did not leave: it counts for no rank."""
+        take_back(waiter)
 
     def _place(self, waiter: W) -> None:
         """Put a waiter in its lane, or aside if its group has no room.
@@ -70,38 +78,31 @@ class Queue(Generic[W]):
         """
         group = waiter.group
         if group is not None:
-            if not group.room and not self._displace_for(waiter, group):
+            if not group.room(waiter.rank) and not self._displace_for(waiter, group):
                 self._put_aside(waiter, group)
                 return
-            group.count(waiter, 1)
-        lane = self._lanes.get(waiter.rank)
-        if lane is None:
-            lane = self._lanes[waiter.rank] = Lane(self.costs, waiter.rank)
-            self._lanes = dict(sorted(self._lanes.items()))
-        lane.add(waiter)
+            group.enter(waiter)
+        self.ranks.add(waiter)
 
     def _put_aside(self, waiter: W, group: Group) -> None:
         waiter.entered = None
         self._aside[group] = None
-        lane = group.lanes.get(waiter.rank)
-        if lane is None:
-            lane = group.lanes[waiter.rank] = Lane(self.costs, waiter.rank)
-        lane.add(waiter)
+        if group.aside is None:
+            group.aside = Ranks(self.costs)
+        group.aside.add(waiter)
 
     def _displace_for(self, waiter: W, group: Group) -> bool:
         """Put the last waiter of a group's worst rank aside for a better one.
 
-        Return False if there is no such waiter.
+        Return False if there is no such waiter: none has a worse rank, or it pays, or the floor of its rank
+        gave it its turn.
         """
-        worst, best = max(group.ranks, default=waiter.rank), group.best()
-        if worst <= waiter.rank:
-            return False
-        if best is not None and (best.rank, best.number) < (waiter.rank, waiter.number):
-            return False  # it came when no waiter could make room, and keeps its turn
-        last = self._lanes[worst].last_of(group, waiter.process)
-        if last is None:  # that waiter pays
+        worst = group.displaceable(waiter)
+        last = None if worst is None else self.ranks.lanes[worst].last_of(group, waiter.process)
+        if last is None:
             return False
         self._take_out(last)
+        take_back(last)
         self._put_aside(last, group)
         return True
 
@@ -109,7 +110,7 @@ class Queue(Generic[W]):
         if waiter.flow is not None:
             waiter.flow.lane.remove(waiter, granted=granted)
         if waiter.inside and waiter.group is not None:
-            waiter.group.count(waiter, -1)
+            waiter.group.leave(waiter)
             self._freed[waiter.group] = None
 
     def step_out(self, waiter: W) -> None:
@@ -119,7 +120,7 @@ class Queue(Generic[W]):
 
     def step_in(self, waiter: W) -> None:
         """Return a waiter that paid to its old place."""
-        self._lanes[waiter.rank].add(waiter)
+        self.ranks.add(waiter)
 
     def freed(self, group: Group) -> None:
         """Record that a request of a group ended."""
@@ -129,60 +130,44 @@ class Queue(Generic[W]):
         """Move waiters that stand aside to the free places of their groups."""
         while self._freed:
             group, _ = self._freed.popitem()
-            while group.room and (best := group.best()) is not None:
-                best.flow.lane.remove(best)
-                best.entered = None
-                self._place(best)
-            if group in self._aside and group.best() is None:
+            while (first := group.first()) is not None:
+                first.flow.lane.remove(first)
+                first.entered = None
+                self._place(first)
+            if group.aside is not None and group.aside.best() is None:
                 del self._aside[group]
-
-    def _favour(self, waiter: W) -> None:
-        """Count grants in a row while a waiter of a worse rank waits."""
-        if waiter.rank == -inf:
-            return
-        lower = any(lane.waiting for rank, lane in self._lanes.items() if rank > waiter.rank)
-        self._favoured = self._favoured + 1 if lower else 0
+                group.aside = None
 
     def first(self) -> W | None:
         """Return the waiter with the next turn."""
-        firsts = (lane.first() for lane in self._lanes.values())
-        best = next((one for one in firsts if one is not None), None)
-        if best is None or best.rank == -inf or self._favoured < FLOOR - 1:
-            return best
-        return min((one for one in (best, *firsts) if one is not None), key=number_of)
+        return self.ranks.first()
 
     def behind(self, waiter: W, number: int) -> list[W]:
-        """Return waiters of the rank of `waiter`, the first one, among the next `number`.
+        """Return waiters of the best rank among the next `number`.
 
-        `waiter` itself is left out.
+        `waiter`, the one with the next turn, is left out.
         """
-        return self._lanes[waiter.rank].behind(waiter, number)
+        lanes = self.ranks.lanes.values()
+        return next((lane.behind(waiter, number) for lane in lanes if lane.waiting), [])
 
     def ahead(self, waiter: W, *, last: bool = False) -> tuple[float, float]:
         """Return units and number of the waiters before a waiter, or before a new one.
 
-        With `last`, as if the waiter left and came again as a new one, without the rank of a retry. The
-        counts treat a waiter that gave up behind this one as if it had been before it; they include waiters
-        that stand aside only for others of their group.
+        With `last`, as if the waiter left, and came again as a new one when nobody is before it, without the
+        rank of a retry. The counts treat a waiter that gave up behind this one as if it had been before it;
+        they include waiters that stand aside only for others of their group.
         """
-        units, number = 0.0, 0.0
-        until = inf if last and waiter.rank == -inf else waiter.rank
-        aside = {} if waiter.group is None else waiter.group.lanes
-        own = aside[waiter.rank].ahead(waiter, waiter.rank, last=last)[0] if waiter.rank in aside else 0.0
-        for lane in (*self._lanes.values(), *aside.values()):
-            if lane.rank <= until:
-                more, others = lane.ahead(waiter, until, last=last, aside=own)
-                units, number = units + more, number + others
-        return units, number
+        aside = None if waiter.group is None else waiter.group.aside
+        return places.ahead(self.ranks, aside, waiter, last=last)
 
     def cheapest(self) -> float:
         """Return the lowest cost of a waiter, in units."""
-        return min((lane.cheapest() for lane in self._lanes.values()), default=inf)
+        return min((lane.cheapest() for lane in self.ranks.lanes.values()), default=inf)
 
     def all(self) -> list[W]:
         """Return all waiters, including those that stand aside."""
-        lanes = [*self._lanes.values(), *(lane for group in self._aside for lane in group.lanes.values())]
-        waiters = [one for lane in lanes for one in lane.all()]
+        pools = [self.ranks, *(group.aside for group in self._aside if group.aside is not None)]
+        waiters = [one for pool in pools for lane in pool.lanes.values() for one in lane.all()]
         return waiters + [one for parked in self._parked.values() for one in parked]
 
     # --- closed routes ----------------------------------------------------------------------
@@ -190,6 +175,7 @@ class Queue(Generic[W]):
     def park(self, waiter: W, until: float) -> None:
         """Park a waiter until a time; inf if a response decides."""
         self._take_out(waiter)
+        take_back(waiter)
         waiter.parked = True
         self._parked.setdefault(waiter.route, {})[waiter] = None
         self.parked_until = min(self.parked_until, until)

@@ -27,13 +27,31 @@ from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.ticket import Ceiling, Ticket
 
-__all__ = ["WORTH_REPORTING", "Due", "Granted", "Scheduler", "Step", "TooLate", "Unanswered", "Wait"]
+__all__ = [
+    "WORTH_REPORTING",
+    "Due",
+    "Granted",
+    "Scheduler",
+    "Step",
+    "TooLate",
+    "Unanswered",
+    "Wait",
+    "is_another_wait",
+]
 
 LOOK_AHEAD = 16  # waiters behind an expensive request that may pass it
 UNANSWERED = 5.0  # seconds without any response after which the service is assumed to hang
 WORTH_REPORTING = 1.0  # seconds: no shorter wait is reported
 
 T = TypeVar("T", bound=Ticket)
+
+
+def is_another_wait(until: float, reported: float) -> bool:
+    """Return whether a wait is not the one reported last, nor a part of it.
+
+    It ends later, or a second or more earlier.
+    """
+    return until > reported or until <= reported - WORTH_REPORTING
 
 
 class Granted(Struct, Generic[T], frozen=True, eq=False):
@@ -92,7 +110,7 @@ class Scheduler(Generic[T]):
     deadlines: Deadlines[T] = field(init=False)
     wakes_at: float = field(default=inf, init=False)
     wait: Wait | None = field(default=None, init=False)
-    _reported_until: float = field(default=-inf, init=False)  # end of the longest wait that was yielded
+    _reported_until: float = field(default=-inf, init=False)  # end of the wait that was yielded last
     # When the oldest request was sent after the last response.
     _unanswered_since: float = field(default=inf, init=False)
 
@@ -117,6 +135,18 @@ class Scheduler(Generic[T]):
         quota.wait(decision)
         self.wakes_at = when
         return None
+
+    def ready(self, now: float, ticket: T) -> bool:
+        """Return whether a new request leaves at once if it joins the queue.
+
+        It pays its ceiling first.
+        """
+        quota, ceiling, group = self.quota, ticket.owes, ticket.group
+        if self.queue.first() is not None or (group is not None and not group.room(ticket.rank)):
+            return False
+        cost = quota.costs.price(ticket.route, ticket.prior)
+        opens = max(quota.decide(now, cost, ticket.route).when, quota.routes.closed_until(ticket.route))
+        return opens <= now and (ceiling is None or not ceiling.wait(ceiling.toll(cost)))
 
     def adopt(self, sent: float, route: str, prior: float | None) -> Reservation:
         """Reserve units for a request that left before; see `Quota.adopt`."""
@@ -160,6 +190,7 @@ class Scheduler(Generic[T]):
                 break
         else:
             self.wakes_at = inf
+            yield from self._hold_parked(now)
         self.wakes_at = min(self.wakes_at, self.queue.parked_until)
         for ticket in self.deadlines.missed(now, self.wakes_at):
             yield self._too_late(now, ticket)
@@ -231,13 +262,26 @@ class Scheduler(Generic[T]):
         A wait for the response to a probe is not reported.
         """
         until = self.wakes_at
-        if now + WORTH_REPORTING <= until < inf and self.quota.probes.opens_at(now) is None:
-            self.wait = Wait(until, "stop" if until == self.quota.stopped_until else "quota")
-            if until > self._reported_until:
-                self._reported_until = until
-                yield self.wait
+        if self.quota.probes.opens_at(now) is None:
+            yield from self._report(now, until, "stop" if until == self.quota.stopped_until else "quota")
         if ticket.ceiling is None:
             yield from self._let_pass(now, ticket)
+
+    def _hold_parked(self, now: float) -> Iterator[Wait]:
+        """Let parked requests wait until the first of their routes opens.
+
+        The service is silent until then only if no other request is in flight.
+        """
+        if self.queue.waiting and self.quota.in_flight == 0:
+            yield from self._report(now, self.queue.parked_until, "stop")
+
+    def _report(self, now: float, until: float, reason: str) -> Iterator[Wait]:
+        """Keep a wait of a second or more; yield it unless it was yielded before."""
+        if now + WORTH_REPORTING <= until < inf:
+            self.wait = Wait(until, reason)
+            if is_another_wait(until, self._reported_until):
+                self._reported_until = until
+                yield self.wait
 
     def _let_pass(self, now: float, expensive: T) -> Iterator[Granted[T]]:
         """Let cheaper requests use units too few for an expensive one, at most its cost.

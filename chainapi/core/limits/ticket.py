@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import Protocol
 
-from chainapi.core.limits.lane import Group, Waiter
+from chainapi.core.limits.group import Group
+from chainapi.core.limits.lane import Waiter
 
 __all__ = ["Ceiling", "Ticket"]
 

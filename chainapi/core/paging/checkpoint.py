@@ -30,7 +30,7 @@ class Checkpoint:
 
     Attributes:
         query: fingerprint of the query it belongs to.
-        path: path of that query, for people who read the checkpoint.
+        path: path of that query, for people who read the checkpoint; after the method, if that is not GET.
         token: token of the page to fetch next; None for the first page.
         minted_at: Unix time in seconds when the request that returned the token was sent.
         offset: rows of that page that were already given.
@@ -221,10 +221,17 @@ def _shown(value: object) -> str:
     return "missing" if value is _MISSING else quoted(value)
 
 
-def query_fingerprint(origin: str, path: str, params: Sequence[tuple[str, str]]) -> str:
+def query_fingerprint(
+    origin: str,
+    path: str,
+    params: Sequence[tuple[str, str]],
+    method: str = "GET",
+    body: bytes | None = None,
+) -> str:
     """Return 32 hexadecimal digits that identify a query.
 
-    They do not depend on the API key.
+    They do not depend on the API key, nor on the order of the parameters and of the fields of the body.
     """
-    text = json.dumps([origin, path, sorted(params)])
+    content = [] if method == "GET" else [method, None if body is None else json.loads(body)]
+    text = json.dumps([origin, path, sorted(params), *content], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

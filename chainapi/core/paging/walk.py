@@ -88,6 +88,7 @@ class ListQuery:
         where: method and path, for events.
         bounded: the query has an upper end that a restart can move to the last row given.
         end: the upper end that the caller passed.
+        tag: name of the spender, for events.
 
     """
 
@@ -95,14 +96,16 @@ class ListQuery:
     where: str
     bounded: bool = False
     end: int | None = None
+    tag: str = ""
 
 
 @define(eq=False, repr=False)
 class Fetched:
-    """Page, and when its request was sent."""
+    """Page, when its request was sent, and the response that its source made it of."""
 
     page: ListPage
     sent: SentAt
+    response: Any = None
 
     @property
     def token(self) -> PageToken | None:
@@ -179,6 +182,7 @@ class Walk:
     ) -> None:
         self.query = query
         self.row_limit = inf  # rows in all, after which the reader stops
+        self.response: Any = None  # of the page that was opened last, as its source made it
         self._states = states
         self._dedupe = dedupe
         self._begin = start
@@ -190,6 +194,7 @@ class Walk:
         self._offset = 0  # rows of the open page that were given or left out
         self._failure: PagingError | None = None
         self._reports = False
+        self._call: int | None = None  # number of the call that was answered last
         dedupe.resume_inside(start.head)
 
     # The open page
@@ -368,6 +373,7 @@ class Walk:
             answer = yield self.fetch(states.token)
             if answer is None:
                 continue
+            self._call = answer.sent.call if isinstance(answer, Fetched) else answer.call
             if not isinstance(answer, Fetched):
                 yield from self._recover(answer)
             elif states.state is State.CHECK:
@@ -409,13 +415,14 @@ class Walk:
         if self._reports:
             from chainapi.core.events import TokenRenewed
 
-            yield Report(TokenRenewed(self.query.service, self.query.where, self.depth))
+            yield self._report(TokenRenewed, self.depth)
 
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
         start, page, token = self.checkpoint, fetched.page, fetched.token
         self._states.received(token, rows=compared.signature, size=len(page.rows), fresh=compared.fresh)
         self._page, self._rows, self._compared, self._offset = page, tuple(page.rows), compared, 0
+        self.response = fetched.response
         self._start = start
         self._end = self._after()
 
@@ -502,13 +509,13 @@ class Walk:
         """Report the open page, and each assumption about the list that it refuted."""
         from chainapi.core.events import KeyNotUnique, OrderBroken, PageReceived
 
-        service, where, depth = self.query.service, self.query.where, self.depth
-        yield Report(PageReceived(service, where, depth, len(self._rows)))
+        depth = self.depth
+        yield self._report(PageReceived, depth, len(self._rows))
         for assumption in self._compared.refuted:
             if assumption is Assumption.KEY:
-                yield Report(KeyNotUnique(service, where, depth))
+                yield self._report(KeyNotUnique, depth)
             else:
-                yield Report(OrderBroken(service, where, depth, assumption.value))
+                yield self._report(OrderBroken, depth, assumption.value)
 
     def _report_lost_digests(self) -> Steps:
         """Report a resume in a second pass: rows of the first one come again.
@@ -523,9 +530,13 @@ class Walk:
         if self._reports:
             from chainapi.core.events import Restarted
 
-            yield Report(Restarted(self.query.service, self.query.where, self.restarts, reason, exact))
+            yield self._report(Restarted, self.restarts, reason, exact)
 
     def _report_loop(self) -> Steps:
         from chainapi.core.events import LoopFound
 
-        yield Report(LoopFound(self.query.service, self.query.where, self.depth))
+        yield self._report(LoopFound, self.depth)
+
+    def _report(self, kind: Callable[..., Event], *values: object) -> Report:
+        query = self.query
+        return Report(kind(query.service, query.where, *values, call=self._call, tag=query.tag))

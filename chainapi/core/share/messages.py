@@ -1,17 +1,19 @@
-"""Messages between the members of a shared quota and the host of its gate.
+"""Messages between the participants of a shared quota and the host of its gate.
 
 A frame is a MessagePack array of messages, each an array that begins with its number. A carrier that
 delivers bytes instead of frames puts the length before each (`FrameReader`). All times are durations in
 seconds from the time of sending, because the clocks of two processes differ. No message has an API key.
 
-A member begins with `Hello` and then sends `Join` for each session, and `Holding` for each request whose
+The processes that share a quota are its participants; one of them is the host, and has a link to itself.
+
+A participant begins with `Hello` and then sends `Join` for each session, and `Holding` for each request whose
 response it still expects. The host answers with `Welcome`, or with `Denied` and the end of the link. From
 then on, in any order:
 
 - `Acquire` requests a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
-- A member ends each permit once: `Answered`, `Lost`, or `Unsent`. `Answered` with a 429 has a `Verdict`.
+- A participant ends each permit once: `Answered`, `Lost`, or `Unsent`. `Answered` with a 429 has a `Verdict`.
 - The first permit of a `Granted` belongs to its request; the others are a lease for the next requests of that
-  session and route. `Recall` takes what is unused of all leases back: the member returns it with `Unsent`.
+  session and route. `Recall` takes unused leases back: the participant returns them with `Unsent`.
 - `Waiting` reports a wait to the listener of a session.
 - `State` reports the quota, in answer to `Watch`, after a refusal, and now and then while requests are sent.
 - The end of the link ends all permits as lost.
@@ -40,7 +42,7 @@ __all__ = [
     "FrameError",
     "FrameReader",
     "FromHost",
-    "FromMember",
+    "FromParticipant",
     "Granted",
     "Hello",
     "Holding",
@@ -62,7 +64,7 @@ __all__ = [
     "info_of",
     "limits_of",
     "read_host_frame",
-    "read_member_frame",
+    "read_participant_frame",
 ]
 
 VERSION = 1
@@ -89,19 +91,19 @@ class Limits(Struct, array_like=True, frozen=True):
     service_limits: tuple[tuple[Text, Amount | None, Amount | None], ...] = ()
 
 
-# --- from a member to the host ------------------------------------------------------------------
+# --- from a participant to the host -------------------------------------------------------------
 
 
 class Hello(Struct, array_like=True, tag=1, frozen=True):
-    """First message of a member.
+    """First message of a participant.
 
     Attributes:
         version: of the protocol.
         process: name of the process, such as ``host:4711``.
         origin: scheme, host and port of the service.
-        memory: state of the quota as the member last received it; empty for none.
+        memory: state of the quota as the participant last received it; empty for none.
         age: seconds since then.
-        stopped: seconds for which nothing may be sent, as far as the member was informed.
+        stopped: seconds for which nothing may be sent, as far as the participant was informed.
 
     """
 
@@ -119,7 +121,7 @@ class Join(Struct, array_like=True, tag=2, frozen=True):
     A session that joined sends it again when some of its requests may take longer; the rest is the same.
     """
 
-    member: Number
+    session: Number
     tag: Text = ""
     rate: Rate | None = None
     max_in_flight: Number | None = None
@@ -132,17 +134,17 @@ class Join(Struct, array_like=True, tag=2, frozen=True):
 class Leave(Struct, array_like=True, tag=3, frozen=True):
     """A session closed; its permits stay valid."""
 
-    member: Number
+    session: Number
 
 
 class Holding(Struct, array_like=True, tag=4, frozen=True):
     """A request is under way since `elapsed` seconds, permitted by an earlier host.
 
-    `permit` is a number that the member chose, from `HOLDING` up.
+    `permit` is a number that the participant chose, from `HOLDING` up.
     """
 
     permit: Held
-    member: Number
+    session: Number
     route: Text
     cost: Amount | None = None
     elapsed: Amount = 0.0
@@ -150,10 +152,14 @@ class Holding(Struct, array_like=True, tag=4, frozen=True):
 
 
 class Acquire(Struct, array_like=True, tag=5, frozen=True):
-    """Request for a permit, `left` seconds before its deadline; see `Gate.acquire`."""
+    """Request for a permit, `left` seconds before its deadline; see `Gate.acquire`.
+
+    Those with the same `limit` are counted together while they wait. The host refuses it if `most_waiting` of
+    them wait already; without `most_waiting`, an earlier host let it wait.
+    """
 
     number: Number
-    member: Number
+    session: Number
     route: Text
     cost: Amount | None = None
     priority: int = 0
@@ -161,6 +167,8 @@ class Acquire(Struct, array_like=True, tag=5, frozen=True):
     left: Amount | None = None
     again: bool = False
     tag: Text | None = None
+    limit: Number | None = None
+    most_waiting: Number | None = None
 
 
 class Cancel(Struct, array_like=True, tag=6, frozen=True):
@@ -197,17 +205,17 @@ class Watch(Struct, array_like=True, tag=10, frozen=True):
     """Request for the `State` now."""
 
 
-# --- from the host to a member ------------------------------------------------------------------
+# --- from the host to a participant -------------------------------------------------------------
 
 
 class Welcome(Struct, array_like=True, tag=32, frozen=True):
-    """The member is accepted."""
+    """The participant is accepted."""
 
     version: int
 
 
 class Denied(Struct, array_like=True, tag=33, frozen=True):
-    """The member is refused, for a reason in words."""
+    """The participant is refused, for a reason in words."""
 
     reason: Text
 
@@ -222,13 +230,14 @@ class Granted(Struct, array_like=True, tag=34, frozen=True):
 class Refused(Struct, array_like=True, tag=35, frozen=True):
     """The request `number` would wait too long.
 
-    It would wait for `seconds`. Without them the service does not respond at all, and `reason` is the message
-    of the error.
+    It would wait for `seconds`, or has to come again after them because as many wait as its limit allows
+    (`full`). Without them the service does not respond at all, and `reason` is the message of the error.
     """
 
     number: Number
     seconds: Amount | None = None
     reason: Text = ""
+    full: bool = False
 
 
 class Verdict(Struct, array_like=True, tag=36, frozen=True):
@@ -250,7 +259,7 @@ class Recall(Struct, array_like=True, tag=37, frozen=True):
 class Waiting(Struct, array_like=True, tag=38, frozen=True):
     """The requests of a session wait for a known time."""
 
-    member: Number
+    session: Number
     reason: Text
     seconds: Amount
     waiting: Number
@@ -275,11 +284,13 @@ class State(Struct, array_like=True, tag=39, frozen=True):
     origin: Text = ""
 
 
-FromMember: TypeAlias = Hello | Join | Leave | Holding | Acquire | Cancel | Answered | Lost | Unsent | Watch
+FromParticipant: TypeAlias = (
+    Hello | Join | Leave | Holding | Acquire | Cancel | Answered | Lost | Unsent | Watch
+)
 FromHost: TypeAlias = Welcome | Denied | Granted | Refused | Verdict | Recall | Waiting | State
 
 _ENCODER = Encoder()
-_FROM_MEMBER: Decoder[list[FromMember]] = Decoder(list[FromMember])
+_FROM_PARTICIPANT: Decoder[list[FromParticipant]] = Decoder(list[FromParticipant])
 _FROM_HOST: Decoder[list[FromHost]] = Decoder(list[FromHost])
 
 
@@ -291,29 +302,29 @@ class FrameError(ValueError):
     """Bytes that are no frame of this protocol."""
 
 
-def encode(messages: Sequence[FromMember | FromHost]) -> bytes:
+def encode(messages: Sequence[FromParticipant | FromHost]) -> bytes:
     """Return the frame of some messages."""
     return _ENCODER.encode(messages)
 
 
-def read_member_frame(frame: bytes) -> list[FromMember]:
-    """Return the messages of a member.
+def read_participant_frame(frame: bytes) -> list[FromParticipant]:
+    """Return the messages of a participant.
 
     Raises:
         FrameError: the frame is malformed, or has an unknown message or an amount out of range.
 
     """
     try:
-        return _FROM_MEMBER.decode(frame)
+        return _FROM_PARTICIPANT.decode(frame)
     except _MALFORMED as error:
-        raise FrameError(f"malformed frame of a member: {error}") from None
+        raise FrameError(f"malformed frame of a participant: {error}") from None
 
 
 def read_host_frame(frame: bytes) -> list[FromHost]:
     """Return the messages of a host.
 
     Raises:
-        FrameError: as for `read_member_frame`.
+        FrameError: as for `read_participant_frame`.
 
     """
     try:

@@ -19,7 +19,7 @@ def quota_name(origin: str, api_key: str | None) -> str:
 
 
 def frame_key(origin: str, api_key: str | None) -> bytes:
-    """Return the secret, 32 bytes, with which members of a quota authenticate frames.
+    """Return the secret that authenticates the frames of a quota: 32 bytes.
 
     Without an API key everybody can derive it.
     """

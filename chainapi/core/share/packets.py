@@ -39,7 +39,7 @@ _HEADER = Struct(f">BQ{NONCE}sQ")  # kind, term, link, number
 class Kind(IntEnum):
     """Kinds of packets."""
 
-    OPEN = 1  # from a member: its inbox; the number is 0
+    OPEN = 1  # from a participant: its inbox; the number is 0
     ACCEPT = 2  # from the host, to an OPEN: a random number; the number is 0
     FRAME = 3
     BEAT = 4  # keep-alive: the sender had nothing to send
@@ -69,7 +69,7 @@ def quota_key(secret: bytes, name: str) -> bytes:
 
 
 def link_keys(key: bytes, term: int, link: bytes, answer: bytes) -> tuple[bytes, bytes]:
-    """Return the keys of one link: to the host, and to the member.
+    """Return the keys of one link: to the host, and to the participant.
 
     They are empty for an empty key.
 

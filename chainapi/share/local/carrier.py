@@ -31,7 +31,7 @@ from chainapi.share.local.election import (
     share_directory,
     stream_socket,
 )
-from chainapi.share.local.handshake import Handshake, VersionError, host_side, member_side
+from chainapi.share.local.handshake import Handshake, VersionError, host_side, participant_side
 from chainapi.share.local.stream import PATIENCE, StreamLink
 
 __all__ = ["LocalCarrier"]
@@ -134,7 +134,7 @@ class LocalCarrier:
             await asyncio.wait([link.closed for link in ending])
         await asyncio.sleep(0)  # the transports close their sockets
 
-    # --- members ------------------------------------------------------------------------------------
+    # --- participants ---------------------------------------------------------------------------------
 
     async def _find(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
         """Return a link to the host, or become the host."""
@@ -163,7 +163,7 @@ class LocalCarrier:
 
     async def _dial(self, name: str, address: Address) -> StreamLink | None:
         """Connect to a host; return None if it does not accept this process."""
-        link = StreamLink(Handshake(member_side(address.secret)), tick=self._tick, host=False)
+        link = StreamLink(Handshake(participant_side(address.secret)), tick=self._tick, host=False)
         peer = stream_socket(tcp=address.port != 0)  # an error of it does not count against the host
         try:
             await self._open_stream(address, peer, link)

@@ -1,8 +1,8 @@
 """Handshake of a link: mutual proof of a secret that neither end sends.
 
-Both ends begin with a greeting and a random challenge. Then the host sends its proof, and the member checks
-it and sends its own. A proof is an HMAC over both challenges and the role, so that no recorded or reflected
-proof is valid again.
+Both ends begin with a greeting and a random challenge. Then the host sends a proof, and the
+participant checks it and sends its own. A proof is an HMAC over both challenges and the role, so that no
+recorded or reflected proof is valid again.
 
 Each side is a generator: it yields the bytes to send with the number of bytes that it needs next, and returns
 the last bytes to send.
@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Generator
 from typing import TypeAlias
 
-__all__ = ["GREETING", "Handshake", "HandshakeError", "VersionError", "host_side", "member_side"]
+__all__ = ["GREETING", "Handshake", "HandshakeError", "VersionError", "host_side", "participant_side"]
 
 GREETING = b"chainap\x01"  # the last byte is the version of links over streams
 _CHALLENGE = 16  # bytes
@@ -65,8 +65,8 @@ class Handshake:
         return reply, None
 
 
-def member_side(secret: bytes) -> Side:
-    """Run the member's side.
+def participant_side(secret: bytes) -> Side:
+    """Run the participant's side.
 
     Raises:
         HandshakeError: the other end is not the host.
@@ -75,20 +75,20 @@ def member_side(secret: bytes) -> Side:
     own = secrets.token_bytes(_CHALLENGE)
     challenge = _greeted((yield GREETING + own, len(GREETING) + _CHALLENGE))
     _check((yield b"", _PROOF), _proof(secret, b"host", own, challenge))
-    return _proof(secret, b"member", own, challenge)
+    return _proof(secret, b"participant", own, challenge)
 
 
 def host_side(secret: bytes) -> Side:
     """Run the host's side.
 
     Raises:
-        HandshakeError: the other end is no member.
+        HandshakeError: the other end is no participant.
 
     """
     own = secrets.token_bytes(_CHALLENGE)
     challenge = _greeted((yield GREETING + own, len(GREETING) + _CHALLENGE))
     proof = yield _proof(secret, b"host", challenge, own), _PROOF
-    _check(proof, _proof(secret, b"member", challenge, own))
+    _check(proof, _proof(secret, b"participant", challenge, own))
     return b""
 
 

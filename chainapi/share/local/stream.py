@@ -1,7 +1,7 @@
 """Links over streams of bytes: a Unix socket, or loopback TCP.
 
 A stream begins with a handshake. After it come frames, each behind its length. An empty frame keeps the link
-alive: a member sends one if it received nothing for a while, and the host returns it.
+alive: a participant sends one if it received nothing for a while, and the host returns it.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import os
 import socket
 import struct
 import sys
-from collections import deque
 from collections.abc import Callable
 from typing import cast
 
 from chainapi.core.share.messages import MAX_FRAME, FrameError, FrameReader, framed
 from chainapi.share import forks
+from chainapi.share.link import LinkEnd
 from chainapi.share.local.handshake import Handshake, HandshakeError
 
 __all__ = ["PATIENCE", "QUIET", "StreamLink"]
 
-QUIET = 2  # ticks without a byte from the host, after which a member sends an empty frame
+QUIET = 2  # ticks without a byte from the host, after which a participant sends an empty frame
 PATIENCE = 5  # ticks in which the other end has to answer, or to read
 MAX_UNSENT = 1_048_576  # bytes that wait for the other end to read
 _ALIVE = framed(b"")
 
 
-class StreamLink(asyncio.Protocol):
+class StreamLink(LinkEnd, asyncio.Protocol):
     """One end of a link over a stream; see `chainapi.share.link.Link`.
 
     Waiting is counted in ticks of `tick` seconds instead of by the clock. So time in which this process was
@@ -49,7 +49,7 @@ class StreamLink(asyncio.Protocol):
 
         `active` is called before anything that arrives is used: with False the link breaks.
         """
-        self._loop = asyncio.get_running_loop()
+        super().__init__()
         self.opened: asyncio.Future[bool] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.connected = self.silent = False
@@ -57,47 +57,33 @@ class StreamLink(asyncio.Protocol):
         self._handshake: Handshake | None = handshake
         self._tick, self._host, self._active = tick, host, active
         self._reader = FrameReader()
-        self._early: deque[bytes] = deque()  # frames from before `start`
-        self._on_frame: Callable[[bytes], None] | None = None
-        self._on_broken: Callable[[], None] | None = None
-        self._ended = False  # frames are not sent and not delivered any more
         self._paused = False  # the other end does not read
         self._quiet = self._late = 0  # ticks without a byte; ticks in which something is due
 
     # --- Link ---------------------------------------------------------------------------------------
-
-    def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
-        """See `Link.start`."""
-        self._on_frame, self._on_broken = on_frame, on_broken
-        self._loop.call_soon(self._deliver_early)
 
     def send(self, frame: bytes) -> None:
         """See `Link.send`.
 
         A frame that is empty or longer than `MAX_FRAME` bytes breaks the link.
         """
-        if self._ended or self._transport.is_closing():
+        if not self.open or self._transport.is_closing():
             return
         if not 0 < len(frame) <= MAX_FRAME or self._congested():
             self.fail()
         else:
             self._transport.write(framed(frame))
 
-    def close(self) -> None:
-        """See `Link.close`."""
-        self._on_frame = self._on_broken = None
-        self.end()
-
     # --- the carrier --------------------------------------------------------------------------------
 
     def end(self) -> None:
         """Break the link after frames that were sent before; this end is informed too."""
-        self._ended, self._late = True, 0
-        self._transport.close()
+        self.open = False
+        self._hang_up()
 
     def fail(self) -> None:
         """Break the link at once; this end is informed too."""
-        self._ended = True
+        self.open = False
         self._transport.abort()
 
     # --- asyncio.Protocol ---------------------------------------------------------------------------
@@ -126,7 +112,7 @@ class StreamLink(asyncio.Protocol):
     def _read(self, data: bytes) -> None:
         try:
             for frame in self._reader.feed(data):
-                if self._ended:
+                if not self.open:
                     return
                 self._receive(frame)
         except FrameError:
@@ -136,12 +122,11 @@ class StreamLink(asyncio.Protocol):
         """End the link."""
         forks.release(self._descriptor)
         self._timer.cancel()
-        self._ended = True
+        self.open = False
         if not self.opened.done():
             self.opened.set_result(False)
         self.closed.set_result(None)
-        if not self._early:
-            self._break()
+        self._break()
 
     def pause_writing(self) -> None:
         """Note that the other end does not read."""
@@ -157,26 +142,20 @@ class StreamLink(asyncio.Protocol):
         if not frame:
             if self._host and not self._paused:
                 self._transport.write(_ALIVE)
-        elif self._early or self._on_frame is None:
-            self._early.append(frame)
         else:
-            self._on_frame(frame)
+            self._hand_over(frame)
 
-    def _deliver_early(self) -> None:
+    def _hand_over_early(self) -> None:
         try:
-            while self._early and self._on_frame is not None:
-                self._on_frame(self._early.popleft())
-        except BaseException:
+            super()._hand_over_early()
+        except BaseException:  # as a transport does if its protocol fails
             self._early.clear()
             self.fail()
             raise
-        if self.closed.done():
-            self._break()
 
-    def _break(self) -> None:
-        on_broken, self._on_frame, self._on_broken = self._on_broken, None, None
-        if on_broken is not None:
-            on_broken()
+    def _hang_up(self) -> None:
+        self._late = 0  # what was sent before has some more time
+        self._transport.close()
 
     def _congested(self) -> bool:
         return self._paused and self._transport.get_write_buffer_size() > MAX_UNSENT

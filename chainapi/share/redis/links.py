@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from chainapi.core.share.packets import GapError, Incoming, Kind, Outgoing
-from chainapi.share.link import Link
+from chainapi.share.link import Link, LinkEnd, PairedLink
 from chainapi.share.redis.wire import Answer, Wire
 
 __all__ = ["OwnLink", "RedisLink"]
 
 
-class RedisLink:
+class RedisLink(LinkEnd):
     """One end of a link: packets to the channel of its peer, and from it.
 
     Either end breaks the link when it received nothing for `silence` seconds, when a packet is missing, and
@@ -29,40 +28,21 @@ class RedisLink:
         may_serve: Callable[[], bool] = lambda: True,
         on_first: Callable[[Link], None] = lambda _: None,
     ) -> None:
+        super().__init__()
         self.name = name
         self._wire, self._channel = wire, channel
         self._out, self._in = directions
         self._silence = silence
         self._may_serve = may_serve
         self._on_first: Callable[[Link], None] | None = on_first
-        self._loop = asyncio.get_running_loop()
         self._sent = self._heard = self._loop.time()
-        self._early: list[bytes] = []
-        self._on_frame: Callable[[bytes], None] | None = None
-        self._on_broken: Callable[[], None] | None = None
-        self._closed = False  # no further call of this side
-        self.open = True
 
     # --- the interface of a link ----------------------------------------------------------------
-
-    def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
-        """See `Link.start`."""
-        self._on_frame, self._on_broken = on_frame, on_broken
-        early, self._early = self._early, []
-        for frame in early:
-            self._loop.call_soon(self._deliver, frame)
-        if not self.open:
-            self._loop.call_soon(self._report)
 
     def send(self, frame: bytes) -> None:
         """See `Link.send`."""
         if self.open and self._may_serve():
             self._post(Kind.FRAME, frame)
-
-    def close(self) -> None:
-        """See `Link.close`."""
-        self._closed, self._on_frame, self._on_broken = True, None, None
-        self.end()
 
     # --- what the carrier calls -----------------------------------------------------------------
 
@@ -80,9 +60,9 @@ class RedisLink:
             on_first, self._on_first = self._on_first, None
             on_first(self)
         if packet.kind == Kind.FRAME:
-            self._loop.call_soon(self._deliver, packet.payload)
+            self.deliver(packet.payload)
         elif packet.kind == Kind.CLOSE:
-            self.lose()
+            self.snap()
 
     @property
     def confirmed(self) -> bool:
@@ -92,7 +72,7 @@ class RedisLink:
     def published(self, receivers: Answer) -> None:
         """Break the link if Redis delivered a packet to nobody."""
         if not isinstance(receivers, int) or receivers < 1:
-            self.lose()
+            self.snap()
 
     def tick(self, idle: float) -> None:
         """Break the link of a silent peer; send a keep-alive after `idle` seconds."""
@@ -109,15 +89,8 @@ class RedisLink:
     def end(self) -> None:
         """Break the link, and send the peer that it is broken."""
         if self.open:
-            self._post(Kind.CLOSE)
-            self.lose()
-
-    def lose(self) -> None:
-        """Break the link without a packet to the peer."""
-        if self.open:
-            self.open = False
-            if self._on_broken is not None:
-                self._loop.call_soon(self._report)
+            self._hang_up()
+            self.snap()
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -126,56 +99,22 @@ class RedisLink:
         packet = self._out.seal(kind, payload)
         self._wire.call(self.published, b"PUBLISH", self._channel, packet)
 
-    def _deliver(self, frame: bytes) -> None:
-        if self._on_frame is not None:
-            self._on_frame(frame)
-        elif not self._closed:
-            self._early.append(frame)
-
-    def _report(self) -> None:
-        if self._on_broken is not None:
-            on_broken = self._on_broken
-            self._closed, self._on_frame, self._on_broken = True, None, None
-            on_broken()
+    def _hang_up(self) -> None:
+        self._post(Kind.CLOSE)
 
 
-class OwnLink:
-    """Host's end of the link to its own process, open while the host may serve."""
+class OwnLink(PairedLink):
+    """Host's end of the link to its own process: frames pass while the host may serve."""
 
-    def __init__(self, inner: Link, may_serve: Callable[[], bool]) -> None:
-        self._inner = inner
+    def __init__(self, may_serve: Callable[[], bool]) -> None:
+        super().__init__()
         self._may_serve = may_serve
-        self._on_frame: Callable[[bytes], None] | None = None
-        self._on_broken: Callable[[], None] | None = None
-        self.open = True
-
-    def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
-        """See `Link.start`."""
-        self._on_frame, self._on_broken = on_frame, on_broken
-        self._inner.start(self._receive, self._report)
 
     def send(self, frame: bytes) -> None:
         """See `Link.send`."""
         if self._may_serve():
-            self._inner.send(frame)
+            super().send(frame)
 
-    def close(self) -> None:
-        """See `Link.close`."""
-        self.open, self._on_frame, self._on_broken = False, None, None
-        self._inner.close()
-
-    def end(self) -> None:
-        """Break the link at both ends."""
-        if self.open:
-            self._inner.close()
-            asyncio.get_running_loop().call_soon(self._report)
-
-    def _receive(self, frame: bytes) -> None:
-        if self._on_frame is not None and self._may_serve():
-            self._on_frame(frame)
-
-    def _report(self) -> None:
-        self.open = False
-        if self._on_broken is not None:
-            on_broken, self._on_broken, self._on_frame = self._on_broken, None, None
-            on_broken()
+    def _hand_over(self, frame: bytes) -> None:
+        if self._may_serve():
+            super()._hand_over(frame)

@@ -1,4 +1,4 @@
-"""Part of one process in a quota over Redis: candidate, then member or host."""
+"""Participant in a quota over Redis: a process that elects or becomes the host."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ MakeHost: TypeAlias = Callable[[bytes, float], Serve]
 
 
 class Participant:
-    """Part of this process in one quota, as long as one connection to Redis lasts.
+    """This process in one quota, as long as one connection to Redis lasts.
 
-    It has an id, and a channel of that id from which it receives packets, as a member and as the host.
+    It has an id, and a channel of that id from which it receives the packets of its link to the host, or as
+    the host those of all links.
     """
 
     def __init__(self, wire: Wire, election: Election, key: bytes, times: Times) -> None:
@@ -65,7 +66,7 @@ class Participant:
         )
 
     async def observe(self) -> Link | None:
-        """Return a link to the host without becoming it; None if there is none."""
+        """Return a link to the host without becoming it; None if no process hosts."""
         if self._timer is None:
             await self._begin()
         until = self._loop.time() + self._times.silence
@@ -141,7 +142,7 @@ class Participant:
             self._wire.abort()
             raise self._wire.silent(self._times.timeout) from None
 
-    # --- member ---------------------------------------------------------------------------------
+    # --- its link -------------------------------------------------------------------------------
 
     async def _join(self, host: Elsewhere) -> RedisLink | None:
         """Return a link to the host; None if it ended, or does not answer within one beat."""
@@ -168,8 +169,8 @@ class Participant:
         ):
             return
         term, link = packet.term, packet.link
-        to_host, to_member = link_keys(self._key, term, link, packet.payload)
-        directions = Outgoing(to_host, term, link), Incoming(to_member, term, link)
+        to_host, to_participant = link_keys(self._key, term, link, packet.payload)
+        directions = Outgoing(to_host, term, link), Incoming(to_participant, term, link)
         self._link = RedisLink(self._wire, link, joining.channel, directions, self._times.silence)
         self._link.beat()  # the host serves the link from then on
         joining.joined.set_result(self._link)

@@ -1,4 +1,4 @@
-"""Term of a host over Redis: its lock, and its ends of the links to members."""
+"""Term of a host over Redis: its lock, and its ends of the links to participants."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from chainapi.core.share.packets import (
     seal,
     seal_memory,
 )
-from chainapi.share.link import Link, Serve, linked_pair
+from chainapi.share.link import Link, PairedLink, Serve
 from chainapi.share.redis.election import Elected, Election
 from chainapi.share.redis.links import OwnLink, RedisLink
 from chainapi.share.redis.wire import Answer, Wire
 
 __all__ = ["Term", "Times", "lock_clock"]
 
-MAX_UNCONFIRMED = 1_024  # links whose member sent nothing yet: replayed requests for links make such ones
+MAX_UNCONFIRMED = 1_024  # links without a packet of the other end: replayed requests for links make such ones
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -108,9 +108,9 @@ class Term:
         return not self.ended
 
     def own_link(self) -> Link:
-        """Return the member's end of a link to this process."""
-        mine, theirs = linked_pair()
-        own = OwnLink(theirs, self.may_serve)
+        """Return the participant's end of a link to this process."""
+        mine, own = PairedLink(), OwnLink(self.may_serve)
+        mine.pair(own)
         self._own.append(own)
         if self._serve is not None:
             self._serve(own)
@@ -119,7 +119,7 @@ class Term:
     def request(self, request: Packet) -> None:
         """Accept an authentic request for a link.
 
-        The link is served once its member has sent a packet on it.
+        The link is served once its participant has sent a packet on it.
         """
         if request.term != self._elected.term or request.link in self._links or not self.may_serve():
             return
@@ -158,14 +158,14 @@ class Term:
             for link in self._links.values():
                 link.end()
             for own in self._own:
-                own.end()
+                own.fail()
 
     def _accept(self, request: Packet, serve: Serve) -> None:
-        _, term, name, _, member = request
+        _, term, name, _, participant = request
         answer = os.urandom(NONCE)
-        to_host, to_member = link_keys(self._key, term, name, answer)
-        channel = self._election.channel(member)
-        directions = Outgoing(to_member, term, name), Incoming(to_host, term, name)
+        to_host, to_participant = link_keys(self._key, term, name, answer)
+        channel = self._election.channel(participant)
+        directions = Outgoing(to_participant, term, name), Incoming(to_host, term, name)
         link = RedisLink(self._wire, name, channel, directions, self._times.silence, self.may_serve, serve)
         self._links[name] = link
         packet = seal(self._key, Packet(Kind.ACCEPT, term, name, 0, answer))

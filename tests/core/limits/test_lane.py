@@ -79,7 +79,7 @@ def test_waiting_processes_have_equal_shares(steps: list[tuple[object, ...]]) ->
                 assert first is None
                 assert not queue.all()
     assert queue.waiting == 0
-    assert all(len(lane._flows) == 1 for lane in queue._lanes.values())
+    assert all(len(lane._flows) == 1 for lane in queue.ranks.lanes.values())
 
 
 def test_one_process_is_served_first_come_first_served() -> None:
@@ -227,4 +227,4 @@ def test_lanes_forget_processes_that_went() -> None:
         first = queue.first()
         assert first is not None
         queue.remove(first, granted=True)
-        assert len(queue._lanes[0.0]._flows) <= 30
+        assert len(queue.ranks.lanes[0.0]._flows) <= 30

@@ -23,9 +23,9 @@ from chainapi.core.limits.headers import PolicyField, RateLimitInfo, ServiceLimi
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.memory import OLDEST, read
 from chainapi.core.limits.quota import Quota
+from chainapi.testing.loops import VirtualLoop
 from tests.core.limits.test_quota import walk
 from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Server, SlidingLog
-from tests.virtual_time import VirtualLoop
 
 Heir: TypeAlias = Literal["same", "fresh", "memory"]
 HEIRS: tuple[Heir, ...] = ("same", "fresh", "memory")

@@ -182,6 +182,40 @@ def test_closed_route_is_parked_until_it_opens() -> None:
     assert granted(list(scheduler.round(22.0))) == [closed]
 
 
+def test_wait_for_closed_routes_alone_is_reported() -> None:
+    """While all requests wait for closed routes and none is in flight, their wait is reported once."""
+    scheduler = opened()
+    scheduler.answered(reserved(scheduler, 1.0), 2.0, 429, reported(90.0, 20.0), 0.5)
+    caller(scheduler)
+    assert list(scheduler.round(2.0)) == [Wait(22.0, "stop")]
+    assert scheduler.wait == Wait(22.0, "stop")
+    assert list(scheduler.round(3.0)) == []
+    assert len(granted(list(scheduler.round(22.0)))) == 1
+    assert scheduler.wait is None
+
+
+def test_wait_for_a_closed_route_beside_others_is_not_reported() -> None:
+    """While requests of other routes are in flight, a closed route is no wait of the service."""
+    scheduler = opened()
+    scheduler.answered(reserved(scheduler, 1.0), 2.0, 429, reported(90.0, 20.0), 0.5)
+    reserved(scheduler, 2.0, "other")
+    caller(scheduler)
+    assert list(scheduler.round(2.0)) == []
+    assert scheduler.wait is None
+
+
+def test_a_shorter_wait_is_reported_after_a_longer_one() -> None:
+    """A stop is reported although the wait for a closed route, reported before, ends later."""
+    scheduler = opened()
+    scheduler.answered(reserved(scheduler, 1.0), 2.0, 429, reported(90.0, 200.0), 0.5)
+    caller(scheduler)
+    assert list(scheduler.round(2.0)) == [Wait(202.0, "stop")]
+    scheduler.quota.hold_back(32.0)
+    caller(scheduler, "other")
+    assert list(scheduler.round(2.0)) == [Wait(32.0, "stop")]
+    assert len(granted(list(scheduler.round(32.0)))) == 1
+
+
 def test_request_of_a_closed_route_that_cannot_wait_fails() -> None:
     """A request whose route opens after its deadline fails at once, with the wait of a new attempt."""
     scheduler = opened()
@@ -282,7 +316,7 @@ def test_overdue_request_fails_if_the_service_hangs() -> None:
 
 
 def test_responses_to_others_show_that_the_service_works() -> None:
-    """Each response begins the silence again, and without requests in flight there is none."""
+    """Each response begins the silence again, and without requests in flight no silence counts."""
     scheduler = opened(max_in_flight=2)
     one, _ = reserved(scheduler, 1.0), reserved(scheduler, 1.0)
     ticket = caller(scheduler)

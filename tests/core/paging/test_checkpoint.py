@@ -296,6 +296,15 @@ def test_the_fingerprint_depends_on_each_part(
     assert query_fingerprint(origin, path, params) != FINGERPRINT
 
 
+def test_the_fingerprint_depends_on_method_and_body() -> None:
+    """The fingerprint changes with method and body, but not with the order of the fields of the body."""
+    bodies = [None, b"{}", b'{"a":1,"b":[1,2]}', b'{"a":1,"b":[2,1]}', b'{"a":{"b":1}}']
+    queries = [(method, body) for method in ("POST", "PATCH") for body in bodies]
+    found = {query_fingerprint("https://h", "/p", PARAMS, *query) for query in queries}
+    assert len(found | {FINGERPRINT}) == len(queries) + 1
+    assert query_fingerprint("https://h", "/p", PARAMS, "POST", b'{"b": [1, 2], "a": 1}') in found
+
+
 @given(st.text(), st.text(), st.lists(st.tuples(st.text(), st.text()), max_size=3))
 def test_any_query_has_a_fingerprint(origin: str, path: str, params: list[tuple[str, str]]) -> None:
     """A fingerprint is 32 hexadecimal digits for any query."""

@@ -23,7 +23,7 @@ from chainapi.core.share.messages import (
     FrameError,
     FrameReader,
     FromHost,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Holding,
@@ -37,7 +37,7 @@ from chainapi.core.share.messages import (
     info_of,
     limits_of,
     read_host_frame,
-    read_member_frame,
+    read_participant_frame,
 )
 
 amounts = st.floats(0.0, MOST)
@@ -59,14 +59,14 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "max_wait": maybe,
     "left": maybe,
     "max_stop": maybe,
-    "max_in_flight": st.none() | numbers,
+    **dict.fromkeys(("max_in_flight", "limit", "most_waiting"), st.none() | numbers),
     "tag": texts,
     "rate": st.none() | st.tuples(amounts, amounts, st.booleans()),
     "limits": st.just(()),
-    **dict.fromkeys(("number", "member", "processes", "waiting"), numbers),
+    **dict.fromkeys(("number", "session", "processes", "waiting"), numbers),
     **dict.fromkeys(("elapsed", "age", "stopped", "timeout", "seconds"), amounts),
     **dict.fromkeys(("process", "origin", "route", "reason"), texts),
-    **dict.fromkeys(("again", "probe"), st.booleans()),
+    **dict.fromkeys(("again", "probe", "full"), st.booleans()),
 }
 LIMITS = st.builds(
     Limits,
@@ -79,7 +79,7 @@ LIMITS = st.builds(
 )
 
 
-def strategy(kind: type[FromMember | FromHost]) -> st.SearchStrategy[FromMember | FromHost]:
+def strategy(kind: type[FromParticipant | FromHost]) -> st.SearchStrategy[FromParticipant | FromHost]:
     """Return a strategy for messages of a kind."""
     fields = {field.name: FIELDS[field.name] for field in msgspec.structs.fields(kind)}
     if kind is Answered:
@@ -89,15 +89,15 @@ def strategy(kind: type[FromMember | FromHost]) -> st.SearchStrategy[FromMember 
     return st.builds(kind, **fields)
 
 
-@given(st.lists(st.one_of([strategy(kind) for kind in get_args(FromMember)]), max_size=5))
-def test_messages_of_a_member_survive_their_frame(sent: list[FromMember]) -> None:
-    """What a member sends is what the host reads."""
-    assert read_member_frame(encode(sent)) == sent
+@given(st.lists(st.one_of([strategy(kind) for kind in get_args(FromParticipant)]), max_size=5))
+def test_messages_of_a_participant_survive_their_frame(sent: list[FromParticipant]) -> None:
+    """What a participant sends is what the host reads."""
+    assert read_participant_frame(encode(sent)) == sent
 
 
 @given(st.lists(st.one_of([strategy(kind) for kind in get_args(FromHost)]), max_size=5))
 def test_messages_of_a_host_survive_their_frame(sent: list[FromHost]) -> None:
-    """What a host sends is what the member reads."""
+    """What a host sends is what the participant reads."""
     assert read_host_frame(encode(sent)) == sent
 
 
@@ -118,8 +118,8 @@ MALFORMED = {
 @pytest.mark.parametrize("frame", MALFORMED.values(), ids=MALFORMED.keys())
 def test_malformed_frames_are_refused_at_both_ends(frame: bytes) -> None:
     """Bytes that are no frame raise FrameError, and no other error."""
-    with pytest.raises(FrameError, match="malformed frame of a member: "):
-        read_member_frame(frame)
+    with pytest.raises(FrameError, match="malformed frame of a participant: "):
+        read_participant_frame(frame)
     with pytest.raises(FrameError, match="malformed frame of the host: "):
         read_host_frame(frame)
 
@@ -127,13 +127,13 @@ def test_malformed_frames_are_refused_at_both_ends(frame: bytes) -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_are_messages_or_an_error(frame: bytes) -> None:
     """Whatever arrives, reading it returns messages or raises FrameError."""
-    for read in (read_member_frame, read_host_frame):
+    for read in (read_participant_frame, read_host_frame):
         with suppress(FrameError):
             assert isinstance(read(frame), list)
 
 
 NAN, INF = float("nan"), float("inf")
-OUT_OF_RANGE: dict[str, FromMember] = {
+OUT_OF_RANGE: dict[str, FromParticipant] = {
     "NaN": Acquire(1, 1, "/a", NAN),
     "infinite": Acquire(1, 1, "/a", INF),
     "negative": Acquire(1, 1, "/a", -1.0),
@@ -149,10 +149,10 @@ OUT_OF_RANGE: dict[str, FromMember] = {
 
 
 @pytest.mark.parametrize("message", OUT_OF_RANGE.values(), ids=OUT_OF_RANGE.keys())
-def test_amounts_out_of_range_are_refused(message: FromMember) -> None:
+def test_amounts_out_of_range_are_refused(message: FromParticipant) -> None:
     """An amount that is negative, NaN, or too large never reaches a quota."""
     with pytest.raises(FrameError):
-        read_member_frame(encode([message]))
+        read_participant_frame(encode([message]))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_amounts_out_of_range_are_refused(message: FromMember) -> None:
     ids=repr,
 )
 def test_amounts_of_a_host_out_of_range_are_refused(message: FromHost) -> None:
-    """A member never waits for a time that is no time, and gets at least one permit."""
+    """A participant never waits for a time that is no time, and gets at least one permit."""
     with pytest.raises(FrameError):
         read_host_frame(encode([message]))
 
@@ -173,17 +173,17 @@ def test_unknown_meaning_of_a_refusal_is_refused() -> None:
 
 
 def test_ends_of_a_protocol_read_only_each_other() -> None:
-    """A host does not read messages of hosts, and a member none of members."""
+    """A host does not read messages of hosts, and a participant none of participants."""
     with pytest.raises(FrameError):
-        read_member_frame(encode([Recall()]))
+        read_participant_frame(encode([Recall()]))
     with pytest.raises(FrameError):
         read_host_frame(encode([Cancel(1)]))
 
 
 def test_bounds_are_part_of_the_range() -> None:
     """The largest amounts, numbers and texts pass."""
-    sent: list[FromMember] = [Acquire(2**63 - 1, 0, "x" * 1024, MOST), Holding(HOLDING, 0, "")]
-    assert read_member_frame(encode(sent)) == sent
+    sent: list[FromParticipant] = [Acquire(2**63 - 1, 0, "x" * 1024, MOST), Holding(HOLDING, 0, "")]
+    assert read_participant_frame(encode(sent)) == sent
     assert amount_of(MOST) == MOST
     assert amount_of(INF) == MOST
     assert amount_of(1.5) == 1.5
@@ -225,8 +225,8 @@ INFO = RateLimitInfo(
 
 @pytest.mark.parametrize("info", [INFO, RateLimitInfo(), RateLimitInfo(5.0)], ids=["full", "none", "limit"])
 def test_limit_headers_survive_a_message(info: RateLimitInfo) -> None:
-    """The host reads the limit headers that the member received."""
-    (sent,) = read_member_frame(encode([Answered(1, 200, None, limits_of(info))]))
+    """The host reads the limit headers that the participant received."""
+    (sent,) = read_participant_frame(encode([Answered(1, 200, None, limits_of(info))]))
     assert isinstance(sent, Answered)
     assert info_of(sent.limits) == info
     assert (sent.limits is None) == (info == RateLimitInfo())
@@ -242,7 +242,7 @@ def test_exaggerated_limit_headers_are_cut_to_the_range() -> None:
         (PolicyField(1e300, 1e300, "x" * 2000),),
         (ServiceLimit("y" * 2000, 1e300, 1e300),),
     )
-    (sent,) = read_member_frame(encode([Answered(1, 200, None, limits_of(info))]))
+    (sent,) = read_participant_frame(encode([Answered(1, 200, None, limits_of(info))]))
     assert isinstance(sent, Answered)
     assert sent.limits == Limits(
         MOST, MOST, MOST, MOST, ((MOST, MOST, "x" * 1024),), (("y" * 1024, MOST, MOST),)
@@ -251,10 +251,10 @@ def test_exaggerated_limit_headers_are_cut_to_the_range() -> None:
 
 def test_numbers_of_messages_are_fixed() -> None:
     """Two versions of chainapi understand each other's numbers: they are never used again."""
-    kinds = (*get_args(FromMember), *get_args(FromHost))
+    kinds = (*get_args(FromParticipant), *get_args(FromHost))
     tags = {kind.__name__: kind.__struct_config__.tag for kind in kinds}
-    members = {"Hello": 1, "Join": 2, "Leave": 3, "Holding": 4, "Acquire": 5, "Cancel": 6}
+    participants = {"Hello": 1, "Join": 2, "Leave": 3, "Holding": 4, "Acquire": 5, "Cancel": 6}
     ends = {"Answered": 7, "Lost": 8, "Unsent": 9, "Watch": 10}
     hosts = {"Welcome": 32, "Denied": 33, "Granted": 34, "Refused": 35, "Verdict": 36}
-    assert tags == {**members, **ends, **hosts, "Recall": 37, "Waiting": 38, "State": 39}
+    assert tags == {**participants, **ends, **hosts, "Recall": 37, "Waiting": 38, "State": 39}
     assert messages.VERSION == 1

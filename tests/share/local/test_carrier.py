@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +15,6 @@ import pytest
 from attrs import define, field
 
 from chainapi.client.member import Member
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.scope import Verdict
 from chainapi.core.share.messages import MAX_FRAME
 from chainapi.errors import ConfigurationError, ShareUnavailableError
@@ -26,16 +25,10 @@ from chainapi.share.local import LocalCarrier
 from chainapi.share.local.election import Elections, share_directory
 from chainapi.share.local.handshake import GREETING
 from chainapi.share.local.stream import PATIENCE
+from tests.share.responses import end, headers
 
 real_time = pytest.mark.real_time
 both_sockets = pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """Return a path for a directory, short enough for a Unix socket."""
-    with tempfile.TemporaryDirectory(prefix="share") as folder:
-        yield Path(folder, "chainapi")
 
 
 @define(eq=False)
@@ -88,15 +81,15 @@ class Process:
 @asynccontextmanager
 async def processes(directory: Path, count: int, tcp: bool = False) -> AsyncIterator[list[Process]]:
     """Connect some carriers; the first one becomes the host."""
-    members = [Process(f"p{number}", LocalCarrier(directory, tcp=tcp)) for number in range(count)]
+    participants = [Process(f"p{number}", LocalCarrier(directory, tcp=tcp)) for number in range(count)]
     try:
-        for member in members:
-            await member.connect()
-            await member.host()  # it served the link
-        yield members
+        for participant in participants:
+            await participant.connect()
+            await participant.host()  # it served the link
+        yield participants
     finally:
-        for member in reversed(members):
-            await member.carrier.aclose("q")
+        for participant in reversed(participants):
+            await participant.carrier.aclose("q")
 
 
 def files(directory: Path) -> dict[str, int]:
@@ -120,22 +113,22 @@ async def raw_stream(directory: Path) -> tuple[asyncio.StreamReader, asyncio.Str
 @both_sockets
 async def test_the_first_hosts_all(directory: Path, tcp: bool) -> None:
     """The first process becomes the host, once; twelve others connect to it, and frames go both ways."""
-    async with processes(directory, 13, tcp) as members:
-        assert [await member.host() for member in members] == ["p0"] * 13
-        assert [member.hosted for member in members] == [1] + [0] * 12
-        assert len(members[0].served) == 13
+    async with processes(directory, 13, tcp) as participants:
+        assert [await participant.host() for participant in participants] == ["p0"] * 13
+        assert [participant.hosted for participant in participants] == [1] + [0] * 12
+        assert len(participants[0].served) == 13
 
 
 @real_time
 @both_sockets
 async def test_frames_keep_their_order_and_size(directory: Path, tcp: bool) -> None:
     """Frames of 1 byte to almost 1 MiB arrive whole and in order at both ends."""
-    async with processes(directory, 2, tcp) as (_, member):
-        assert member.link is not None
+    async with processes(directory, 2, tcp) as (_, participant):
+        assert participant.link is not None
         sizes = [1, 70_000, MAX_FRAME - 10, *range(1, 200)]
         for size in sizes:
-            member.link.send(b"x" * size)
-        answers = [await asyncio.wait_for(member.frames.get(), 30) for _ in sizes]
+            participant.link.send(b"x" * size)
+        answers = [await asyncio.wait_for(participant.frames.get(), 30) for _ in sizes]
         assert [len(answer) - 2 for answer in answers] == sizes
 
 
@@ -145,24 +138,24 @@ async def test_the_end_of_the_host_elects_another(directory: Path, tcp: bool) ->
     """When the host ends, all links break at both ends, and one of the others hosts the rest."""
     async with processes(directory, 4, tcp) as (first, *others):
         await first.carrier.aclose("q")
-        for member in (first, *others):
-            await asyncio.wait_for(member.broken.wait(), 30)
+        for participant in (first, *others):
+            await asyncio.wait_for(participant.broken.wait(), 30)
         assert first.served_broken == 4
-        await asyncio.gather(*(member.connect() for member in others))
-        assert len({await member.host() for member in others}) == 1
-        assert sum(member.hosted for member in others) == 1
+        await asyncio.gather(*(participant.connect() for participant in others))
+        assert len({await participant.host() for participant in others}) == 1
+        assert sum(participant.hosted for participant in others) == 1
 
 
 @real_time
 @both_sockets
-async def test_the_end_of_a_member_is_noticed(directory: Path, tcp: bool) -> None:
-    """When a member ends, its link breaks at the host, after the frames that it sent last."""
-    async with processes(directory, 2, tcp) as (first, member):
+async def test_the_end_of_a_participant_is_noticed(directory: Path, tcp: bool) -> None:
+    """When a participant ends, its link breaks at the host, after the frames that it sent last."""
+    async with processes(directory, 2, tcp) as (first, participant):
         received: asyncio.Queue[bytes | None] = asyncio.Queue()
         first.served[1].start(received.put_nowait, lambda: received.put_nowait(None))
-        assert member.link is not None
-        member.link.send(b"last")
-        await member.carrier.aclose("q")
+        assert participant.link is not None
+        participant.link.send(b"last")
+        await participant.carrier.aclose("q")
         assert [await asyncio.wait_for(received.get(), 30) for _ in range(2)] == [b"last", None]
         assert await first.host() == "p0"
 
@@ -170,13 +163,13 @@ async def test_the_end_of_a_member_is_noticed(directory: Path, tcp: bool) -> Non
 @real_time
 async def test_garbage_breaks_only_its_connection(directory: Path) -> None:
     """A connection that sends garbage is closed, and is never served; the links of others stay."""
-    async with processes(directory, 2) as (first, member):
+    async with processes(directory, 2) as (first, participant):
         for garbage in (b"GET / HTTP/1.1\r\n\r\n" * 10, GREETING + bytes(16 + 32), b"\xff" * 100_000):
             reader, writer = await raw_stream(directory)
             writer.write(garbage)
             assert GREETING.startswith((await asyncio.wait_for(_until_end(reader), 30))[:8])
             writer.close()
-        assert await member.host() == "p0"
+        assert await participant.host() == "p0"
         assert len(first.served) == 2
 
 
@@ -217,11 +210,11 @@ async def test_the_host_connects_to_itself_again(directory: Path) -> None:
 async def test_quotas_have_hosts_of_their_own(directory: Path) -> None:
     """Two quotas in one directory have one host each."""
     one, other = LocalCarrier(directory), LocalCarrier(directory)
-    members = [Process("a0", one, "a"), Process("b0", other, "b")]
-    members += [Process("a1", other, "a"), Process("b1", one, "b")]
-    for member in members:
-        await member.connect()
-    assert [await member.host() for member in members] == ["a0", "b0", "a0", "b0"]
+    participants = [Process("a0", one, "a"), Process("b0", other, "b")]
+    participants += [Process("a1", other, "a"), Process("b1", one, "b")]
+    for participant in participants:
+        await participant.connect()
+    assert [await participant.host() for participant in participants] == ["a0", "b0", "a0", "b0"]
     for carrier in (one, other):
         await carrier.aclose("a")
         await carrier.aclose("b")
@@ -235,8 +228,7 @@ async def test_processes_share_a_gate_through_it(directory: Path) -> None:
         gate.join(member)
     loop = asyncio.get_running_loop()
     permit = await gates[0].acquire("/a", member=members[0])
-    refused = permit.answered(429, RateLimitInfo(100.0, 0.0, None, 20.0, (PolicyField(100.0, 60.0),)))
-    assert (refused if isinstance(refused, Verdict) else await refused) is Verdict.QUOTA
+    assert await end(permit, 429, headers(0, 20.0)) is Verdict.QUOTA
     began = loop.time()
     waits = [
         asyncio.create_task(gate.acquire("/a", member=one)) for gate, one in zip(gates, members, strict=True)
@@ -262,12 +254,12 @@ async def test_processes_share_a_gate_through_it(directory: Path) -> None:
 
 async def test_all_start_at_once(directory: Path) -> None:
     """Of many processes that start at the same time one becomes the host, and all reach it."""
-    members = [Process(f"p{number}", LocalCarrier(directory)) for number in range(20)]
-    await asyncio.gather(*(member.connect() for member in members))
-    assert len({await member.host() for member in members}) == 1
-    assert sum(member.hosted for member in members) == 1
-    for member in members:
-        await member.carrier.aclose("q")
+    participants = [Process(f"p{number}", LocalCarrier(directory)) for number in range(20)]
+    await asyncio.gather(*(participant.connect() for participant in participants))
+    assert len({await participant.host() for participant in participants}) == 1
+    assert sum(participant.hosted for participant in participants) == 1
+    for participant in participants:
+        await participant.carrier.aclose("q")
 
 
 def died(directory: Path, tcp: bool = False) -> None:
@@ -288,21 +280,21 @@ async def test_the_files_of_a_killed_host_are_replaced(directory: Path, tcp: boo
     """A stale address, lock and socket do not keep a process from becoming the host."""
     died(directory, tcp)
     stale = files(directory).keys()
-    async with processes(directory, 2) as members:
-        assert [await member.host() for member in members] == ["p0", "p0"]
+    async with processes(directory, 2) as participants:
+        assert [await participant.host() for participant in participants] == ["p0", "p0"]
         assert files(directory).keys() & stale == {"q.election", "q.host"}
 
 
 async def test_files_that_vanish_elect_another_host(directory: Path) -> None:
     """When something removes the files of a host, it ends, and the processes elect one again."""
-    async with processes(directory, 2) as members:
+    async with processes(directory, 2) as participants:
         for name in files(directory):
             (directory / name).unlink()
-        for member in members:
-            await member.broken.wait()
-            await member.connect()
-        assert len({await member.host() for member in members}) == 1
-        assert sum(member.hosted for member in members) == 2
+        for participant in participants:
+            await participant.broken.wait()
+            await participant.connect()
+        assert len({await participant.host() for participant in participants}) == 1
+        assert sum(participant.hosted for participant in participants) == 2
 
 
 def test_an_election_has_one_winner(directory: Path) -> None:
@@ -331,12 +323,12 @@ async def test_a_silent_host_is_replaced(directory: Path) -> None:
     stopped = elections.elect("q")  # it listens, and never accepts
     assert stopped is not None
     began = asyncio.get_running_loop().time()
-    async with processes(directory, 2) as members:
+    async with processes(directory, 2) as participants:
         assert asyncio.get_running_loop().time() - began == pytest.approx(PATIENCE, abs=0.5)
-        assert [await member.host() for member in members] == ["p0", "p0"]
+        assert [await participant.host() for participant in participants] == ["p0", "p0"]
         assert not stopped.valid()
         stopped.release()  # it wakes up: the files of its successor stay
-        assert await members[1].host() == "p0"
+        assert await participants[1].host() == "p0"
         late = Process("late", LocalCarrier(directory))
         await late.connect()
         assert await late.host() == "p0"
@@ -358,17 +350,17 @@ async def test_a_host_that_refuses_connections_is_replaced(directory: Path) -> N
 
 async def test_a_host_that_was_replaced_steps_down(directory: Path) -> None:
     """A host that finds another address breaks all links, its own too, and connects to its successor."""
-    async with processes(directory, 2) as (first, member):
+    async with processes(directory, 2) as (first, participant):
         elections = Elections(directory)
         address = elections.address("q")
         assert address is not None
         successor = elections.elect("q", instead_of=address)
         assert successor is not None
         await first.broken.wait()
-        await member.broken.wait()
+        await participant.broken.wait()
         assert first.served_broken == 2
         successor.release()
-        await member.connect()
+        await participant.connect()
         await first.connect()
         assert await first.host() == "p1"
         assert first.hosted == 1
@@ -376,15 +368,15 @@ async def test_a_host_that_was_replaced_steps_down(directory: Path) -> None:
 
 async def test_a_host_that_wakes_up_answers_nothing(directory: Path) -> None:
     """A host that was stopped and replaced drops what arrived meanwhile."""
-    async with processes(directory, 2) as (first, member):
+    async with processes(directory, 2) as (first, participant):
         elections, loop = Elections(directory), asyncio.get_running_loop()
         successor = elections.elect("q", instead_of=elections.address("q"))
         assert successor is not None
-        assert member.link is not None
-        member.link.send(b"?")
+        assert participant.link is not None
+        participant.link.send(b"?")
         loop.jump(60)  # type: ignore[attr-defined]
-        await member.broken.wait()
-        assert member.frames.empty()
+        await participant.broken.wait()
+        assert participant.frames.empty()
         assert first.carrier._hosts["q"].check() is False
         successor.release()
 
@@ -417,9 +409,9 @@ async def test_connecting_can_be_cancelled(directory: Path) -> None:
     elections.prepare()
     stopped = elections.elect("q")
     assert stopped is not None
-    member = Process("p", LocalCarrier(directory))
+    participant = Process("p", LocalCarrier(directory))
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(member.connect(), 1)
+        await asyncio.wait_for(participant.connect(), 1)
     await asyncio.sleep(0)
     stopped.release()
     assert not forks._held
@@ -427,22 +419,22 @@ async def test_connecting_can_be_cancelled(directory: Path) -> None:
 
 @real_time
 @both_sockets
-@pytest.mark.parametrize("first", [True, False], ids=["as the host", "as a member"])
+@pytest.mark.parametrize("first", [True, False], ids=["as the host", "as a participant"])
 async def test_connecting_can_be_cancelled_at_any_moment(directory: Path, tcp: bool, first: bool) -> None:
     """A call that is cancelled after any number of steps leaves nothing open, and no lock."""
     async with processes(directory, 0 if first else 1, tcp):
         for steps in range(1, 12):
-            member = Process("p", LocalCarrier(directory, tcp=tcp))
-            task = asyncio.create_task(member.connect())
+            participant = Process("p", LocalCarrier(directory, tcp=tcp))
+            task = asyncio.create_task(participant.connect())
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-            await member.carrier.aclose("q")
+            await participant.carrier.aclose("q")
             await asyncio.sleep(0)
             assert len(files(directory)) == (1 if first else 4 - tcp)
-    async with processes(directory, 2, tcp) as members:
-        assert [await member.host() for member in members] == ["p0", "p0"]
+    async with processes(directory, 2, tcp) as participants:
+        assert [await participant.host() for participant in participants] == ["p0", "p0"]
 
 
 async def test_another_version_is_reported(directory: Path) -> None:
@@ -457,9 +449,9 @@ async def test_another_version_is_reported(directory: Path) -> None:
         writer.close()
 
     server = await asyncio.start_unix_server(greet, sock=seat.listener)
-    member = Process("p", LocalCarrier(directory))
+    participant = Process("p", LocalCarrier(directory))
     with pytest.raises(ShareUnavailableError, match=r"version 2 .* version 1"):
-        await member.connect()
+        await participant.connect()
     await asyncio.sleep(0.1)
     server.close()
     seat.release()
@@ -491,11 +483,11 @@ async def test_an_observer_never_hosts(directory: Path) -> None:
 
 async def test_memory_outlives_all_processes(directory: Path) -> None:
     """A host stores memory for the next one, which also learns its age; a process that is no host cannot."""
-    async with processes(directory, 2) as (first, member):
+    async with processes(directory, 2) as (first, participant):
         assert first.memory == (b"", 0.0)
         first.carrier.store("q", b"a long memory")
         first.carrier.store("q", b"learned")
-        member.carrier.store("q", b"wrong")
+        participant.carrier.store("q", b"wrong")
     stored = directory / "q.memory"
     os.utime(stored, (stored.stat().st_atime, stored.stat().st_mtime - 3600))
     async with processes(directory, 1) as (first,):
@@ -584,16 +576,16 @@ async def test_an_unsafe_directory_is_refused(
 @real_time
 async def test_a_long_path_is_no_fault_over_tcp(directory: Path) -> None:
     """A path that is too long for a Unix socket works with loopback TCP."""
-    async with processes(directory / ("x" * 100), 2, tcp=True) as members:
-        assert [await member.host() for member in members] == ["p0", "p0"]
+    async with processes(directory / ("x" * 100), 2, tcp=True) as participants:
+        assert [await participant.host() for participant in participants] == ["p0", "p0"]
 
 
 async def test_a_damaged_address_is_replaced(directory: Path) -> None:
     """A file that has no address does not keep a process from becoming the host."""
     Elections(directory).prepare()
     (directory / "q.host").write_bytes(b"damaged" * 100)
-    async with processes(directory, 2) as members:
-        assert [await member.host() for member in members] == ["p0", "p0"]
+    async with processes(directory, 2) as participants:
+        assert [await participant.host() for participant in participants] == ["p0", "p0"]
 
 
 def test_the_directory_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -651,8 +643,8 @@ def test_held_descriptors_are_dropped() -> None:
 
 async def test_nothing_is_held_after_the_end(directory: Path) -> None:
     """After `aclose` of all processes no descriptor and no file of a host is left."""
-    async with processes(directory, 3) as members:
+    async with processes(directory, 3) as participants:
         assert len(forks._held) == 2 + 2 * 2  # lock, listener, and two links with two ends each
-        await members[0].carrier.aclose("q")
+        await participants[0].carrier.aclose("q")
     assert not forks._held
     assert files(directory).keys() == {"q.election"}

@@ -6,8 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -21,13 +20,6 @@ pytestmark = [
 
 PATIENT, IMPATIENT = "60", "0.05"  # seconds of a tick: a host that is silent is replaced after 7 of them
 LONGEST = 30  # seconds that a step may take on a busy machine
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """Return a path for a directory, short enough for a Unix socket."""
-    with tempfile.TemporaryDirectory(prefix="share") as folder:
-        yield Path(folder, "chainapi")
 
 
 @define(eq=False)

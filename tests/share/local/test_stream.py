@@ -17,7 +17,7 @@ from attrs import define, field
 
 from chainapi.core.share.messages import MAX_FRAME, framed
 from chainapi.share.link import Link
-from chainapi.share.local.handshake import GREETING, Handshake, host_side, member_side
+from chainapi.share.local.handshake import GREETING, Handshake, host_side, participant_side
 from chainapi.share.local.stream import PATIENCE, QUIET, StreamLink
 
 SECRET = b"s" * 32
@@ -54,9 +54,9 @@ async def opened(sock: socket.socket, link: StreamLink) -> StreamLink:
     return link
 
 
-def member_end() -> StreamLink:
-    """Return the end of a member."""
-    return StreamLink(Handshake(member_side(SECRET)), tick=TICK, host=False)
+def participant_end() -> StreamLink:
+    """Return the end of a participant."""
+    return StreamLink(Handshake(participant_side(SECRET)), tick=TICK, host=False)
 
 
 def host_end(active: Callable[[], bool] = lambda: True) -> StreamLink:
@@ -66,17 +66,17 @@ def host_end(active: Callable[[], bool] = lambda: True) -> StreamLink:
 
 @asynccontextmanager
 async def linked(active: Callable[[], bool] = lambda: True) -> AsyncIterator[tuple[StreamLink, StreamLink]]:
-    """Return the ends of a member and of a host."""
+    """Return the ends of a participant and of a host."""
     one, other = socket.socketpair()
-    member, host = await opened(one, member_end()), await opened(other, host_end(active))
+    participant, host = await opened(one, participant_end()), await opened(other, host_end(active))
     try:
-        assert await member.opened
+        assert await participant.opened
         assert await host.opened
-        yield member, host
+        yield participant, host
     finally:
-        member.close()
+        participant.close()
         host.close()
-        await asyncio.wait([member.closed, host.closed])
+        await asyncio.wait([participant.closed, host.closed])
 
 
 @asynccontextmanager
@@ -92,39 +92,39 @@ async def facing(end: StreamLink) -> AsyncIterator[socket.socket]:
 
 
 async def greeted(raw: socket.socket) -> None:
-    """Take part in the handshake of a host's end as a member."""
+    """Take part in the handshake of a host's end as a participant."""
     loop = asyncio.get_running_loop()
-    member = Handshake(member_side(SECRET))
-    reply, rest = member.feed(b"")
+    participant = Handshake(participant_side(SECRET))
+    reply, rest = participant.feed(b"")
     while rest is None:
         await loop.sock_sendall(raw, reply)
-        reply, rest = member.feed(await loop.sock_recv(raw, 1024))
+        reply, rest = participant.feed(await loop.sock_recv(raw, 1024))
     await loop.sock_sendall(raw, reply)
 
 
 async def test_frames_arrive_in_order_both_ways() -> None:
     """Frames of all sizes arrive in order, those sent before `start` too."""
-    async with linked() as (member, host):
+    async with linked() as (participant, host):
         frames = [b"x" * size for size in (1, 2, 65_536, MAX_FRAME, 3)]
         for frame in frames:
-            member.send(frame)
+            participant.send(frame)
         await asyncio.sleep(0.1)
         at_host = Reader(host)
         assert [await at_host.frames.get() for _ in frames] == frames
-        at_member = Reader(member)
+        at_participant = Reader(participant)
         host.send(frames[3])
-        assert await at_member.frames.get() == frames[3]
+        assert await at_participant.frames.get() == frames[3]
 
 
 async def test_frames_before_the_start_come_first() -> None:
     """A frame that arrives while earlier ones wait for `start` is delivered after them, and then the end."""
-    async with linked() as (member, host):
-        member.send(b"1")
+    async with linked() as (participant, host):
+        participant.send(b"1")
         await asyncio.sleep(0.1)
         reader = Reader(host)
         host.data_received(framed(b"2"))  # in the iteration that called `start`
-        member.send(b"3")
-        member.close()
+        participant.send(b"3")
+        participant.close()
         await reader.broken.wait()
         assert [reader.frames.get_nowait() for _ in range(3)] == [b"1", b"2", b"3"]
         assert reader.calls == ["frame"] * 3 + ["broken"]
@@ -132,9 +132,9 @@ async def test_frames_before_the_start_come_first() -> None:
 
 async def test_a_break_before_the_start_is_reported() -> None:
     """An end that starts after the break receives the frames from before, and the break."""
-    async with linked() as (member, host):
-        member.send(b"1")
-        member.close()
+    async with linked() as (participant, host):
+        participant.send(b"1")
+        participant.close()
         await host.closed
         reader = Reader(host)
         assert reader.calls == []  # never from within `start`
@@ -144,15 +144,15 @@ async def test_a_break_before_the_start_is_reported() -> None:
 
 async def test_close_is_silent_on_its_own_side() -> None:
     """After `close` nothing is delivered on that side; the other one receives all frames and the break."""
-    async with linked() as (member, host):
-        at_member, at_host = Reader(member), Reader(host)
+    async with linked() as (participant, host):
+        at_participant, at_host = Reader(participant), Reader(host)
         host.send(b"late")
-        member.send(b"last")
-        member.close()
-        member.send(b"never")
+        participant.send(b"last")
+        participant.close()
+        participant.send(b"never")
         await at_host.broken.wait()
-        await member.closed
-        assert at_member.calls == []
+        await participant.closed
+        assert at_participant.calls == []
         assert at_host.frames.get_nowait() == b"last"
         assert at_host.frames.empty()
 
@@ -177,9 +177,9 @@ async def test_a_reader_that_fails_breaks_the_link() -> None:
     """An error of the function that takes frames breaks the link, and goes to the loop's handler."""
     errors: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
-    async with linked() as (member, host):
-        other = Reader(member)
-        member.send(b"1")
+    async with linked() as (participant, host):
+        other = Reader(participant)
+        participant.send(b"1")
         await asyncio.sleep(0.1)
 
         def fail(_: bytes) -> None:
@@ -193,11 +193,11 @@ async def test_a_reader_that_fails_breaks_the_link() -> None:
 @pytest.mark.parametrize("frame", [b"", bytes(MAX_FRAME + 1)], ids=["empty", "too long"])
 async def test_a_frame_that_cannot_be_sent_breaks_the_link(frame: bytes) -> None:
     """A frame that the other end would not accept breaks the link at both ends."""
-    async with linked() as (member, host):
-        at_member, at_host = Reader(member), Reader(host)
-        member.send(frame)
-        assert at_member.calls == []
-        await at_member.broken.wait()
+    async with linked() as (participant, host):
+        at_participant, at_host = Reader(participant), Reader(host)
+        participant.send(frame)
+        assert at_participant.calls == []
+        await at_participant.broken.wait()
         await at_host.broken.wait()
 
 
@@ -234,17 +234,17 @@ async def test_an_oversized_frame_breaks_the_link() -> None:
 
 
 async def test_an_idle_link_stays() -> None:
-    """A link without frames lives for an hour, and a member's messages of nothing are answered."""
-    async with linked() as (member, host):
+    """A link without frames lives for an hour, and a participant's messages of nothing are answered."""
+    async with linked() as (participant, host):
         await asyncio.sleep(3600)
-        at_member = Reader(member)
+        at_participant = Reader(participant)
         host.send(b"good morning")
-        assert await at_member.frames.get() == b"good morning"
+        assert await at_participant.frames.get() == b"good morning"
 
 
 async def test_keep_alive_sends_nothing_while_frames_arrive() -> None:
-    """A member that receives a frame every second sends no empty ones; after `QUIET` seconds it sends one."""
-    end = member_end()
+    """A participant sends an empty frame `QUIET` seconds after the last one that it received, not before."""
+    end = participant_end()
     async with facing(end) as raw:
         loop = asyncio.get_running_loop()
         host = Handshake(host_side(SECRET))
@@ -263,18 +263,18 @@ async def test_keep_alive_sends_nothing_while_frames_arrive() -> None:
 
 
 async def test_a_host_that_does_not_answer_is_given_up() -> None:
-    """A member breaks the link `QUIET` + `PATIENCE` ticks after the last byte, and reports silence."""
-    async with linked() as (member, host):
+    """A participant breaks the link `QUIET` + `PATIENCE` ticks after the last byte, and reports silence."""
+    async with linked() as (participant, host):
         loop = asyncio.get_running_loop()
-        reader = Reader(member)
+        reader = Reader(participant)
         began = loop.time()
         host._transport.pause_reading()  # a host whose loop is blocked
         await reader.broken.wait()
         assert (QUIET + PATIENCE - 1) * TICK <= loop.time() - began <= (QUIET + PATIENCE) * TICK
-        assert member.silent
+        assert participant.silent
 
 
-@pytest.mark.parametrize("make", [member_end, host_end])
+@pytest.mark.parametrize("make", [participant_end, host_end])
 async def test_a_handshake_that_does_not_continue_is_given_up(make: Callable[[], StreamLink]) -> None:
     """An end waits `PATIENCE` ticks for the handshake, even if single bytes arrive."""
     end = make()
@@ -289,10 +289,10 @@ async def test_a_handshake_that_does_not_continue_is_given_up(make: Callable[[],
         assert end.silent
 
 
-async def test_a_host_that_was_stopped_is_not_given_up_by_a_member_that_was_stopped() -> None:
-    """Time in which the member's own loop did not run does not count."""
-    async with linked() as (member, host):
-        reader, loop = Reader(member), asyncio.get_running_loop()
+async def test_a_host_that_was_stopped_is_not_given_up_by_a_participant_that_was_stopped() -> None:
+    """Time in which the participant's own loop did not run does not count."""
+    async with linked() as (participant, host):
+        reader, loop = Reader(participant), asyncio.get_running_loop()
         for _ in range(3):
             loop.jump(3600)  # type: ignore[attr-defined]
             await asyncio.sleep(2 * TICK)
@@ -302,9 +302,9 @@ async def test_a_host_that_was_stopped_is_not_given_up_by_a_member_that_was_stop
 
 async def test_a_peer_that_does_not_read_is_given_up() -> None:
     """An end breaks after `PATIENCE` ticks in which the other one does not read."""
-    async with linked() as (member, host):
+    async with linked() as (participant, host):
         reader, loop = Reader(host), asyncio.get_running_loop()
-        member._transport.pause_reading()
+        participant._transport.pause_reading()
         began = loop.time()
         for _ in range(6):
             host.send(bytes(100_000))
@@ -314,9 +314,9 @@ async def test_a_peer_that_does_not_read_is_given_up() -> None:
 
 async def test_unsent_bytes_are_bounded() -> None:
     """An end breaks at once when more than 1 MiB waits for a peer that does not read."""
-    async with linked() as (member, host):
+    async with linked() as (participant, host):
         reader, loop = Reader(host), asyncio.get_running_loop()
-        member._transport.pause_reading()
+        participant._transport.pause_reading()
         began = loop.time()
         for _ in range(40):
             host.send(bytes(100_000))
@@ -326,22 +326,22 @@ async def test_unsent_bytes_are_bounded() -> None:
 
 async def test_a_peer_that_reads_again_keeps_its_link() -> None:
     """A pause shorter than `PATIENCE` ticks loses nothing."""
-    async with linked() as (member, host):
-        reader = Reader(member)
+    async with linked() as (participant, host):
+        reader = Reader(participant)
         for _ in range(3):
-            member._transport.pause_reading()
+            participant._transport.pause_reading()
             for _ in range(6):
                 host.send(bytes(100_000))
             await asyncio.sleep((PATIENCE - 2) * TICK)
-            member._transport.resume_reading()
+            participant._transport.resume_reading()
             for _ in range(6):
                 assert len(await reader.frames.get()) == 100_000
 
 
 async def test_close_gives_up_a_peer_that_does_not_read() -> None:
     """A closed link ends within `PATIENCE` ticks, even if not all frames can be sent."""
-    async with linked() as (member, host):
-        member._transport.pause_reading()
+    async with linked() as (participant, host):
+        participant._transport.pause_reading()
         host.send(bytes(MAX_FRAME))
         host.close()
         await asyncio.wait_for(host.closed, (PATIENCE + 1) * TICK)
@@ -350,16 +350,16 @@ async def test_close_gives_up_a_peer_that_does_not_read() -> None:
 async def test_a_host_that_is_no_longer_active_uses_no_frame() -> None:
     """Frames that arrive at a host that was replaced are dropped, and break the link."""
     active = True
-    async with linked(lambda: active) as (member, host):
-        at_host, at_member = Reader(host), Reader(member)
+    async with linked(lambda: active) as (participant, host):
+        at_host, at_participant = Reader(host), Reader(participant)
         active = False
-        member.send(b"acquire")
-        await at_member.broken.wait()
+        participant.send(b"acquire")
+        await at_participant.broken.wait()
         await at_host.broken.wait()
         assert at_host.calls == ["broken"]
 
 
-async def test_no_member_is_accepted_by_a_host_that_is_no_longer_active() -> None:
+async def test_no_participant_is_accepted_by_a_host_that_is_no_longer_active() -> None:
     """A connection to a host that was replaced ends at once."""
     end = host_end(lambda: False)
     async with facing(end) as raw:

@@ -121,7 +121,7 @@ class Process:
         self.served: asyncio.Queue[End] = asyncio.Queue()
 
     async def connect(self) -> End:
-        """Return the member's end of a new link."""
+        """Return the participant's end of a new link."""
         return End(await self.carrier.connect(self.name, self._make_host))
 
     async def aclose(self) -> None:
@@ -228,14 +228,14 @@ async def test_a_link_ends_for_both_sides(url: str, name: str) -> None:
 
 
 async def test_aclose_hands_the_quota_over_at_once(url: str, name: str) -> None:
-    """When the host leaves, its members' links break, and one of them is elected without waiting."""
-    async with processes(2, url, name) as (host, member):
-        own, end = await connected(host, member)
+    """When the host leaves, its participants' links break, and one of them is elected without waiting."""
+    async with processes(2, url, name) as (host, participant):
+        own, end = await connected(host, participant)
         await host.aclose()
         await own.broken.wait()
         await end.broken.wait()
-        again = await member.connect()
-        assert len(member.elections) == 1
+        again = await participant.connect()
+        assert len(participant.elections) == 1
         assert await again.ask(b"x") == b"echo x"
 
 
@@ -298,15 +298,15 @@ async def test_a_host_that_cannot_be_made(url: str, name: str) -> None:
 
 
 async def test_a_request_before_the_host_is_made_waits(url: str, name: str) -> None:
-    """A member that requests a link while the elected process makes its host gets it afterwards."""
-    async with processes(2, url, name) as (host, member):
-        await member.connect()
-        await member.aclose()  # which leaves the quota to the next, and knows that there is one
-        participant = host.carrier._participant(await host.carrier._connected(), name)
-        host.carrier._participants[name] = participant
-        await participant._begin()
-        term = await participant._elect()
-        waiting = asyncio.create_task(member.connect())
+    """A participant that requests a link while the elected process makes its host gets it afterwards."""
+    async with processes(2, url, name) as (host, participant):
+        await participant.connect()
+        await participant.aclose()  # which leaves the quota to the next, and knows that there is one
+        elected = host.carrier._participant(await host.carrier._connected(), name)
+        host.carrier._participants[name] = elected
+        await elected._begin()
+        term = await elected._elect()
+        waiting = asyncio.create_task(participant.connect())
         await until(lambda: bool(term._early))  # type: ignore[union-attr]
         await host.connect()
         assert await (await waiting).ask(b"x") == b"echo x"
@@ -314,19 +314,19 @@ async def test_a_request_before_the_host_is_made_waits(url: str, name: str) -> N
 
 async def test_an_abandoned_election(own_server: RedisServer, name: str) -> None:
     """A process that gave up while it was elected does not keep the quota."""
-    async with processes(2, own_server.url, name, ttl=2.0) as (host, member):
-        _, end = await connected(host, member)
+    async with processes(2, own_server.url, name, ttl=2.0) as (host, participant):
+        _, end = await connected(host, participant)
         await host.aclose()
         await end.broken.wait()
         own_server.pause()
-        waiting = asyncio.create_task(member.connect())
+        waiting = asyncio.create_task(participant.connect())
         await settle()
         waiting.cancel()
         await asyncio.wait([waiting])
         own_server.resume()
         await host.connect()
         assert len(host.elections) == 2
-        assert not member.elections
+        assert not participant.elections
 
 
 async def test_an_observer_never_becomes_the_host(url: str, name: str) -> None:
@@ -394,11 +394,11 @@ async def test_forged_memory_is_not_used(url: str, name: str) -> None:
 
 
 async def test_only_the_host_stores(url: str, name: str) -> None:
-    """A member, and a host that lost the lock, overwrite nothing."""
-    async with redis(url) as wire, processes(2, url, name) as (host, member):
-        await connected(host, member)
-        member.carrier.store(name, b"of a member")
-        member.carrier.store("unknown", b"of nobody")
+    """A participant, and a host that lost the lock, overwrite nothing."""
+    async with redis(url) as wire, processes(2, url, name) as (host, participant):
+        await connected(host, participant)
+        participant.carrier.store(name, b"of a participant")
+        participant.carrier.store("unknown", b"of nobody")
         await wire.request("SET", f"chainapi:{{{name}}}:host", "1:" + "0" * 32)
         host.carrier.store(name, b"of an earlier host")
         await host.aclose()
@@ -441,12 +441,16 @@ async def _lines(child: asyncio.subprocess.Process, number: int) -> list[str]:
 
 
 async def test_a_killed_host_is_replaced_without_waiting_for_its_lease(url: str, name: str) -> None:
-    """After kill -9 the next packet of a member finds nobody, and the member is elected at once.
+    """After kill -9 the next packet of a participant finds nobody, and the participant is elected at once.
 
     A forked child of the host lives on: it does not keep the connection of the host.
     """
-    async with redis(url) as wire, processes(1, url, name) as (member,), subprocess(url, name, LONG) as child:
-        end = await member.connect()
+    async with (
+        redis(url) as wire,
+        processes(1, url, name) as (participant,),
+        subprocess(url, name, LONG) as child,
+    ):
+        end = await participant.connect()
         assert await end.ask(b"x") == b"x"
         channel = f"chainapi:{{{name}}}:to:".encode() + (await lock(wire, name))[1]
         child.kill()
@@ -454,32 +458,32 @@ async def test_a_killed_host_is_replaced_without_waiting_for_its_lease(url: str,
             pass
         end.link.send(b"to nobody")
         await end.broken.wait()
-        end = await member.connect()
-        assert member.elections == [(b"", 0.0)]
+        end = await participant.connect()
+        assert participant.elections == [(b"", 0.0)]
         assert await end.ask(b"y") == b"echo y"
 
 
 async def test_a_paused_host_serves_nothing_after_its_lease(url: str, name: str) -> None:
     """A host that is suspended beyond its lock is replaced; when it runs again it serves no frame."""
     async with (
-        processes(1, url, name, ttl=1.0, silence=1.0) as (member,),
+        processes(1, url, name, ttl=1.0, silence=1.0) as (participant,),
         subprocess(url, name, 1.0) as child,
     ):
-        end = await member.connect()
+        end = await participant.connect()
         assert await end.ask(b"x") == b"x"
         assert await _lines(child, 1) == ["served x"]
         child.send_signal(signal.SIGSTOP)
         end.link.send(b"too late")
         await end.broken.wait()
-        end = await member.connect()
-        assert len(member.elections) == 1
+        end = await participant.connect()
+        assert len(participant.elections) == 1
         child.send_signal(signal.SIGCONT)
         assert sorted(await _lines(child, 3)) == ["broken", "host's end broken", "host's end broken"]
         assert await end.ask(b"y") == b"echo y"
 
 
-async def test_a_paused_member_breaks_at_the_host(url: str, name: str) -> None:
-    """The host ends the link of a member that is suspended, so its permits come back as lost."""
+async def test_a_paused_participant_breaks_at_the_host(url: str, name: str) -> None:
+    """The host ends the link of a participant that is suspended, so its permits come back as lost."""
     async with processes(1, url, name, silence=1.0) as (host,):
         await host.connect()
         await host.served.get()
@@ -499,12 +503,12 @@ async def test_a_paused_member_breaks_at_the_host(url: str, name: str) -> None:
 
 async def test_a_host_whose_lock_is_gone_ends(url: str, name: str) -> None:
     """A host that finds another's lock, or none, breaks all of its links."""
-    async with redis(url) as wire, processes(2, url, name, ttl=1.0) as (host, member):
-        own, end = await connected(host, member)
+    async with redis(url) as wire, processes(2, url, name, ttl=1.0) as (host, participant):
+        own, end = await connected(host, participant)
         await wire.request("DEL", f"chainapi:{{{name}}}:host")
         await own.broken.wait()
         await end.broken.wait()
-        assert await (await member.connect()).ask(b"x") == b"echo x"
+        assert await (await participant.connect()).ask(b"x") == b"echo x"
 
 
 async def test_a_host_on_a_former_primary_ends(own_server: RedisServer, name: str) -> None:
@@ -560,14 +564,14 @@ async def test_links_break_with_the_connection(own_server: RedisServer, name: st
 
 async def test_a_connection_that_redis_closes_breaks_the_links(own_server: RedisServer, name: str) -> None:
     """A connection is never replaced in silence: a message may be missing."""
-    async with processes(2, own_server.url, name) as (host, member):
-        _, end = await connected(host, member)
+    async with processes(2, own_server.url, name) as (host, participant):
+        _, end = await connected(host, participant)
         await host.served.get()
         served = await host.served.get()
         own_server.command("CLIENT", "KILL", "TYPE", "pubsub")
         await end.broken.wait()
         await served.broken.wait()
-        assert await (await member.connect()).ask(b"x") == b"echo x"
+        assert await (await participant.connect()).ask(b"x") == b"echo x"
 
 
 async def test_redis_that_is_not_there(name: str) -> None:
@@ -582,22 +586,22 @@ async def test_redis_that_is_not_there(name: str) -> None:
 
 async def test_redis_that_hangs(own_server: RedisServer, name: str) -> None:
     """A Redis that answers nothing breaks links by silence, and is an error for who connects, old or new."""
-    async with processes(2, own_server.url, name, silence=0.3, timeout=0.2) as (host, member):
-        _, end = await connected(host, member)
+    async with processes(2, own_server.url, name, silence=0.3, timeout=0.2) as (host, participant):
+        _, end = await connected(host, participant)
         own_server.pause()
         await end.broken.wait()
         with pytest.raises(ShareUnavailableError, match=r"did not answer within 0\.2 s"):
-            await member.connect()
+            await participant.connect()
         with pytest.raises(ShareUnavailableError, match=r"did not answer within 0\.2 s"):
-            await member.connect()
+            await participant.connect()
         own_server.resume()
-        assert await (await member.connect()).ask(b"x") == b"echo x"
+        assert await (await participant.connect()).ask(b"x") == b"echo x"
 
 
 async def test_redis_that_does_not_read(own_server: RedisServer, name: str) -> None:
     """A connection breaks when more than 1 MiB waits for Redis to read it."""
-    async with processes(2, own_server.url, name) as (host, member):
-        _, end = await connected(host, member)
+    async with processes(2, own_server.url, name) as (host, participant):
+        _, end = await connected(host, participant)
         own_server.pause()
         while not end.broken.is_set():
             end.link.send(bytes(500_000))
@@ -636,12 +640,12 @@ async def test_processes_with_the_secret_share(url: str, name: str) -> None:
     """Processes with the same secret, by constructor or by `authenticate`, share; another gets no link."""
     async with (
         processes(1, url, name, secret=b"one", ttl=0.3, silence=0.3) as (host,),
-        processes(2, url, name, ttl=0.3, silence=0.3) as (member, other),
+        processes(2, url, name, ttl=0.3, silence=0.3) as (participant, other),
     ):
         host.carrier.authenticate(name, b"another")  # without effect beside a secret of its own
         await host.connect()
-        member.carrier.authenticate(name, b"one")
-        assert await (await member.connect()).ask(b"x") == b"echo x"
+        participant.carrier.authenticate(name, b"one")
+        assert await (await participant.connect()).ask(b"x") == b"echo x"
         other.carrier.authenticate(name, b"another")
         with pytest.raises(ShareUnavailableError, match="does not answer"):
             await other.connect()
@@ -650,11 +654,11 @@ async def test_processes_with_the_secret_share(url: str, name: str) -> None:
 
 async def test_forged_packets_are_dropped(url: str, name: str) -> None:
     """Without the secret nobody sends a frame on a link, opens one, or breaks one."""
-    async with redis(url) as wire, processes(2, url, name, secret=b"s") as (host, member):
+    async with redis(url) as wire, processes(2, url, name, secret=b"s") as (host, participant):
         term, host_id = await lock_of(wire, name, host)
         to_host = f"chainapi:{{{name}}}:to:".encode() + host_id
         heard = await _listen(wire, to_host)
-        end = await member.connect()
+        end = await participant.connect()
         assert await end.ask(b"x") == b"echo x"
         link = link_of(await heard.get())
         wrong = quota_key(b"wrong", name)
@@ -686,10 +690,13 @@ async def _listen(wire: Wire, channel: bytes) -> asyncio.Queue[bytes]:
 
 async def test_a_forged_host_is_not_believed(own_server: RedisServer, name: str) -> None:
     """A process with the lock but not the secret gets no link; the end of Redis ends the attempt too."""
-    async with redis(own_server.url) as wire, processes(1, own_server.url, name, secret=b"s") as (member,):
+    async with (
+        redis(own_server.url) as wire,
+        processes(1, own_server.url, name, secret=b"s") as (participant,),
+    ):
         await wire.request("SET", f"chainapi:{{{name}}}:host", f"7:{'0' * 32}")
         heard = await _listen(wire, f"chainapi:{{{name}}}:to:{'0' * 32}".encode())
-        waiting = asyncio.create_task(member.connect())
+        waiting = asyncio.create_task(participant.connect())
         packet = await heard.get()
         inbox = f"chainapi:{{{name}}}:to:".encode() + packet[33:65]
         for key in (b"", quota_key(b"wrong", name)):
@@ -702,11 +709,11 @@ async def test_a_forged_host_is_not_believed(own_server: RedisServer, name: str)
 
 async def test_replayed_packets_are_dropped(url: str, name: str) -> None:
     """Packets that were sent before are served once, on their link, and on a link that they open again."""
-    async with redis(url) as wire, processes(2, url, name, secret=b"s") as (host, member):
+    async with redis(url) as wire, processes(2, url, name, secret=b"s") as (host, participant):
         _, host_id = await lock_of(wire, name, host)
         to_host = f"chainapi:{{{name}}}:to:".encode() + host_id
         heard = await _listen(wire, to_host)
-        end = await member.connect()
+        end = await participant.connect()
         assert await end.ask(b"x") == b"echo x"
         recorded = [await heard.get() for _ in range(3)]  # OPEN, BEAT, FRAME
         for packet in recorded:
@@ -717,15 +724,15 @@ async def test_replayed_packets_are_dropped(url: str, name: str) -> None:
         await (await host.served.get()).broken.wait()
         for packet in recorded:
             await wire.request("PUBLISH", to_host, packet)
-        again = await member.connect()
+        again = await participant.connect()
         assert await again.ask(b"z") == b"echo z"
         assert host.served.qsize() == 1
 
 
 async def test_a_missing_packet_breaks_the_link(url: str, name: str) -> None:
     """A gap in the numbers breaks the link at both ends, and the frame behind it is not delivered."""
-    async with processes(2, url, name) as (host, member):
-        _, end = await connected(host, member)
+    async with processes(2, url, name) as (host, participant):
+        _, end = await connected(host, participant)
         end.link._out._number += 1  # type: ignore[attr-defined]
         end.link.send(b"behind a gap")
         await end.broken.wait()
@@ -827,13 +834,13 @@ async def test_a_configuration_that_refuses(
     commands: list[str], code: str, own_server: RedisServer, name: str
 ) -> None:
     """A command that a real server does not permit is an error with its code and with advice."""
-    async with processes(2, own_server.url, name) as (host, member):
+    async with processes(2, own_server.url, name) as (host, participant):
         if code == "NOPERM":
             await host.connect()
         for command in commands:
             assert own_server.command(*command.split()) == "+OK"
         with pytest.raises(ShareUnavailableError, match=rf"\({code}\): (?!look)"):
-            await member.connect()
+            await participant.connect()
 
 
 PERMISSIONS = (
@@ -848,13 +855,13 @@ async def test_a_user_with_the_documented_permissions(own_server: RedisServer, n
     assert PERMISSIONS in " ".join(documented.split())
     own_server.command(*f"ACL SETUSER app on >p@ss resetchannels {PERMISSIONS}".split())
     url = f"redis://app:p%40ss@127.0.0.1:{own_server.port}/2"
-    async with processes(2, url, name) as (host, member):
-        _, end = await connected(host, member)
+    async with processes(2, url, name) as (host, participant):
+        _, end = await connected(host, participant)
         assert await end.ask(b"x") == b"echo x"
         host.carrier.store(name, b"memory")
         await host.aclose()
-        await member.connect()
-        assert member.elections[0][0] == b"memory"
+        await participant.connect()
+        assert participant.elections[0][0] == b"memory"
 
 
 async def test_a_unix_socket(own_server: RedisServer, name: str) -> None:

@@ -26,7 +26,7 @@ from chainapi.core.share.messages import (
     Cancel,
     Denied,
     FromHost,
-    FromMember,
+    FromParticipant,
     Granted,
     Hello,
     Holding,
@@ -42,7 +42,7 @@ from chainapi.core.share.messages import (
     Welcome,
     encode,
     limits_of,
-    read_member_frame,
+    read_participant_frame,
 )
 from chainapi.errors import (
     APITimeoutError,
@@ -55,7 +55,7 @@ from chainapi.share.gate import OnUnavailable, SharedGate
 from chainapi.share.link import Link, PairedLink, Serve, linked_pair
 from chainapi.share.permits import SharedPermit
 
-M = TypeVar("M", bound=FromMember)
+M = TypeVar("M", bound=FromParticipant)
 MINUTE = (PolicyField(100.0, 60.0),)
 OK = RateLimitInfo(100.0, 99.0, None, None, MINUTE)
 STOP = RateLimitInfo(100.0, 0.0, 30.0, 30.0, MINUTE)
@@ -93,7 +93,7 @@ class PlayedHost:
         self.closed = 0
         self.stored: list[tuple[str, bytes]] = []
         self.link: PairedLink | None = None
-        self.frames: list[list[FromMember]] = []
+        self.frames: list[list[FromParticipant]] = []
         self.broken = 0
 
     async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
@@ -106,7 +106,7 @@ class PlayedHost:
             raise self.error
         near, self.link = linked_pair()
         self.frames.clear()
-        self.link.start(lambda frame: self.frames.append(read_member_frame(frame)), self._break)
+        self.link.start(lambda frame: self.frames.append(read_participant_frame(frame)), self._break)
         if self.greets:
             self.send(Welcome(VERSION))
         return near
@@ -134,7 +134,7 @@ class PlayedHost:
         self.link.fail()
 
     @property
-    def received(self) -> list[FromMember]:
+    def received(self) -> list[FromParticipant]:
         """Messages of the process on the present link."""
         return [one for frame in self.frames for one in frame]
 
@@ -142,7 +142,7 @@ class PlayedHost:
         """Return the messages of a kind."""
         return [one for one in self.received if isinstance(one, kind)]
 
-    def take(self) -> list[FromMember]:
+    def take(self) -> list[FromParticipant]:
         """Return the messages that arrived since the last call."""
         received = self.received
         self.frames.clear()
@@ -250,7 +250,7 @@ async def test_a_longer_timeout_of_a_view_is_reported_once() -> None:
     process.call()
     process.call()
     await settle()
-    assert [(join.member, join.timeout) for join in process.host.all(Join)] == [(0, 20.0), (0, 200.0)]
+    assert [(join.session, join.timeout) for join in process.host.all(Join)] == [(0, 20.0), (0, 200.0)]
     kinds = [type(message) for frame in process.host.frames for message in frame]
     assert kinds == [Hello, Join, Acquire, Join, Acquire, Acquire]
 
@@ -283,7 +283,7 @@ async def test_bucket_of_one_loop_is_refused() -> None:
 
 
 async def test_sessions_come_and_leave() -> None:
-    """A session that joins or leaves later is a message of its own; a second leave is none."""
+    """A session that joins or leaves later is a message of its own; a second leave sends nothing."""
     process = Process()
     await process.granted(1)
     other = Member()
@@ -291,11 +291,11 @@ async def test_sessions_come_and_leave() -> None:
     await settle()
     (join,) = process.host.take()
     assert isinstance(join, Join)
-    assert join.member > 1
+    assert join.session > 1
     process.gate.leave(other)
     process.gate.leave(other)
     await settle()
-    assert process.host.take() == [Leave(join.member)]
+    assert process.host.take() == [Leave(join.session)]
     with pytest.raises(SessionClosedError, match="closed"):
         await process.gate.acquire("/a", member=other)
 
@@ -403,7 +403,7 @@ async def test_refusal_is_the_error_of_a_gate() -> None:
 
 
 async def test_ends_are_messages() -> None:
-    """Each end of a permit is one message with its number; a second end is none."""
+    """Each end of a permit is one message with its number; a second end sends nothing."""
     process = Process()
     permits = [await process.granted(number) for number in (1, 2, 3)]
     assert await permits[0].answered(200, OK) is scope.Verdict.PASSED
@@ -668,7 +668,7 @@ async def test_wait_is_an_event_of_its_session() -> None:
     process.gate.join(other)
     await settle()
     (join,) = process.host.all(Join)
-    process.host.send(Waiting(join.member, "stop", 30.0, 4), Waiting(999, "quota", 60.0, 1))
+    process.host.send(Waiting(join.session, "stop", 30.0, 4), Waiting(999, "quota", 60.0, 1))
     await settle()
     assert events == [("two", "stop", about(30.0), 4)]
     process.host.send(Waiting(0, "quota", 12.0, 1))

@@ -1,0 +1,168 @@
+"""Models that msgspec reads by itself: dataclasses, TypedDicts, Structs.
+
+msgspec refuses a whole number that comes as a text of digits, and the services send many. Rows that it
+refuses are read a second time: as JSON values, in which each text of a whole number becomes that number.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import attrs
+import msgspec
+
+from chainapi.core.numbers import whole_of
+from chainapi.models.exact_json import exact_number
+from chainapi.models.schema import Type, fields_of, is_record, type_of
+
+__all__ = ["NativeRows", "has_attrs", "has_native_numbers", "with_numbers"]
+
+# Numbers with a point or an exponent keep their digits; the encoder writes them as they are.
+_PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=msgspec.Raw)
+_encode = msgspec.json.Encoder().encode
+
+
+class NativeRows:
+    """Maker of rows of a model that msgspec reads by itself.
+
+    Raises:
+        TypeError: msgspec cannot read it.
+
+    """
+
+    def __init__(self, model: Any) -> None:
+        several: Any = types.GenericAlias(list, (model,))
+        self._kind = type_of(several)
+        self._decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(
+            several, float_hook=exact_number
+        )
+
+    def __call__(self, rows: list[Any]) -> list[Any]:
+        """Make rows of their JSON, texts of whole numbers as numbers."""
+        values = with_numbers(self._kind, _PLAIN.decode(b"[" + b",".join(rows) + b"]"))
+        return self._decoder.decode(_encode(values))
+
+
+def has_native_numbers(model: Any) -> bool:
+    """Check for a whole number in the classes that msgspec reads by itself.
+
+    They are dataclasses, TypedDicts and Structs, at any depth of a model.
+    """
+    return any(
+        _is_native(kind.hint) and any(part.kind == "integer" for part in _parts_of(kind.hint))
+        for kind in _all_types(type_of(model))
+    )
+
+
+def has_attrs(model: Any) -> bool:
+    """Check for an attrs class in a model, at any depth."""
+    return any(isinstance(kind.hint, type) and attrs.has(kind.hint) for kind in _all_types(type_of(model)))
+
+
+def with_numbers(kind: Type, value: Any) -> Any:
+    """Return a JSON value of a type, with numbers for texts of whole numbers."""
+    if isinstance(value, str):
+        kinds = {member.kind for member in kind.members} if kind.kind == "union" else {kind.kind}
+        whole = whole_of(value) if "integer" in kinds and "text" not in kinds else None
+        return value if whole is None else whole
+    if isinstance(value, list):
+        return [with_numbers(inner, entry) for inner, entry in _entries(kind, value)]
+    if not isinstance(value, dict):
+        return value
+    if kind.kind == "mapping":
+        return {name: with_numbers(kind.item, entry) for name, entry in value.items()}
+    fields = _fields(_member(kind, value).hint)
+    return {
+        name: with_numbers(fields[name], entry) if name in fields else entry for name, entry in value.items()
+    }
+
+
+def _entries(kind: Type, values: list[Any]) -> Iterator[tuple[Type, Any]]:
+    """Yield the entries of a list with their types."""
+    if kind.kind == "union":
+        kind = next((member for member in kind.members if member.kind in ("list", "tuple")), kind)
+    if kind.kind == "list":
+        yield from ((kind.item, value) for value in values)
+        return
+    inner = kind.members if kind.kind == "tuple" else tuple(_fields(kind.hint).values())
+    for number, value in enumerate(values):
+        yield inner[number] if number < len(inner) else _ANY, value
+
+
+_ANY = type_of(Any)
+
+
+def _member(kind: Type, value: Mapping[str, Any]) -> Type:
+    """Return the type of an object: in a union, the member that its tag names.
+
+    Without a tag it is the only member that is an object.
+    """
+    if kind.kind != "union":
+        return kind
+    objects = [member for member in kind.members if _is_object(member)]
+    for member in objects:
+        config = getattr(member.hint, "__struct_config__", None)
+        if config is not None and config.tag is not None and value.get(config.tag_field) == config.tag:
+            return member
+    return objects[0] if len(objects) == 1 else _ANY
+
+
+def _is_object(kind: Type) -> bool:
+    return kind.kind == "mapping" or bool(_fields(kind.hint))
+
+
+def _is_native(hint: Any) -> bool:
+    """Check for a class with fields that msgspec reads by itself."""
+    kind = typing.get_origin(hint) or hint
+    return typing.is_typeddict(kind) or (is_record(kind) and not attrs.has(kind))
+
+
+def _parts_of(hint: Any) -> Iterator[Type]:
+    for kind in _fields(hint).values():
+        yield from kind.parts()
+
+
+@lru_cache(maxsize=256)
+def _all_types(kind: Type) -> tuple[Type, ...]:
+    """Return a type and all types in it, those of the fields of records included."""
+    found: dict[Type, None] = {}
+    waiting = [kind]
+    while waiting:
+        for part in waiting.pop().parts():
+            if part not in found:
+                found[part] = None
+                waiting += _fields(part.hint).values()
+    return tuple(found)
+
+
+def _fields(hint: Any) -> Mapping[str, Type]:
+    """Return the types of the fields of a class by their names in JSON.
+
+    Empty for anything else.
+    """
+    try:
+        return _declared(hint)
+    except (TypeError, NameError):  # not hashable; a name that is not defined yet
+        return {}
+
+
+@lru_cache(maxsize=512)
+def _declared(hint: Any) -> Mapping[str, Type]:
+    kind = typing.get_origin(hint) or hint
+    arguments = dict(zip(getattr(kind, "__parameters__", ()), typing.get_args(hint), strict=False))
+    if typing.is_typeddict(kind):
+        hints = typing.get_type_hints(kind)
+        return {name: type_of(_with_arguments(one, arguments)) for name, one in hints.items()}
+    return {field.wire: type_of(_with_arguments(field.hint, arguments)) for field in fields_of(kind)}
+
+
+def _with_arguments(hint: Any, arguments: Mapping[Any, Any]) -> Any:
+    """Return an annotation of a generic class with the arguments of its parameters."""
+    if hint in arguments:
+        return arguments[hint]
+    parameters = getattr(hint, "__parameters__", ())
+    return hint[tuple(arguments.get(one, one) for one in parameters)] if parameters else hint

@@ -1,0 +1,104 @@
+"""Rows as plain values: by the names of Python, or as the service sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from types import NoneType
+from typing import Any, TypeAlias
+
+import msgspec
+
+from chainapi.models.exact_json import exact_number
+from chainapi.models.schema import Type, fields_of, is_record
+
+__all__ = ["dict_of", "to_dict", "to_wire", "wire_of"]
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+_PLAIN = frozenset({str, int, float, bool, NoneType, Decimal})
+_LISTS = (list, tuple, set, frozenset)
+
+
+def to_dict(value: Any) -> Any:
+    """Return rows as dicts by the names of Python, at any depth.
+
+    Other values stay as they are.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if (method := getattr(kind, "to_dict", None)) is not None:
+        return method(value)
+    if isinstance(value, _LISTS):
+        return [to_dict(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {name: to_dict(entry) for name, entry in value.items()}
+    return dict_of(value) if is_record(kind) else value
+
+
+def dict_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a record by their names in Python."""
+    kind: Any = type(record)
+    return {name: to_dict(getattr(record, name)) for name, *_ in _fields(kind)}
+
+
+def to_wire(value: Any) -> Any:
+    """Return rows in the names and forms of the service, at any depth.
+
+    Other values are returned as JSON values. A number with a fraction is a `Decimal` if a float would lose
+    digits.
+
+    Raises:
+        TypeError: a value has a type that JSON cannot represent.
+
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if (method := getattr(kind, "to_wire", None)) is not None:
+        return method(value)
+    if isinstance(value, _LISTS):
+        return [to_wire(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {str(name): to_wire(entry) for name, entry in value.items()}
+    return wire_of(value) if is_record(kind) else msgspec.to_builtins(value)
+
+
+def wire_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a record by their names in JSON, without missing ones."""
+    kind: Any = type(record)
+    made: dict[str, Any] = {}
+    for name, wire, may_miss, convert in _fields(kind):
+        value = getattr(record, name)
+        if value is not None:
+            made[wire] = value if convert is None else convert(value)
+        elif not may_miss:
+            made[wire] = None
+    return made
+
+
+@lru_cache(maxsize=512)
+def _fields(kind: Any) -> tuple[tuple[str, str, bool, Convert | None], ...]:
+    """Return of each field: name, JSON name, whether it may be missing, conversion."""
+    return tuple(
+        (field.name, field.wire, field.default is None, _conversion(field.type)) for field in fields_of(kind)
+    )
+
+
+def _conversion(kind: Type) -> Convert | None:
+    """Return the conversion of values to their form in JSON; None if there is none."""
+    if kind.kind in ("integer", "decimal") and kind.as_text:
+        return str
+    if kind.kind in ("boolean", "integer", "float", "text", "any"):
+        return None
+    if kind.kind == "decimal":
+        return _number
+    if kind.kind == "list" and (convert := _conversion(kind.item)) is not to_wire:
+        return list if convert is None else lambda values: [convert(value) for value in values]
+    return to_wire
+
+
+def _number(value: Decimal) -> float | Decimal:
+    return exact_number(str(value))

@@ -1,0 +1,54 @@
+"""Pydantic classes as models: Pydantic itself reads the rows."""
+
+from __future__ import annotations
+
+import re
+import types
+from typing import TYPE_CHECKING, Any
+
+from chainapi.errors import DecodeError
+from chainapi.models.schema import type_of
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+__all__ = ["PydanticRows", "is_pydantic"]
+
+
+def is_pydantic(model: Any) -> bool:
+    """Check whether a model is a Pydantic class, or a list of one.
+
+    It does not load Pydantic.
+    """
+    return any(hasattr(part.hint, "__pydantic_validator__") for part in type_of(model).parts())
+
+
+class PydanticRows:
+    """Maker of rows of a model that Pydantic reads."""
+
+    def __init__(self, model: Any) -> None:
+        from pydantic import TypeAdapter
+
+        several: Any = types.GenericAlias(list, (model,))
+        self._adapter: TypeAdapter[list[Any]] = TypeAdapter(several)
+
+    def __call__(self, rows: list[Any]) -> list[Any]:
+        """Make rows of their JSON.
+
+        Raises:
+            DecodeError: Pydantic refuses a row; the path begins with its number.
+
+        """
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_json(b"[" + b",".join(rows) + b"]")
+        except ValidationError as error:
+            raise _fault_of(error) from None
+
+
+def _fault_of(error: ValidationError) -> DecodeError:
+    """Return the first fault of a validation."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    names = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]]
+    return DecodeError(re.sub(r"\s+", " ", first["msg"]), path="$" + "".join(names))

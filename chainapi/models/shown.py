@@ -1,0 +1,82 @@
+"""Short texts of rows and of lists of rows, for people: a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import attrs
+
+from chainapi.models.schema import fields_of
+from chainapi.models.timestamps import utc_datetime
+
+__all__ = ["described", "shown"]
+
+WIDTH = 96  # characters of a row
+LONGEST = 20  # characters of a text in a row
+
+
+def shown(record: Any) -> str:
+    """Return the class of a record, and the first fields that fit into a line.
+
+    Missing fields and those that no repr may show are left out.
+    """
+    kind: Any = type(record)
+    parts, length = list[str](), len(kind.__name__)
+    for field in attrs.fields(kind):
+        value = getattr(record, field.name)
+        if value is None or not field.repr:
+            continue
+        part = f"{field.name}={_brief(value)}"
+        length += len(part) + 2
+        if length > WIDTH:
+            parts.append("...")
+            break
+        parts.append(part)
+    return f"{kind.__name__}({', '.join(parts)})"
+
+
+def described(rows: Sequence[Any]) -> str:
+    """Return number and class of rows, and time or key of the first and the last."""
+    if not rows:
+        return "0 rows"
+    kind = "" if isinstance(rows[0], dict | str) else f"{_cut(type(rows[0]).__name__, 24)} "
+    count = f"{len(rows):,} {kind}{'row' if len(rows) == 1 else 'rows'}"
+    ends = [_label(row) for row in (rows[:1] if len(rows) == 1 else (rows[0], rows[-1]))]
+    return ", ".join([count, " to ".join(ends)])
+
+
+def _label(row: Any) -> str:
+    """Return the time of a row, or the first of its values."""
+    values = list(_values(row))
+    for _, value, timestamp in values:
+        if timestamp and type(value) is int:
+            with suppress(ValueError):
+                return f"{utc_datetime(value):%Y-%m-%d %H:%M:%S}"
+    first = next((value for _, value, _ in values if value is not None), row)
+    return _cut(first, LONGEST) if isinstance(first, str) else _brief(first)
+
+
+def _values(row: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Yield name and value of each field of a row, and whether it is a timestamp."""
+    raw = getattr(row, "raw", row)
+    if isinstance(raw, Mapping):
+        for name, value in raw.items():
+            yield name, value, str(name).lower().endswith("timestamp")
+    for field in () if isinstance(raw, Mapping) else fields_of(type(row)):
+        yield field.name, getattr(row, field.name), field.timestamp
+
+
+def _brief(value: Any) -> str:
+    """Return a value in a few characters."""
+    if attrs.has(type(value)):
+        return f"{type(value).__name__}(...)"
+    if isinstance(value, list | tuple | dict):
+        return f"<{len(value)} {'entry' if len(value) == 1 else 'entries'}>" if value else repr(value)
+    return repr(_cut(value, LONGEST)) if isinstance(value, str) else _cut(str(value), 2 * LONGEST)
+
+
+def _cut(text: str, most: int) -> str:
+    """Return a text, or its beginning and end if it is long."""
+    return text if len(text) <= most else f"{text[: most - 8]}...{text[-5:]}"

@@ -1,0 +1,61 @@
+"""Scripts in one line: `run` makes the session, runs a function and closes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from chainapi.errors import ConfigurationError
+from chainapi.session import Session
+
+__all__ = ["run"]
+
+T = TypeVar("T")
+
+
+def run(
+    main: Callable[[Session], Coroutine[Any, Any, T]],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    **arguments: Any,
+) -> T:
+    """Run an async function with a session of its own, and return its result.
+
+    The session is closed behind it. Ctrl-C cancels the function, closes the session, and ends the program
+    with exit status 130 and without a traceback.
+
+    Args:
+        main: the function; its argument is the session.
+        loop_factory: makes the event loop, such as ``uvloop.new_event_loop``; None for that of asyncio.
+        arguments: those of `Session`.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or an event loop runs already, as in a notebook.
+        SystemExit: Ctrl-C was pressed.
+
+    """
+    _refuse_running_loop()
+    if not callable(main):
+        raise ConfigurationError("run() takes the function itself: run(main), not run(main())")
+
+    async def with_session() -> T:
+        async with Session(**arguments) as session:
+            return await main(session)
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(with_session())
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None  # 128 and the number of the signal, as shells have it
+
+
+def _refuse_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigurationError(
+        "run() makes an event loop, and one runs already, as in a notebook: use"
+        " `async with Session() as session:` and await your function"
+    )

@@ -1,0 +1,247 @@
+"""Values of the fixtures, made from the markers of a test.
+
+The first fixture that is used loads this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from inspect import iscoroutinefunction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from chainapi.testing.clock import Clock
+from chainapi.testing.loops import VirtualLoop, real_time
+from chainapi.testing.network import network_blocked
+
+if TYPE_CHECKING:
+    from chainapi.session import Session
+    from chainapi.simulator import Fault
+    from chainapi.testing.recording import Player, Recorder
+    from chainapi.testing.simulator import CheckedSimulator
+
+__all__ = [
+    "choose_virtual_loop",
+    "close",
+    "finish_recording",
+    "make_recording",
+    "make_session",
+    "make_simulator",
+    "network",
+    "pace",
+]
+
+T = TypeVar("T")
+
+CLOSING = 10.0  # real seconds for a session to close in a loop of another thread
+
+
+# Virtual time
+
+
+def choose_virtual_loop(metafunc: pytest.Metafunc) -> None:
+    """Let anyio run a test in virtual time, and refuse a test for which no plugin can.
+
+    Raises:
+        pytest.UsageError: the test chooses another loop, or pytest-asyncio is too old.
+
+    """
+    test = metafunc.definition
+    if "anyio_backend" in metafunc.fixturenames:
+        _refuse_other_backends(test)
+        backend = ("asyncio", {"loop_factory": VirtualLoop})
+        test.add_marker(
+            pytest.mark.parametrize("anyio_backend", [backend], ids=[pytest.HIDDEN_PARAM], scope="module")
+        )
+        return
+    mark = test.get_closest_marker("asyncio")
+    if mark is not None and "loop_factories" in mark.kwargs:
+        raise pytest.UsageError(
+            f"{test.nodeid}: chainapi_clock runs the test in virtual time: leave out loop_factories="
+        )
+    manager, hooks = metafunc.config.pluginmanager, metafunc.config.hook
+    too_old = manager.has_plugin("asyncio") and not hasattr(hooks, "pytest_asyncio_loop_factories")
+    if too_old and iscoroutinefunction(metafunc.function):
+        raise pytest.UsageError(
+            f"{test.nodeid}: chainapi_clock needs pytest-asyncio 1.4 or newer: pip install --upgrade"
+            " pytest-asyncio"
+        )
+
+
+def _refuse_other_backends(test: pytest.Item) -> None:
+    for mark in test.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs.get("argnames", "")
+        if "anyio_backend" in (names.replace(",", " ").split() if isinstance(names, str) else names):
+            raise pytest.UsageError(
+                f"{test.nodeid}: chainapi_clock runs the test on asyncio in virtual time: leave out"
+                " parametrize('anyio_backend', ...)"
+            )
+
+
+# Network
+
+
+def network(node: pytest.Item) -> AbstractContextManager[None]:
+    """Return the block of the network that the markers and options ask for."""
+    hosts: list[str] = []
+    for mark in node.iter_markers("chainapi_network"):
+        if not mark.args:
+            return nullcontext()
+        hosts += mark.args
+    if node.config.getoption("--chainapi-network") or _records(node):
+        return nullcontext()
+    return network_blocked(hosts)
+
+
+# Simulator and session
+
+
+def make_simulator(node: pytest.Item) -> CheckedSimulator:
+    """Return the simulator that the markers describe.
+
+    Markers of the test replace the settings of those of its module.
+
+    Raises:
+        pytest.UsageError: a marker has an argument that does not exist, or an impossible value.
+
+    """
+    from chainapi.testing.simulator import CheckedSimulator
+
+    settings: dict[str, Any] = {}
+    for mark in _outermost_first(node, "chainapi_limit"):
+        settings |= _read(mark, _limit)
+    for mark in _outermost_first(node, "chainapi_simulator"):
+        settings |= _read(mark, dict[str, Any])
+    faults = [_read(mark, _fault) for mark in node.iter_markers("chainapi_fault")]
+    settings["faults"] = [*faults, *settings.get("faults", ())]
+    return _make("chainapi_simulator", CheckedSimulator, settings)
+
+
+def make_session(node: pytest.Item, simulator: CheckedSimulator) -> Session:
+    """Return a session on a simulator, with the arguments of the markers."""
+    arguments: dict[str, Any] = {}
+    if "chainapi_clock" in getattr(node, "fixturenames", ()):
+        arguments["now"] = Clock().wall
+    for mark in _outermost_first(node, "chainapi_session"):
+        arguments |= _read(mark, dict[str, Any])
+    return _make("chainapi_session", simulator.session, arguments)
+
+
+def close(session: Session) -> None:
+    """Close a session after the test, in the event loop that it belongs to."""
+    loop = session.connection.loop
+    if loop is None or loop.is_closed():  # never used, or ended by the end of its loop
+        return
+    if loop.is_running():  # in another thread
+        asyncio.run_coroutine_threadsafe(session.aclose(), loop).result(CLOSING)
+    else:
+        loop.run_until_complete(session.aclose())
+
+
+def _outermost_first(node: pytest.Item, name: str) -> list[pytest.Mark]:
+    return [*node.iter_markers(name)][::-1]
+
+
+def _read(mark: pytest.Mark, make: Callable[..., T]) -> T:
+    """Return the record that a marker describes."""
+    return _make(mark.name, make, mark.kwargs, *mark.args)
+
+
+def _make(marker: str, make: Callable[..., T], arguments: Mapping[str, Any], *values: Any) -> T:
+    """Return what the arguments of a marker describe.
+
+    Raises pytest.UsageError with the name of the marker.
+    """
+    try:
+        return make(*values, **arguments)
+    except (TypeError, ValueError) as error:
+        raise pytest.UsageError(f"@pytest.mark.{marker}: {error}") from error
+
+
+def _limit(
+    requests: int, per: float = 60.0, *, service: str = "data", weighted: bool = False
+) -> Mapping[str, Any]:
+    """Return the settings of a rate limit: `requests` in a window of `per` seconds."""
+    if service == "metrics":
+        if weighted:
+            raise ValueError("weighted= is for the service 'data': the Metrics API has no compute units")
+        return {"metrics_limit": requests, "metrics_window": per}
+    if service != "data":
+        raise ValueError(f"service={service!r} must be 'data' or 'metrics'")
+    return {"limit": requests, "window": per, "weighted": weighted}
+
+
+def _fault(route: str | None = None, **fault: Any) -> Fault:
+    """Return a fault from its attributes, or from its notation."""
+    from chainapi.simulator import Fault
+
+    if route is not None and "=" in route and not fault:
+        return Fault.parse(route)
+    return Fault(route=route, **fault)
+
+
+# Recordings
+
+
+def make_recording(node: pytest.Item) -> Recorder | Player:
+    """Return the player of the test's recording, or the recorder.
+
+    Raises:
+        RecordingError: there is no recording, and it is not to be recorded.
+
+    """
+    from chainapi.testing.recording import Player, Recorder
+
+    if _records(node):
+        return Recorder(_path(node))
+    return Player(_path(node), repeat=_marked(node).get("repeat", False))
+
+
+def pace(recording: Recorder | Player) -> AbstractContextManager[None]:
+    """Return what lets time pass for a recording: real time for a recorder."""
+    from chainapi.testing.recording import Recorder
+
+    return real_time() if isinstance(recording, Recorder) else nullcontext()
+
+
+def finish_recording(node: pytest.Item, recording: Recorder | Player) -> None:
+    """Save a new recording; check that a strict one was used up."""
+    from chainapi.testing.recording import Recorder
+
+    if isinstance(recording, Recorder):
+        recording.save()
+    elif _marked(node).get("strict", False):
+        recording.assert_all_played()
+
+
+def _records(node: pytest.Item) -> bool:
+    """Return whether the test records."""
+    if "chainapi_recording" not in getattr(node, "fixturenames", ()):
+        return False
+    mode = node.config.getoption("--chainapi-record")
+    return mode == "all" or (mode == "once" and not _path(node).exists())
+
+
+def _path(node: pytest.Item) -> Path:
+    """Return the file of a test's recording, beside the module of the test."""
+    folder: Path = node.path.parent
+    if path := _marked(node).get("path"):
+        return Path(folder, path)
+    return (
+        folder / "recordings" / node.path.stem / (re.sub(r"[^\w.-]+", "-", node.name).strip("-") + ".jsonl")
+    )
+
+
+def _marked(node: pytest.Item) -> Mapping[str, Any]:
+    """Return the arguments of the closest marker `chainapi_recording`."""
+    mark = node.get_closest_marker("chainapi_recording")
+    return {} if mark is None else _read(mark, _recording)
+
+
+def _recording(path: str | None = None, *, strict: bool = False, repeat: bool = False) -> Mapping[str, Any]:
+    return {"path": path, "strict": strict, "repeat": repeat}

@@ -1,0 +1,78 @@
+"""Webhooks on the receiving side: the signature of a call, and its event."""
+
+from __future__ import annotations
+
+import binascii
+import hmac
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+from chainapi.core.canonical_json import canonical_json
+from chainapi.errors import ConfigurationError, DecodeError, WebhookSignatureError
+
+if TYPE_CHECKING:
+    from chainapi.models.webhooks import SharedSecret, WebhookEvent
+
+__all__ = ["SIGNATURE_HEADER", "validate_webhook"]
+
+SIGNATURE_HEADER = "x-signature"
+
+
+def validate_webhook(body: bytes, signature: str | None, secret: str | SharedSecret) -> WebhookEvent:
+    """Return the event of a webhook's call, if the service signed it.
+
+    The signature is the HMAC-SHA256 of the canonical JSON of the body (RFC 8785), in base64. It is compared
+    in constant time, and the event is read from the text that was signed. The signature has no time in it:
+    skip an event whose `message_id` you know.
+
+    Args:
+        body: body of the call, as it arrived.
+        signature: value of its header ``x-signature``; None if it has none.
+        secret: shared secret of the account, as `session.data.webhooks.shared_secret` returns it, or its
+            text in hexadecimal digits.
+
+    Returns:
+        An `AddressActivityEvent`, or `Unknown` for an event of another kind.
+
+    Raises:
+        WebhookSignatureError: the service did not sign this body.
+        DecodeError: it did, and the event does not have the documented form.
+        ConfigurationError: the secret has no hexadecimal digits.
+
+    """
+    key = _key(secret)
+    try:
+        signed = canonical_json(body)
+    except (ValueError, RecursionError):
+        raise WebhookSignatureError("the body of the call is no JSON that a service can sign") from None
+    expected = b64encode(hmac.digest(key, signed, "sha256"))
+    if signature is None:
+        raise WebhookSignatureError(f"the call has no header {SIGNATURE_HEADER}")
+    if not hmac.compare_digest(expected, signature.strip().encode("utf-8", "replace")):
+        raise WebhookSignatureError("the signature is not that of this body and the shared secret")
+    return _event(signed)
+
+
+def _key(secret: str | SharedSecret) -> bytes:
+    text = secret if isinstance(secret, str) else secret.secret
+    try:
+        key = binascii.unhexlify(text.strip())
+    except ValueError:
+        key = b""
+    if not key:
+        raise ConfigurationError(
+            "secret= must be the shared secret in hexadecimal digits: session.data.webhooks.shared_secret()"
+            " returns it"
+        )
+    return key
+
+
+def _event(signed: bytes) -> WebhookEvent:
+    from chainapi.models.codec import decode_resource
+    from chainapi.models.webhooks import WebhookEvent
+
+    try:
+        event: WebhookEvent = decode_resource(signed, WebhookEvent)
+    except DecodeError as error:
+        raise DecodeError(f"{error.reason}, in the signed call of a webhook", path=error.path) from None
+    return event

@@ -1,0 +1,36 @@
+"""Transport in memory that records requests: for services that no test may reach."""
+
+from __future__ import annotations
+
+import json
+
+from chainapi.core.http import Request, Response
+from tests.cli.terminal import ADDRESSES
+
+KEY = ADDRESSES["CHAINAPI_API_KEY"]
+
+
+class Recorder:
+    """Public services, as far as a request reaches them: records it, and answers the same to each."""
+
+    def __init__(self, body: object, status: int = 200) -> None:
+        self.requests: list[Request] = []
+        self._response = Response(status, {"content-type": "application/json"}, json.dumps(body).encode())
+
+    async def send(self, request: Request) -> Response:
+        """Record a request."""
+        self.requests.append(request)
+        return self._response
+
+    async def aclose(self) -> None:
+        """Close nothing."""
+
+    @property
+    def places(self) -> list[str]:
+        """Origins and paths of the requests."""
+        return [request.url.partition("?")[0] for request in self.requests]
+
+    @property
+    def keys(self) -> list[dict[str, str]]:
+        """Headers of each request that hold the key."""
+        return [{name: value for name, value in one.headers.items() if KEY in value} for one in self.requests]

@@ -1,0 +1,175 @@
+"""Raw responses: of pages, and by `get_response`."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from chainapi import MetricPage, Page, Session
+from chainapi.core.http import Request, Response
+from chainapi.errors import ConfigurationError, NotFoundError
+from chainapi.models import EvmBlock
+from chainapi.simulator import Fault, Simulator
+from tests.client.test_resume import simulated
+
+BLOCKS = "/v1/chains/43114/blocks"
+KEY = "secret-key-of-the-caller"
+
+
+class Echo:
+    """A transport whose responses have headers, one of them with the key."""
+
+    def __init__(self, body: bytes = b'{"a": 0.12345678901234567890}') -> None:
+        self.body = body
+        self.requests: list[Request] = []
+
+    async def send(self, request: Request) -> Response:
+        """Return a response whose headers repeat those of the request."""
+        self.requests.append(request)
+        echoed = {"x-echo": str(request.headers), "x-request-id": "id-7", "content-type": "text/plain"}
+        return Response(200, echoed, self.body)
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def echoing(transport: Echo) -> Session:
+    """Return a session with a key that reaches the transport."""
+    return Session(data_base_url="https://echo.test", api_key=KEY, transport=transport)
+
+
+async def test_pages_have_their_responses() -> None:
+    """`page.response` has status, headers, seconds and the body of the attempt that returned the page."""
+    simulator = Simulator(rows=30, latency=0.25, faults=[Fault(at=1, status=503)])
+    async with simulated(simulator) as session:
+        pages = session.data.list(BLOCKS, page_size=20, prefetch=1)
+        seen = [page async for page in pages]
+    assert [page.response.status for page in seen] == [200, 200]
+    assert [page.response.elapsed for page in seen] == [pytest.approx(0.25)] * 2
+    for page in seen:
+        assert page.response.headers["content-type"] == "application/json; charset=utf-8"
+        assert page.response.body is page.body
+        assert page.response.json() == page.raw
+        assert page.response.request_id is None
+
+
+async def test_a_response_by_path() -> None:
+    """`get_response` returns the body as it was sent, and the id of the request."""
+    transport = Echo()
+    async with echoing(transport) as session:
+        response = await session.data.get_response("/v1/chains/43114", level=3, tag="t")
+    assert transport.requests[0].url == "https://echo.test/v1/chains/43114?level=3"
+    assert (response.status, response.request_id, response.body) == (200, "id-7", transport.body)
+    assert str(response.json()["a"]) == "0.12345678901234567890"
+    assert repr(response) == "RawResponse(status=200, body=<29 bytes>, elapsed=0.000, age=0.000)"
+
+
+async def test_the_key_is_masked_in_headers() -> None:
+    """A key that the service repeats in a header of its response is masked there, and in no repr."""
+    async with echoing(Echo(b'{"rows": []}')) as session:
+        page = await anext(session.data.list("/v1/rows"))
+        response = await session.data.get_response("/v1/rows")
+    for headers in (page.response.headers, response.headers):
+        assert "x-echo" in headers
+        assert KEY not in str(headers)
+        assert headers["x-request-id"] == "id-7"
+    assert KEY not in repr(page) + repr(response) + repr(page.response)
+
+
+async def test_a_body_that_is_not_json() -> None:
+    """`get_response` returns a body of any kind."""
+    async with echoing(Echo(b"<html>")) as session:
+        assert (await session.data.get_response("/v1/page")).body == b"<html>"
+
+
+async def test_errors_and_arguments_are_those_of_get() -> None:
+    """An error status raises, and a misspelt or foreign argument is refused."""
+    async with simulated(Simulator()) as session:
+        with pytest.raises(NotFoundError):
+            await session.data.get_response("/v1/nowhere")
+        examples: list[dict[str, Any]] = [{"model": dict}, {"priorty": 1}, {"page_size": 3}]
+        for wrong in examples:
+            with pytest.raises(ConfigurationError):
+                await session.data.get_response(BLOCKS, **wrong)
+
+
+async def test_pages_can_be_copied_with_their_response() -> None:
+    """Copies and pickles of a page keep its response, which does not count for equality."""
+    async with simulated(Simulator(rows=3)) as session:
+        page = await anext(session.data.evm.blocks(43114))
+    for made in (copy.deepcopy(page), pickle.loads(pickle.dumps(page))):
+        assert made == page
+        assert made.response.body == page.response.body
+
+
+# Reprs
+
+
+async def test_reprs_fit_into_a_line() -> None:
+    """A page, its rows and its response show counts, first and last rows and the token in 100 characters."""
+    simulator = Simulator(rows=250, points=5)
+    async with simulated(simulator, metrics_base_url=simulator.metrics_base_url) as session:
+        blocks = await anext(session.data.evm.blocks(43114))
+        points = await anext(session.metrics.avg_tps(43114))
+        plain = await anext(session.data.list(BLOCKS, page_size=1))
+        chains = await anext(session.data.chains())
+        transactions = await anext(session.data.evm.transactions(43114))
+        validators = await anext(session.data.primary_network.validators("mainnet"))
+    pages: list[Page[Any]] = [blocks, points, plain, chains, transactions, validators]
+    assert repr(blocks) == (
+        "<Page: 100 EvmBlock rows, 2026-01-01 00:00:00 to 2025-12-31 23:56:42, page token>"
+    )
+    assert repr(points) == (
+        "<MetricPage: 5 MetricPoint rows, 2026-01-01 00:00:00 to 2025-12-28 00:00:00, no page token>"
+    )
+    assert repr(plain) == "<Page: 1 row, 2026-01-01 00:00:00, page token>"
+    assert repr(chains).startswith("<Page: 6 ChainInfo rows, 43114 to ")
+    for page in pages:
+        assert page.next_page_token is None or page.next_page_token not in repr(page)
+        for text in map(repr, [page, *(row for row in page if not isinstance(row, dict))]):
+            assert len(text) <= 110
+    assert repr(points.items[0]).startswith("MetricPoint(timestamp=1767225600, value=")
+
+
+def test_reprs_of_odd_rows() -> None:
+    """Rows without a time or a key, of any class, have a repr too."""
+    block = {"blockTimestamp": 10**30, "none": None}
+    checkpoint: Any = None
+    examples: list[tuple[list[Any], str]] = [
+        ([], "0 rows"),
+        ([block], "1 row, " + str(10**30)),
+        ([{}], "1 row, {}"),
+        (["0x" + "ab" * 40], "1 row, 0xababababab...babab"),
+        ([3, 4], "2 int rows, 3 to 4"),
+        ([None], "1 NoneType row, None"),
+        ([{"a": [1, 2]}, {"a": {"b": 1}}], "2 rows, <2 entries> to <1 entry>"),
+    ]
+    for rows, text in examples:
+        assert repr(Page(rows, None, checkpoint, 0)) == f"<Page: {text}, no page token>"
+    assert repr(MetricPage([], "t", checkpoint, 0)) == "<MetricPage: 0 rows, page token>"
+
+
+def test_secrets_are_in_no_repr_of_a_row() -> None:
+    """The secret of a webhook is not shown, and a long row ends with an ellipsis."""
+    from chainapi.models import SharedSecret
+
+    assert repr(SharedSecret(secret="hidden")) == "SharedSecret()"
+    block = EvmBlock(
+        block_number=1,
+        block_timestamp=2,
+        block_hash="0x" + "1" * 64,
+        tx_count=0,
+        base_fee=0,
+        gas_used=0,
+        gas_limit=0,
+        gas_cost=0,
+        parent_hash="0x",
+        fees_spent=0,
+        cumulative_transactions=0,
+    )
+    assert repr(block) == (
+        "EvmBlock(block_number=1, block_timestamp=2, block_hash='0x1111111111...11111', tx_count=0, ...)"
+    )

@@ -1,0 +1,322 @@
+"""Classes of a user's as models: dataclasses, TypedDicts, Structs and Pydantic classes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar
+
+import msgspec
+import pytest
+from attrs import frozen
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from chainapi import Invalid
+from chainapi.errors import ConfigurationError, DecodeError
+from chainapi.models import MetricPoint
+from chainapi.models.codec import PageDecoder, decode_resource
+from chainapi.simulator import Simulator
+from tests.client.test_resume import simulated
+
+T = TypeVar("T")
+HUGE = 10**40
+
+
+@dataclass
+class InnerData:
+    """Part of a dataclass."""
+
+    amount: int | None = None
+
+
+@dataclass
+class Data:
+    """A dataclass with whole numbers at all depths."""
+
+    blockNumber: int  # noqa: N815 - the name in the response
+    name: str
+    parts: list[InnerData] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    pair: tuple[int, str] = (0, "")
+    either: int | bool | None = None
+    text: int | str = ""
+    price: Decimal = Decimal(0)
+    anything: Any = None
+
+
+class InnerTyped(TypedDict):
+    """Part of a TypedDict."""
+
+    amount: NotRequired[int | None]
+
+
+class Typed(TypedDict, total=False):
+    """A TypedDict with the same fields."""
+
+    blockNumber: int
+    name: str
+    parts: list[InnerTyped]
+    counts: dict[str, int]
+    pair: tuple[int, str]
+    either: int | bool | None
+    text: int | str
+    price: Decimal
+    anything: Any
+
+
+class InnerStruct(msgspec.Struct):
+    """Part of a Struct."""
+
+    amount: int | None = None
+
+
+class Struct(msgspec.Struct, rename="camel"):
+    """A Struct with the same fields; one of them is renamed."""
+
+    block_number: int
+    name: str
+    parts: list[InnerStruct] = []
+    counts: dict[str, int] = {}
+    pair: tuple[int, str] = (0, "")
+    either: int | bool | None = None
+    text: int | str = ""
+    price: Decimal = Decimal(0)
+    anything: Any = None
+
+
+class InnerPydantic(BaseModel):
+    """Part of a Pydantic class."""
+
+    amount: int | None = None
+
+
+class Pydantic(BaseModel):
+    """A Pydantic class with the same fields; their aliases are the names in the response."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+    block_number: int
+    name: str
+    parts: list[InnerPydantic] = []
+    counts: dict[str, int] = {}
+    pair: tuple[int, str] = (0, "")
+    either: int | bool | None = None
+    text: int | str = ""
+    price: Decimal = Decimal(0)
+    anything: Any = None
+
+
+MODELS = [Data, Typed, Struct, Pydantic]
+SENT = {
+    "blockNumber": str(HUGE),
+    "name": "7",
+    "parts": [{"amount": "-3"}, {"amount": 4}, {"amount": None}],
+    "counts": {"a": "12", "b": 13},
+    "pair": ["5", "6"],
+    "either": True,
+    "text": "8",
+    "price": "0.1234567890123456789",
+    "anything": {"n": "9"},
+    "unnamed": 1,
+}
+
+
+def read(row: Any, name: str) -> Any:
+    """Return a field of a row of any class."""
+    return row[name] if isinstance(row, dict) else getattr(row, name)
+
+
+def decoded(model: Any, *sent: dict[str, Any]) -> list[Any]:
+    """Return the rows of a page."""
+    return PageDecoder(model, "rows").decode(json.dumps({"rows": sent}).encode()).rows
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_whole_numbers_may_be_texts(model: Any) -> None:
+    """Whole numbers are read from numbers and from texts of any length, at all depths of any class."""
+    rows = decoded(model, SENT, {**SENT, "blockNumber": 1})
+    name = "blockNumber" if model in (Data, Typed) else "block_number"
+    assert [read(row, name) for row in rows] == [HUGE, 1]
+    for row in (*rows, decode_resource(json.dumps(SENT).encode(), model)):
+        assert type(row) is (dict if model is Typed else model)
+        assert [read(part, "amount") for part in read(row, "parts")] == [-3, 4, None]
+        assert read(row, "counts") == {"a": 12, "b": 13}
+        assert read(row, "pair") == (5, "6")
+        assert (read(row, "name"), read(row, "either"), read(row, "text")) == ("7", True, "8")
+        assert read(row, "price") == Decimal("0.1234567890123456789")
+        assert read(row, "anything") == {"n": "9"}
+
+
+@pytest.mark.parametrize("model", [Data, Typed, Struct])
+@pytest.mark.parametrize(
+    "wrong", ["", "1.0", "1e3", " 1", "+1", "0x1", "\u0661", "many", True, 1.5, None, [1]]
+)
+def test_other_texts_are_no_numbers(model: Any, wrong: Any) -> None:
+    """Any other value of a whole number raises DecodeError with its path."""
+    with pytest.raises(DecodeError) as caught:
+        decoded(model, SENT, {**SENT, "parts": [{"amount": 1}], "blockNumber": wrong})
+    assert (caught.value.path, caught.value.row) == ("$.rows[1].blockNumber", 1)
+    with pytest.raises(DecodeError) as caught:
+        decode_resource(json.dumps({**SENT, "blockNumber": wrong}).encode(), model)
+    assert caught.value.path == "$.blockNumber"
+
+
+def test_faults_of_pydantic_are_decode_errors() -> None:
+    """A row that a Pydantic class refuses raises DecodeError with the path of the field."""
+    with pytest.raises(DecodeError, match="valid integer") as caught:
+        decoded(Pydantic, SENT, {**SENT, "parts": [{}, {"amount": "many"}]})
+    assert (caught.value.path, caught.value.row) == ("$.rows[1].parts[1].amount", 1)
+    with pytest.raises(DecodeError) as caught:
+        decode_resource(b'{"blockNumber": 1}', Pydantic)
+    assert caught.value.path == "$.name"
+    with pytest.raises(DecodeError) as caught:
+        decode_resource(b'{"blockNumber": ', Pydantic)
+    assert caught.value.malformed
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_invalid_rows_of_own_classes(model: Any) -> None:
+    """With ``on_invalid="raw"`` a row that a class refuses is an `Invalid` among the others."""
+    body = json.dumps({"rows": [SENT, {"name": 1}, SENT]}).encode()
+    rows = PageDecoder(model, "rows", shown=lambda fault: fault).decode(body).rows
+    assert [type(row) is Invalid for row in rows] == [False, True, False]
+
+
+class Cat(msgspec.Struct, tag="cat", tag_field="kind"):
+    """A kind of a tagged union."""
+
+    lives: int
+
+
+class Dog(msgspec.Struct, tag="dog", tag_field="kind", array_like=False):
+    """Another kind, in which the same field is a text."""
+
+    lives: str
+
+
+class Pair(msgspec.Struct, array_like=True):
+    """A Struct that is a list in JSON."""
+
+    name: str
+    amount: int
+
+
+class Box(msgspec.Struct, Generic[T]):
+    """A generic Struct, and a recursive one."""
+
+    content: T
+    count: int
+    inner: Box[T] | None = None
+
+
+@frozen
+class Outer:
+    """An attrs class with classes of other kinds inside."""
+
+    block_number: int
+    data: InnerData
+    struct: InnerStruct
+    typed: InnerTyped
+    several: list[InnerStruct]
+
+
+@pytest.mark.parametrize(
+    ("model", "sent", "made"),
+    [
+        (Cat | Dog, {"kind": "cat", "lives": "9"}, Cat(9)),
+        (Cat | Dog, {"kind": "dog", "lives": "9"}, Dog("9")),
+        (Pair, ["a", "3"], Pair("a", 3)),
+        (Box[int], {"content": "1", "count": "2"}, Box(1, 2)),
+        (Box[str], {"content": "1", "count": "2", "inner": {"content": "3", "count": "4"}}, None),
+        (list[InnerData], [{"amount": "1"}, {"amount": 2}], [InnerData(1), InnerData(2)]),
+        (dict[str, InnerStruct], {"a": {"amount": "1"}}, {"a": InnerStruct(1)}),
+        (tuple[InnerData, MetricPoint], [{"amount": "1"}, {"timestamp": "1", "value": 2}], None),
+        (list[InnerPydantic], [{"amount": "1"}], [InnerPydantic(amount=1)]),
+        (
+            Outer,
+            {
+                "blockNumber": "1",
+                "data": {"amount": "2"},
+                "struct": {"amount": "3"},
+                "typed": {"amount": "4"},
+                "several": [{"amount": "5"}],
+            },
+            Outer(1, InnerData(2), InnerStruct(3), {"amount": 4}, [InnerStruct(5)]),
+        ),
+    ],
+)
+def test_classes_inside_of_others(model: Any, sent: Any, made: Any) -> None:
+    """Unions with tags, lists, generic and nested classes read texts as numbers too."""
+    if made is None:  # an example with brackets in its repr
+        made = Box("1", 2, Box("3", 4)) if model == Box[str] else (InnerData(1), MetricPoint(1, 2.0))
+    assert decode_resource(json.dumps(sent).encode(), model) == made
+
+
+def test_numbers_keep_their_digits() -> None:
+    """Texts beside a number do not change it: decimals keep all digits, floats and lists their values."""
+
+    @dataclass
+    class Row:
+        whole: int
+        exact: Decimal
+        ratio: float
+        plain: Any
+
+    body = b'{"whole": "5", "exact": 0.1234567890123456789, "ratio": 1e-7, "plain": 0.1234567890123456789}'
+    row = decode_resource(body, Row)
+    digits = Decimal("0.1234567890123456789")
+    assert (row.whole, row.exact, row.ratio, row.plain) == (5, digits, 1e-7, digits)
+
+
+@dataclass
+class DataBlock:
+    """A block as a dataclass."""
+
+    blockNumber: int  # noqa: N815 - the name in the response
+    points: list[MetricPoint] = field(default_factory=list)
+
+
+class TypedBlock(TypedDict):
+    """A block as a TypedDict."""
+
+    blockNumber: int
+
+
+class StructBlock(msgspec.Struct, rename="camel"):
+    """A block as a Struct."""
+
+    block_number: int
+
+
+class PydanticBlock(BaseModel):
+    """A block as a Pydantic class."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+    block_number: int
+
+
+@pytest.mark.parametrize("model", [DataBlock, TypedBlock, StructBlock, PydanticBlock])
+async def test_lists_and_resources_of_a_service(model: Any) -> None:
+    """Lists and resources of a session are read into each kind of class."""
+    name = "blockNumber" if model in (DataBlock, TypedBlock) else "block_number"
+    async with simulated(Simulator(rows=5)) as session:
+        rows = await session.data.list("/v1/chains/43114/blocks", items="blocks", model=model).collect(
+            limit=3
+        )
+        block = await session.data.get("/v1/chains/43114/blocks/13114002", model=model)
+    assert [read(row, name) for row in rows] == [13_114_004, 13_114_003, 13_114_002]
+    assert block == rows[2]
+
+
+def test_a_class_that_cannot_be_read_is_refused_at_once() -> None:
+    """Any other class raises ConfigurationError before a request."""
+
+    class Strange:
+        def __init__(self, number: complex) -> None:
+            self.number = number
+
+    for model in (Strange, list[Strange]):
+        with pytest.raises(ConfigurationError):
+            PageDecoder(model, "rows")

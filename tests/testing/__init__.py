@@ -1,0 +1,1 @@
+"""Tests of the fixtures, assertions and recordings for applications."""
