@@ -17,18 +17,19 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from statistics import median, quantiles
 
 import aiohttp
-from attrs import define, field
+from attrs import define, field, frozen
 
 from chainapi.simulator import Simulator
 
 CLIENTS = 500
 LIMITS = ((500, 10.0), (50, 1.0))  # requests and seconds: 50 a second, at once or evenly
 ROUND_TRIP = 0.05
-COUNTED = 20.0  # seconds of load in which the service counts, whole windows
-SETTLED = 3.0  # seconds of load before and after, when some clients only wait
+LOAD = 35.0  # seconds in which the service counts
+SETTLED = 3.0  # seconds of load before
 ROUNDS, ROUND = 5, 2.0  # of the comparison with the bare application
 STREAMS = 100
 HEADROOM = 3.0  # seconds in which what was under way ends
@@ -39,7 +40,7 @@ HEADROOM = 3.0  # seconds in which what was under way ends
 
 async def serve(limit: str, window: str) -> None:
     """Run the simulator until the standard input ends; print its address, and its counts at each line."""
-    async with Simulator(limit=int(limit), window=float(window), latency=ROUND_TRIP) as simulator:
+    async with Simulator(limit=int(limit), window=float(window), latency=ROUND_TRIP, log=True) as simulator:
         print(json.dumps(simulator.environment()), flush=True)
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
@@ -47,8 +48,50 @@ async def serve(limit: str, window: str) -> None:
         )
         while await reader.readline():
             stats = simulator.stats
-            counts = {"requests": stats.requests, "stopped": stats.sent_while_stopped}
-            print(json.dumps(counts | {str(k): v for k, v in stats.answered.items()}), flush=True)
+            print(
+                json.dumps(
+                    {
+                        "requests": stats.requests,
+                        "refused": stats.refused,
+                        "stopped": stats.sent_while_stopped,
+                        "answered": [one.sent for one in simulator.requests if one.status == 200],
+                    }
+                ),
+                flush=True,
+            )
+
+
+@frozen
+class Counts:
+    """Counts of requests, and the times in seconds at which answered ones were sent."""
+
+    requests: int
+    refused: int
+    stopped: int
+    answered: list[float]
+
+    def since(self, before: Counts) -> Counts:
+        """Return the counts since an earlier moment."""
+        return Counts(
+            self.requests - before.requests,
+            self.refused - before.refused,
+            self.stopped - before.stopped,
+            self.answered[len(before.answered) :],
+        )
+
+    def used(self, limit: int, window: float) -> float:
+        """Return the part of the quota that was used, over whole windows.
+
+        The windows are those of the server: they begin in the longest pause between requests.
+        """
+        times = sorted(self.answered)
+        pauses = [
+            (later - one, (later + one) / 2) for one, later in pairwise(times) if one < times[0] + window
+        ]
+        begin = max(pauses)[1]
+        windows = int((times[-1] - begin) / window)
+        end = begin + windows * window
+        return sum(begin <= one < end for one in times) / (windows * limit)
 
 
 @define
@@ -58,13 +101,12 @@ class Service:
     process: asyncio.subprocess.Process
     environment: dict[str, str]
 
-    async def counts(self) -> dict[str, int]:
+    async def counts(self) -> Counts:
         """Return the counts of requests so far."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(b"\n")
-        counts: dict[str, int] = json.loads(await self.process.stdout.readline())
-        return counts
+        return Counts(**json.loads(await self.process.stdout.readline()))
 
 
 @asynccontextmanager
@@ -184,8 +226,27 @@ async def saturate(http: aiohttp.ClientSession, base: str) -> Load:
             elif answer.status != 200:
                 load.failures.append(f"{answer.status} {await answer.text()}")
 
-    await clients(CLIENTS, work, COUNTED + 2 * SETTLED)
+    await clients(CLIENTS, work, SETTLED + LOAD)
     return load
+
+
+async def repeat(http: aiohttp.ClientSession, base: str) -> float:
+    """Return the share of refused calls that are answered at Retry-After, while nobody else calls.
+
+    The calls of one moment are twice what a window allows, so that half of them are refused.
+    """
+    kept = list[bool]()
+
+    async def work() -> None:
+        async with http.get(f"{base}/chain") as answer:
+            await answer.read()
+        if answer.status == 503:
+            await asyncio.sleep(float(answer.headers["retry-after"]))
+            async with http.get(f"{base}/chain") as again:
+                kept.append(again.status == 200)
+
+    await asyncio.gather(*(work() for _ in range(2 * CLIENTS)))
+    return sum(kept) / len(kept) if kept else 1.0
 
 
 async def compare(http: aiohttp.ClientSession, base: str) -> list[float]:
@@ -244,36 +305,30 @@ async def row(limit: int, window: float, loop: str, workers: int) -> None:
     ):
         await compare(http, base)  # warm: connections, caches, memory
         held = await states(http, base, workers)
-        load, sent, took = await measured(http, base, upstream)
+        load, sent = await measured(http, base, upstream)
         ratios = await compare(http, base)
+        await asyncio.sleep(window)
+        held_promises = await repeat(http, base)
         await leave(http, base)
         await asyncio.sleep(HEADROOM)
         left = await upstream.counts()
         await asyncio.sleep(HEADROOM)
-        rest = (await upstream.counts())["requests"] - left["requests"]
+        rest = (await upstream.counts()).since(left).requests
         now = await states(http, base, workers)
-    used = sent.get("200", 0) * window / (limit * took)
+    used = sent.used(limit, window)
     name = f"{limit} in {window:g} s, {loop}, {workers}"
-    print(line(name, load, sent, used, ratios, rest, growth(held, now)), flush=True)
+    print(line(name, load, sent, used, held_promises, ratios, rest, growth(held, now)), flush=True)
     for failure in load.failures[:3]:
         print("!!", failure)
 
 
-async def measured(
-    http: aiohttp.ClientSession, base: str, upstream: Service
-) -> tuple[Load, dict[str, int], float]:
-    """Return what the clients had, what the service counted meanwhile, and the seconds of its counts."""
+async def measured(http: aiohttp.ClientSession, base: str, upstream: Service) -> tuple[Load, Counts]:
+    """Return what the clients had, and what the service counted meanwhile."""
     saturation = asyncio.create_task(saturate(http, base))
     await asyncio.sleep(SETTLED)
-    before, began = await upstream.counts(), time.monotonic()
-    await asyncio.sleep(COUNTED)
-    after, took = await upstream.counts(), time.monotonic() - began
-    return await saturation, counted(before, after), took
-
-
-def counted(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    """Return the counts between two moments."""
-    return {name: number - before.get(name, 0) for name, number in after.items()}
+    before = await upstream.counts()
+    load = await saturation
+    return load, (await upstream.counts()).since(before)
 
 
 def growth(before: dict[int, dict[str, float]], after: dict[int, dict[str, float]]) -> dict[str, float]:
@@ -287,8 +342,9 @@ def growth(before: dict[int, dict[str, float]], after: dict[int, dict[str, float
 def line(
     name: str,
     load: Load,
-    sent: dict[str, int],
+    sent: Counts,
     used: float,
+    repeated: float,
     ratios: list[float],
     rest: int,
     grown: dict[str, float],
@@ -298,11 +354,11 @@ def line(
     cells = (
         name,
         f"{used:.1%}",
-        f"{sent.get('429', 0)}",
-        f"{sent['stopped']}",
+        f"{sent.refused}",
+        f"{sent.stopped}",
         f"{load.count(200)} / {load.count(503)}",
         f"{load.without_retry_after + len(load.failures)}",
-        f"{load.kept / max(1, load.repeated):.0%}",
+        f"{load.kept / max(1, load.repeated):.0%} / {repeated:.0%}",
         f"{quantiles([0.0, *load.decided], n=100)[98]:.0f} ms",
         f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
         f"{rest}",
@@ -318,7 +374,7 @@ HEAD = (
     "sent in stops",
     "answered / refused",
     "neither",
-    "answered at Retry-After",
+    "answered at Retry-After, with others / alone",
     "p99 from refusal to response",
     "p99 cached / bare",
     "sent after clients left",

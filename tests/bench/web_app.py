@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from starlette.middleware.base import RequestResponseEndpoint
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chainapi import Cache
 from chainapi.contrib.fastapi import SessionDep, add_exception_handlers, lifespan, ndjson
@@ -38,14 +38,26 @@ async def bare() -> dict[str, Any]:
     return BARE
 
 
-@app.middleware("http")
-async def time_refusals(request: Request, call_next: RequestResponseEndpoint) -> Response:
-    """Add the milliseconds from a refusal to its response."""
-    response = await call_next(request)
-    refused_at = getattr(request.state, "refused_at", None)
-    if refused_at is not None:
-        response.headers["server-timing"] = f"refusal;dur={(time.perf_counter() - refused_at) * 1000:.3f}"
-    return response
+class TimedRefusals:
+    """Middleware that adds the milliseconds from a refusal to its response."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+
+        async def sent(message: Message) -> None:
+            at = scope.get("state", {}).get("refused_at")
+            if at is not None and message["type"] == "http.response.start":
+                took = f"refusal;dur={(time.perf_counter() - at) * 1000:.3f}"
+                message["headers"].append((b"server-timing", took.encode()))
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
+app.add_middleware(TimedRefusals)
 
 
 @app.get("/chain")
