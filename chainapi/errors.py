@@ -421,8 +421,7 @@ class DecodeError(ChainAPIError):
         names = ("reason", "path", "where", "malformed", "row", "advice", "attempts", "elapsed")
         kept = {name: getattr(self, name) for name in names}
         made = type(self)(**{**kept, **changes})
-        if self.checkpoint is not None:
-            made.checkpoint = self.checkpoint
+        made.__dict__ |= {name: value for name, value in vars(self).items() if name in _CIRCUMSTANCES}
         return made
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
@@ -558,6 +557,7 @@ def _tried(attempts: int, elapsed: float) -> str:
 
 
 _LONGEST = 2_000  # characters
+_CIRCUMSTANCES = frozenset({"checkpoint", "partial", "call", "request_id"})  # set after an error was made
 
 
 def _plain(text: str) -> str:

@@ -91,7 +91,7 @@ INSTALLED = [f"{APT} update", f"{APT} install -y --no-install-recommends chromiu
 
 @pytest.mark.parametrize("name", ["chromium", "chromium-browser", "google-chrome"])
 def test_a_chromium_on_the_path_is_taken(machine: Path, name: str) -> None:
-    """Where a browser is installed, nothing is."""
+    """A machine with a browser installs none."""
     provide_apt(machine, 0)
     install(machine / "bin" / name, RUNS)
     assert chromium(machine) == (0, "", [])

@@ -189,6 +189,14 @@ def test_errors_survive_pickles_and_copies(
     assert twin.checkpoint == error.checkpoint
 
 
+def test_a_changed_error_keeps_its_position_and_its_call() -> None:
+    """An error of decoding with another advice still leads to its walk, its rows and its request."""
+    error = DecodeError("a text, not a number", row=3)
+    error.call, error.request_id, error.partial = 17, "r-17", [{"a": 1}]
+    changed = error.changed(advice="leave it out")
+    assert (changed.call, changed.request_id, changed.partial) == (17, "r-17", [{"a": 1}])
+
+
 def test_a_copy_is_independent() -> None:
     """Changes to a copy leave the error unchanged."""
     error = ServerError(503)

@@ -36,21 +36,11 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
+from tests.sessions import simulated
 
 METRICS_URL = "https://metrics.test"
 DATA_URL = "https://data.test"
 KEY = "key-of-the-tests"
-
-
-def simulated(simulator: Simulator, **options: Any) -> Session:
-    """Return a session that reaches `simulator` in memory."""
-    options = {"transport": simulator.transport(), **options}
-    return Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        **options,
-    )
 
 
 @frozen

@@ -399,7 +399,7 @@ WRITES = {
 # Bodies that are one of several records -> the name of their parameter.
 WHOLE_BODIES = {"TransactionExportRequest": "export", "WebhookRequest": "webhook"}
 REQUESTS = "requests"  # group of the records that only requests have
-# Schemas of which a field of a request has one -> the one record with the fields of all of them.
+# Schemas that a field of a request can have -> the one record with the fields of all of them.
 MERGED = {"TimestampRangeNftHoldersParam DateRangeNftHoldersParam": "NftHoldersRange"}
 
 # Schema -> class, if the document's name is not good enough. Schemas with equal classes become one class.

@@ -206,7 +206,7 @@ class Endpoint:
 
         if self.record.deprecated:
             warning = self.record.deprecation(self.function.__qualname__)
-            warnings.warn(warning, DeprecationWarning, stacklevel=4)
+            warnings.warn(warning, DeprecationWarning, stacklevel=5)
         path, query = wire_parameters(self.parameters, given)
         wires = {parameter.name: parameter.wire for parameter in self.parameters}
         return {wires[name]: (name, value) for name, value in path.items()}, query, self._body(given)

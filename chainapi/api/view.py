@@ -59,6 +59,7 @@ class SessionView:
 
     def with_options(
         self,
+        /,
         *,
         timeout: float | None = None,
         max_attempts: int | None = None,
@@ -83,7 +84,8 @@ class SessionView:
             max_wait: seconds that a call may wait for quota; `math.inf` sets no limit.
             max_waiting: calls of this view that may wait for the quota of a service at once; one more that
                 would have to wait raises QueueFullError. Views made of this one without the option are
-                counted with it; `math.inf` sets no limit.
+                counted with it, and so are those with the same options, but for the headers; `math.inf` sets
+                no limit.
             deadline: seconds for a call with its waits, retries and decoding; `math.inf` sets none.
             priority: calls with a higher one go first in the queue for quota; 0 by default.
             tag: name of the spender in `quota.spenders`.
@@ -112,5 +114,7 @@ class SessionView:
         }
         refuse_unknown(unknown, OPTIONS, "with_options", unknown)
         changed = call_options(self._options, given)
+        if max_waiting is not None:
+            changed = self.connection.counted(changed, self._options.max_waiting)
         self.connection.expect(changed.timeout)
         return SessionView(self.connection, changed)

@@ -80,6 +80,7 @@ async def simulate(
     token_lifetime: Seconds = 86_400.0,
     expired_status: Annotated[int, Parameter(validator=Number(gte=200, lte=599))] = 400,
     api_key_header: str = "x-data-api-key",
+    api_key_required: bool = True,
     latency: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
     fault: Many = None,
     seed: int = 0,
@@ -116,6 +117,7 @@ async def simulate(
         token_lifetime: Seconds until a page token expires.
         expired_status: Status of the response to an expired page token.
         api_key_header: Header with the key of the Data API.
+        api_key_required: Refuse requests to the Data API without a key.
         latency: Seconds before each response.
         fault: Fault of the requests to a route, as above; may be repeated.
         seed: Seed of everything random.
@@ -141,6 +143,7 @@ async def simulate(
             token_lifetime=token_lifetime,
             expired_status=expired_status,
             api_key_header=api_key_header,
+            api_key_required=api_key_required,
             latency=latency,
             faults=[_fault(text) for text in fault or ()],
             anomalies=_anomalies(anomalies),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
 from chainapi._text import quoted
 from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.core.cache import CachedResponse, CachePolicy
+from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Cache", "CacheStore", "MemoryStore"]
 
 MAX_BYTES = 64 * 2**20
+PATIENCE = 1.0  # seconds for a store: a request would take about as long
 _log = logging.getLogger("chainapi")
 
 
@@ -23,7 +26,7 @@ class CacheStore(Protocol):
     """Store of a `Cache`: a mapping of texts to bytes that forgets.
 
     It may forget an entry at any time, and should forget it after `ttl` seconds. `aiocache` caches are such
-    stores. A store that raises or forgets costs a request and loses no row.
+    stores. A store that raises, forgets, or needs more than a second costs a request and loses no row.
     """
 
     async def get(self, key: str) -> bytes | None:
@@ -50,8 +53,8 @@ class MemoryStore:
         try:
             from cachetools import LRUCache
         except ImportError:
-            raise ConfigurationError(
-                "a Cache in memory needs the package cachetools: install chainapi[cache], or pass store="
+            raise missing_extra(
+                "a Cache in memory needs", "cachetools", "cache", ", or pass store="
             ) from None
         self._entries: LRUCache[str, bytes] = LRUCache(max_bytes, getsizeof=_size)
 
@@ -124,18 +127,25 @@ class Cache:
         """Ages up to which a response may be used."""
         return self._policy
 
-    async def read(self, key: str) -> CachedResponse | None:
-        """Return a stored response; None without one, and if the store fails."""
+    async def read(self, key: str, deadline: float) -> CachedResponse | None:
+        """Return a stored response; None without one, and if the store fails or is late."""
         try:
-            stored = await self.store.get(key)
+            async with _until(deadline):
+                stored = await self.store.get(key)
         except Exception as error:  # noqa: BLE001 - a store of the user may raise anything
             _log.warning("the store of the cache failed to read: %s", type(error).__name__)
             return None
         return None if stored is None else CachedResponse.loads(stored)
 
-    async def write(self, key: str, response: CachedResponse) -> None:
-        """Store a response; a store that fails loses it."""
+    async def write(self, key: str, response: CachedResponse, deadline: float) -> None:
+        """Store a response; a store that fails or is late loses it."""
         try:
-            await self.store.set(key, response.dumps(), ttl=self.policy.lifetime)
+            async with _until(deadline):
+                await self.store.set(key, response.dumps(), ttl=self.policy.lifetime)
         except Exception as error:  # noqa: BLE001 - a store of the user may raise anything
             _log.warning("the store of the cache failed to write: %s", type(error).__name__)
+
+
+def _until(deadline: float) -> asyncio.Timeout:
+    """Return the time limit of a store: a second, or until the deadline of the call."""
+    return asyncio.timeout_at(min(deadline, asyncio.get_running_loop().time() + PATIENCE))

@@ -128,12 +128,7 @@ class CallRunner(Generic[R]):
 
     def _identify(self, error: E) -> E:
         """Add the number of the call and the id of its last request to an error."""
-        error.call = self.number
-        error.request_id = self._request_id()
-        return error
-
-    def _request_id(self) -> str | None:
-        return self.service.request_id(self._outcome) if isinstance(self._outcome, Response) else None
+        return self.service.identified(error, self.number, self._outcome)
 
     def _carry_out(self, command: Command) -> Awaitable[object]:
         """Return the result of a command, to be awaited at once."""
@@ -200,7 +195,7 @@ class CallRunner(Generic[R]):
         exchange = await self._land(sent, outcome)
         self._permit = None
         if events is not None:
-            events.received(outcome, exchange.elapsed, self._request_id())
+            events.received(outcome, exchange.elapsed, service.request_id(outcome))
         return exchange
 
     async def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:

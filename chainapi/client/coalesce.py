@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Coroutine, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from attrs import define, field
 
@@ -14,6 +14,7 @@ from chainapi.errors import ChainAPIError, DeadlineExceededError, QuotaWaitError
 __all__ = ["Coalescer"]
 
 T = TypeVar("T")
+Late: TypeAlias = DeadlineExceededError | QuotaWaitError
 
 
 @define(eq=False, repr=False)
@@ -31,12 +32,17 @@ class Coalescer(Generic[T]):
     _shared: dict[Hashable, _Shared[T]] = field(factory=dict[Hashable, _Shared[T]], init=False)
     _tasks: set[asyncio.Task[T]] = field(factory=set["asyncio.Task[T]"], init=False)
 
-    async def run(self, identity: Hashable, send: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def run(
+        self,
+        identity: Hashable,
+        send: Callable[[], Coroutine[Any, Any, T]],
+        may_succeed: Callable[[Late], bool],
+    ) -> T:
         """Return the result of the identical request in flight; send one if there is none.
 
         A caller that joined later has more time than the first one: if the request ends with the deadline or
-        the `max_wait` of its first caller, the others send it again. A cancelled caller leaves the request to
-        the others; the last one cancels it.
+        the `max_wait` of its first caller, the others send it again, those for which `may_succeed` returns
+        True. A cancelled caller leaves the request to the others; the last one cancels it.
 
         Raises:
             ChainAPIError: the error of the request; each caller has its own copy.
@@ -53,7 +59,7 @@ class Coalescer(Generic[T]):
             error = shared.task.exception()
             if error is None:
                 return shared.task.result()
-            if not (joined and isinstance(error, DeadlineExceededError | QuotaWaitError)):
+            if not (joined and isinstance(error, Late) and may_succeed(error)):
                 raise _own(error) from error.__cause__
 
     def start(self, identity: Hashable, send: Callable[[], Coroutine[Any, Any, T]]) -> None:

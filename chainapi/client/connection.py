@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from weakref import WeakValueDictionary
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from chainapi.client.call import CallRunner
 from chainapi.client.config import Unconfigured
 from chainapi.client.gates import Gates, OwnGates
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
-from chainapi.core.call import Call, CallFlow, CallSettings, Exchange
+from chainapi.core.call import Call, CallFlow, CallOptions, CallSettings, Exchange
 from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
 from chainapi.errors import ConfigurationError, SessionClosedError
@@ -52,6 +54,9 @@ class Connection:
     gates: Gates
     page_token_lifetime: float
     closed: bool = field(default=False, init=False)
+    _limits: WeakValueDictionary[Hashable, WaitingLimit] = field(
+        factory=WeakValueDictionary[Hashable, WaitingLimit], init=False
+    )
     _process: int = field(factory=lambda: os.getpid(), init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _calls: set[CallRunner[Any]] = field(factory=set[CallRunner[Any]], init=False)  # under way
@@ -110,6 +115,18 @@ class Connection:
         for service in self.configured:
             service.member.timeout = max(service.member.timeout, timeout)
 
+    def counted(self, options: CallOptions, outer: WaitingLimit | None) -> CallOptions:
+        """Return the options with the `max_waiting` of the equal views that are in use.
+
+        A web backend makes a view for each request: their calls are counted together. `outer` is the limit of
+        the view from which the view is made.
+        """
+        limit = options.max_waiting
+        if limit is None:
+            return options
+        identity = limit.most, outer, options.waits, options.tag, options.coalesce, options.cache
+        return evolve(options, max_waiting=self._limits.setdefault(identity, limit))
+
     def clock(self) -> float:
         """Return the time of the running loop in seconds."""
         return asyncio.get_running_loop().time()
@@ -141,6 +158,7 @@ class Connection:
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
     ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
         """Send one request, with all its retries."""
+        self._refuse_closed()  # a shared request begins later than its call
         flow = CallFlow(call, self.settings, began)
         runner = CallRunner(service, call, decode, flow, self._calls)
         return runner.run_observed() if service.events.emit else runner.run()
@@ -153,8 +171,7 @@ class Connection:
             ConfigurationError: the session belongs to another event loop, or was made before a fork.
 
         """
-        if self.closed:
-            raise SessionClosedError("the session is closed: make a new one")
+        self._refuse_closed()
         self._refuse_fork()
         loop = asyncio.get_running_loop()
         if self._loop is None:
@@ -188,6 +205,10 @@ class Connection:
         self.closed = True
         if self.owned:
             await self.transport.aclose()
+
+    def _refuse_closed(self) -> None:
+        if self.closed:
+            raise SessionClosedError("the session is closed: make a new one")
 
     def _refuse_fork(self) -> None:
         """Refuse a forked child: sockets and shared quotas belong to its parent.

@@ -138,29 +138,32 @@ class Pages(Generic[T]):
                 if left is not None:
                     left -= walk.checkpoint.rows - before
 
-    def batches(self, size: int | None = None) -> AsyncGenerator[list[T], None]:
-        """Give the rows in lists, each row once.
+    def batches(self, size: int | None = None, limit: int | None = None) -> AsyncGenerator[list[T], None]:
+        """Give the rows in lists, each row once; with `limit` at most that many rows.
 
-        Each batch has `size` rows, the last one what is left. Without `size`, a batch has the rows of a page
-        as soon as the page arrives. No row that was fetched is lost: before an error the rows of the
-        unfinished batch are given, and after a cancelled wait the next call of `batches` continues it.
-        `checkpoint` is the position after the batch that was given last.
+        With `limit` the stream can be read on. Each batch has `size` rows, the last one what is left. Without
+        `size`, a batch has the rows of a page as soon as it arrives. No row that was fetched is lost: before
+        an error the rows of the unfinished batch are given, and after a cancelled wait the next call of
+        `batches` continues it. `checkpoint` is the position after the batch that was given last.
 
         Raises:
-            ConfigurationError: `size` is not a whole number above 0; raised by the call itself.
+            ConfigurationError: `size` or `limit` is not a whole number above 0; raised by the call itself.
+            PagingError: there is a `limit`, and a batch is unfinished after a cancelled wait.
             ChainAPIError: any of chainapi's errors, with `checkpoint`.
 
         """
-        if size is not None:
-            whole_number("size", size)
-        return self._batches(size)
+        for name, number in (("size", size), ("limit", limit)):
+            if number is not None:
+                whole_number(name, number)
+        return self._batches(size, limit)
 
-    async def _batches(self, size: int | None) -> AsyncGenerator[list[T], None]:
+    async def _batches(self, size: int | None, left: int | None) -> AsyncGenerator[list[T], None]:
         runner = self._runner
-        with runner.reading(batches=True) as reader:
-            while True:
-                result = await runner.fill_batch(size, reader)
+        with runner.reading(left, batches=left is None) as reader:
+            while left != 0:
+                result = await runner.fill_batch(size, left, reader)
                 if batch := runner.take_batch():
+                    left = None if left is None else left - len(batch)
                     yield batch
                     if runner.reader is not reader:
                         runner.check(reader)

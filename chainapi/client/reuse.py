@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
+from math import inf
 from typing import Any, Protocol, TypeVar, cast
 
 from attrs import define, evolve, field, frozen
@@ -16,7 +17,9 @@ from chainapi.core.call import Call, Exchange, SentAt
 from chainapi.core.http import Response
 from chainapi.errors import (
     APIConnectionError,
+    DeadlineExceededError,
     DecodeError,
+    QueueFullError,
     QuotaWaitError,
     RateLimitedError,
     ServerError,
@@ -26,6 +29,7 @@ from chainapi.models.codec import checked_json
 __all__ = ["ResponseReuse"]
 
 R = TypeVar("R")
+LEAST = 0.01  # seconds: a call with less time left does not repeat a request
 # Faults of the service and of its quota: a stale response is better. Other errors are the answer.
 _FAULTS = (APIConnectionError, QuotaWaitError, RateLimitedError, ServerError)
 
@@ -52,9 +56,22 @@ class _Request:
     def identity(self) -> Hashable:
         """Identity of the request: an identical one in flight may take its place."""
         options = self.call.options
-        waits = (options.timeout, options.retry, options.max_wait, options.deadline, options.priority)
         shared = (options.max_waiting, options.cache)
-        return self.service.name, self.url, significant(options.headers), waits, shared
+        return self.service.name, self.url, significant(options.headers), options.waits, shared
+
+    @property
+    def deadline(self) -> float:
+        """Time of the loop at which the call must end; inf for none."""
+        allowed = self.call.options.deadline
+        return inf if allowed is None else self.began + allowed
+
+    def may_succeed(self, error: QuotaWaitError | DeadlineExceededError) -> bool:
+        """Return whether the request has more time than an identical one had."""
+        now, options = asyncio.get_running_loop().time(), self.call.options
+        allowed = inf if options.max_wait is None else options.max_wait - (now - self.began)
+        waits = not isinstance(error, DeadlineExceededError)
+        left = min(self.deadline - now, allowed if waits else inf)
+        return not isinstance(error, QueueFullError) and left > max(error.retry_after or 0.0, LEAST)
 
     @property
     def url(self) -> str:
@@ -94,7 +111,7 @@ class ResponseReuse:
         request, cache = _Request(service, call, began), call.options.cache
         if cache is None or call.fresh:
             return await self._decoded(request, decode, await self._send(request))
-        stored = await cache.read(request.key)
+        stored = await cache.read(request.key, request.deadline)
         now, wall = asyncio.get_running_loop().time(), service.member.now()
         age = 0.0 if stored is None else wall - stored.sent
         use = Use.NEVER if stored is None else cache.policy.use(age, self.page_token_lifetime)
@@ -119,7 +136,7 @@ class ResponseReuse:
 
     async def _send(self, request: _Request) -> Exchange:
         """Return the response to a request, or to an identical one in flight."""
-        return await self._coalescer.run(request.identity, partial(self._fetch, request))
+        return await self._coalescer.run(request.identity, partial(self._fetch, request), request.may_succeed)
 
     async def _fetch(self, request: _Request) -> Exchange:
         """Send a request, and store its response."""
@@ -129,7 +146,7 @@ class ResponseReuse:
         if (cache := call.options.cache) is not None:
             raw = request.service.received(exchange)  # without the key, if the service echoed it
             stored = CachedResponse.of(exchange.sent.wall, raw.elapsed, raw.status, raw.headers, body)
-            await cache.write(request.key, stored)
+            await cache.write(request.key, stored, request.deadline)
         return exchange
 
     @staticmethod
@@ -137,10 +154,13 @@ class ResponseReuse:
         request: _Request, decode: Callable[[bytes], R], exchange: Exchange
     ) -> tuple[R, Exchange]:
         """Decode a response for one of its callers: rows of a user's class may change."""
-        decoded = await request.service.decode(decode, cast("Response", exchange.outcome).body)
+        service, number = request.service, exchange.sent.call
+        decoded = await service.decode(decode, cast("Response", exchange.outcome).body)
         if isinstance(decoded, DecodeError):
             elapsed = asyncio.get_running_loop().time() - request.began
-            raise decoded.after(where=request.call.query.where, attempts=1, elapsed=elapsed)
+            attempts = 0 if number is None else 1
+            error = decoded.after(where=request.call.query.where, attempts=attempts, elapsed=elapsed)
+            raise service.identified(error, number, exchange.outcome)
         return decoded, exchange
 
 

@@ -117,8 +117,10 @@ class WalkRunner:
         if self.batch:
             raise self.refusal("the stream stands inside a batch: read on with batches()")
 
-    async def fill_batch(self, size: int | None, reader: object) -> bool | ChainAPIError:
+    async def fill_batch(self, size: int | None, left: int | None, reader: object) -> bool | ChainAPIError:
         """Take rows until the batch has `size` of them; None stands for those of a page.
+
+        It takes at most `left` rows.
 
         Returns whether there may be more rows, or the error that ended the walk. The rows taken so far stay
         in `batch`, after a cancellation too.
@@ -126,12 +128,14 @@ class WalkRunner:
         walk = self._walk
         if not self.batch:
             self._before_batch = walk.checkpoint
+        enough = 1 if size is None else min(size, left or size)
+        most = left if size is None else enough
         try:
-            while len(self.batch) < (size or 1):
+            while len(self.batch) < enough:
                 if not await self.advance():
                     return False
                 self.check(reader)
-                self.batch.extend(islice(walk.rows(), size and size - len(self.batch)))
+                self.batch.extend(islice(walk.rows(), most and most - len(self.batch)))
         except ChainAPIError as error:
             return error
         return True

@@ -26,13 +26,14 @@ from chainapi.core.http import Request, Response, is_markup, request_id
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.url import Query
-from chainapi.errors import DecodeError
+from chainapi.errors import ChainAPIError, DecodeError
 from chainapi.models.codec import Stepwise
 from chainapi.models.error_body import decode_error, excerpt
 from chainapi.models.sizes import LARGE
 
 __all__ = ["Service"]
 
+E = TypeVar("E", bound=ChainAPIError)
 R = TypeVar("R")
 
 _HEADERS = {
@@ -155,10 +156,19 @@ class Service:
             return "Redirect", (f"redirects are not followed; this one leads {self._shown(target)}",)
         return decode_error(response.body, self._secret)
 
-    def request_id(self, response: Response) -> str | None:
-        """Return the id that the service gave to the request of a response."""
-        found = request_id(response.headers)
+    def request_id(self, outcome: object) -> str | None:
+        """Return the id that the service gave to a request.
+
+        None without a response, or without an id.
+        """
+        found = request_id(outcome.headers) if isinstance(outcome, Response) else None
         return None if found is None else self._shown(found)
+
+    def identified(self, error: E, call: int | None, outcome: object) -> E:
+        """Return an error with the number of its call and the id of its request."""
+        error.call = call
+        error.request_id = self.request_id(outcome)
+        return error
 
     def shown_fault(self, fault: DecodeError) -> DecodeError:
         """Return an error whose texts of the service are short and printable."""

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, SessionView
-from chainapi.contrib import missing, starlette
+from chainapi.api.options import OPTIONS, call_options
+from chainapi.contrib import starlette
 from chainapi.contrib.starlette import (
     add_exception_handlers,
     lifespan,
     ndjson,
     server_sent_events,
 )
+from chainapi.core.arguments import refuse_unknown
+from chainapi.core.call import CallOptions
+from chainapi.core.extras import missing_extra
 
 try:
     from fastapi import APIRouter, Depends
     from starlette.requests import HTTPConnection, Request
 except ModuleNotFoundError:
-    raise missing("fastapi") from None
+    raise missing_extra("chainapi.contrib needs", "fastapi", "fastapi") from None
 
 __all__ = [
     "ResumeDep",
@@ -29,7 +34,11 @@ __all__ = [
     "ndjson",
     "router",
     "server_sent_events",
+    "view",
 ]
+
+P = ParamSpec("P")
+ViewDependency: TypeAlias = Callable[..., Awaitable[SessionView]]
 
 
 async def get_session(connection: HTTPConnection) -> SessionView:
@@ -54,6 +63,37 @@ async def last_checkpoint(request: Request) -> Checkpoint | None:
 
 SessionDep: TypeAlias = Annotated[SessionView, Depends(get_session)]
 ResumeDep: TypeAlias = Annotated[Checkpoint | None, Depends(last_checkpoint)]
+
+
+def _with_options_of(
+    _: Callable[Concatenate[SessionView, P], SessionView],
+) -> Callable[[Callable[..., ViewDependency]], Callable[P, ViewDependency]]:
+    """Return a decorator: type checkers then know the arguments of a function."""
+    return lambda function: function
+
+
+@_with_options_of(SessionView.with_options)
+def view(**options: Any) -> ViewDependency:
+    """Return a dependency: a view of the application's session with other options.
+
+    ``WebDep = Annotated[SessionView, Depends(view(max_wait=2.0, priority=1, max_waiting=100))]``. Its
+    `max_waiting` counts the calls of all requests together.
+
+    Args:
+        options: those of `chainapi.SessionView.with_options`.
+
+    Raises:
+        ConfigurationError: an option is unknown or invalid.
+
+    """
+    refuse_unknown(options.keys() - set(OPTIONS), OPTIONS, "view")
+    call_options(CallOptions(), options)
+
+    async def made(session: SessionDep) -> SessionView:
+        """Return the view of the session."""
+        return session.with_options(**options)
+
+    return made
 
 
 def router() -> APIRouter:

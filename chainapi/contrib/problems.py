@@ -32,6 +32,7 @@ from chainapi.errors import (
     OutcomeUnknownError,
     PagingError,
     PermissionDeniedError,
+    QueueFullError,
     QuotaWaitError,
     RateLimitedError,
     SessionClosedError,
@@ -179,6 +180,10 @@ def _detail(error: ChainAPIError) -> str:
         return "; ".join(error.messages) or error.error
     if isinstance(error, DeadlineExceededError):
         return f"no answer within {error.deadline:g} s"
+    if isinstance(error, QueueFullError):
+        return (
+            f"too many requests wait for quota: those are expected to have left in {error.retry_after:.1f} s"
+        )
     if isinstance(error, QuotaWaitError):
         return f"quota is available again in {error.retry_after:.1f} s"
     return str(error)

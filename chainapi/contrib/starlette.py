@@ -10,10 +10,10 @@ from http import HTTPStatus
 from typing import Any, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, Pages, Session, SessionView
-from chainapi.contrib import missing
 from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error
-from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody
+from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody, rows_left
+from chainapi.core.extras import missing_extra
 from chainapi.errors import ChainAPIError, ConfigurationError
 
 try:
@@ -25,7 +25,7 @@ try:
     from starlette.types import Message, Receive, Scope, Send
     from starlette.websockets import WebSocket
 except ModuleNotFoundError:
-    raise missing("starlette") from None
+    raise missing_extra("chainapi.contrib needs", "starlette", "fastapi") from None
 
 __all__ = [
     "StreamResponse",
@@ -139,7 +139,7 @@ async def _answer_error(connection: Any, fault: Exception) -> Any:
     return Response(problem.body, problem.status, problem.headers, problem.MEDIA_TYPE)
 
 
-def ndjson(stream: AsyncIterable[Any]) -> StreamResponse:
+def ndjson(stream: AsyncIterable[Any], *, limit: int | None = None) -> StreamResponse:
     """Return a response with a row as JSON in each line, sent while pages arrive.
 
     An error before the first row is raised, so that it becomes a status. A later one is the last line:
@@ -147,12 +147,15 @@ def ndjson(stream: AsyncIterable[Any]) -> StreamResponse:
 
     Args:
         stream: `Pages`, or any asynchronous iterable of rows. It is closed when the client leaves.
+        limit: rows at most; those before a resume count too.
 
     """
-    return StreamResponse(partial(NDJSONBody, stream))
+    return StreamResponse(partial(NDJSONBody, stream, limit=limit))
 
 
-def server_sent_events(stream: AsyncIterable[Any], *, heartbeat: float = HEARTBEAT) -> Response:
+def server_sent_events(
+    stream: AsyncIterable[Any], *, limit: int | None = None, heartbeat: float = HEARTBEAT
+) -> Response:
     """Return a response of server-sent events, sent while pages arrive.
 
     The events are ``rows`` with a list of rows, ``waiting`` with the seconds of a wait for quota, ``problem``
@@ -162,12 +165,13 @@ def server_sent_events(stream: AsyncIterable[Any], *, heartbeat: float = HEARTBE
 
     Args:
         stream: `Pages`, or any asynchronous iterable of rows. It is closed when the client leaves.
+        limit: rows at most; those before a resume count too.
         heartbeat: seconds of silence after which a comment or a ``waiting`` event is sent.
 
     """
-    if isinstance(stream, Pages) and stream.exhausted:
+    if isinstance(stream, Pages) and (stream.exhausted or rows_left(stream, limit) == 0):
         return Response(status_code=204, headers={"cache-control": "no-store"})
-    return StreamResponse(partial(SSEBody, stream, heartbeat=heartbeat))
+    return StreamResponse(partial(SSEBody, stream, limit=limit, heartbeat=heartbeat))
 
 
 class StreamResponse(Response):

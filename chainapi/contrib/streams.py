@@ -16,12 +16,12 @@ from attrs import evolve
 
 from chainapi.client.pages import Pages
 from chainapi.contrib.problems import Problem, problem_of, upstream_error
-from chainapi.core.arguments import seconds_of
+from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, RateLimitedError
 from chainapi.json import dumps
 
-__all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
+__all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody", "rows_left"]
 
 Batch: TypeAlias = tuple[list[Any], Checkpoint | None]
 
@@ -39,19 +39,24 @@ class Body:
     Args:
         stream: `Pages`, whose rows arrive page by page, each once; or any asynchronous iterable of rows.
         place: the request of the client, for the log, such as ``GET /tps``.
+        limit: rows at most; of `Pages` that were resumed, the rows before count too.
 
     Attributes:
         media_type: media type of the response.
         headers: further headers of the response.
+
+    Raises:
+        ArgumentError: `limit` is not a whole number above 0.
 
     """
 
     media_type: ClassVar[str]
     headers: ClassVar[Mapping[str, str]] = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
-    def __init__(self, stream: AsyncIterable[Any], place: str = "") -> None:
+    def __init__(self, stream: AsyncIterable[Any], place: str = "", limit: int | None = None) -> None:
         self._stream = stream
         self._place = place
+        self._limit = None if limit is None else whole_number("limit", limit)
         self._pieces = self._guarded()
         self._first: bytes | None = None
 
@@ -122,14 +127,18 @@ class Body:
 
     async def _batches(self) -> AsyncGenerator[Batch, None]:
         """Give lists of rows as they arrive, with the checkpoint behind each."""
-        stream = self._stream
+        stream, left = self._stream, rows_left(self._stream, self._limit)
+        if left == 0:
+            return
         if isinstance(stream, Pages):
-            async with aclosing(stream.batches()) as batches:
+            async with aclosing(stream.batches(limit=left)) as batches:
                 async for rows in batches:
                     yield rows, stream.checkpoint
-        else:
-            async for row in stream:
-                yield [row], None
+            return
+        async for row in stream:
+            yield [row], None
+            if left and (left := left - 1) == 0:
+                return
 
     def _encoded(self) -> AsyncGenerator[bytes, None]:
         """Give the rows as bytes."""
@@ -138,6 +147,19 @@ class Body:
     def _broken(self, problem: Problem) -> bytes:
         """Return the record of a stream that broke."""
         raise NotImplementedError
+
+
+def rows_left(stream: AsyncIterable[Any], limit: int | None) -> int | None:
+    """Return the number of rows that may still be sent; None if it is unlimited.
+
+    Raises:
+        ArgumentError: `limit` is not a whole number above 0.
+
+    """
+    if limit is None:
+        return None
+    sent = stream.checkpoint.rows if isinstance(stream, Pages) else 0
+    return max(0, whole_number("limit", limit) - sent)
 
 
 class NDJSONBody(Body):
@@ -168,17 +190,24 @@ class SSEBody(Body):
     Args:
         stream: see `Body`.
         place: see `Body`.
+        limit: see `Body`.
         heartbeat: seconds of silence after which a comment, or ``waiting`` again, is sent.
 
     Raises:
-        ArgumentError: `heartbeat` is not a number above 0.
+        ArgumentError: `limit` is not a whole number, or `heartbeat` not a number, above 0.
 
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, stream: AsyncIterable[Any], place: str = "", heartbeat: float = HEARTBEAT) -> None:
-        super().__init__(stream, place)
+    def __init__(
+        self,
+        stream: AsyncIterable[Any],
+        place: str = "",
+        limit: int | None = None,
+        heartbeat: float = HEARTBEAT,
+    ) -> None:
+        super().__init__(stream, place, limit)
         self._heartbeat = seconds_of("heartbeat", heartbeat)
         self._sent_at = 0.0  # time of the loop at which an event was sent
         self._reported = False  # whether that was a wait

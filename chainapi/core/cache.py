@@ -113,12 +113,12 @@ class ResponseCache(Protocol):
         """Ages up to which a response may be used."""
         ...
 
-    async def read(self, key: str) -> CachedResponse | None:
-        """Return a stored response, or None."""
+    async def read(self, key: str, deadline: float) -> CachedResponse | None:
+        """Return a stored response, or None; before the time `deadline` of the loop."""
         ...
 
-    async def write(self, key: str, response: CachedResponse) -> None:
-        """Store a response."""
+    async def write(self, key: str, response: CachedResponse, deadline: float) -> None:
+        """Store a response; before the time `deadline` of the loop."""
         ...
 
 

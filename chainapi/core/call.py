@@ -102,6 +102,11 @@ class CallOptions:
     cache: ResponseCache | None = None
 
     @property
+    def waits(self) -> tuple[object, ...]:
+        """Options that decide how long a call may take, and when its turn comes."""
+        return self.timeout, self.retry, self.max_wait, self.deadline, self.priority
+
+    @property
     def shares(self) -> bool:
         """Return whether one response may answer several calls."""
         return self.coalesce or self.cache is not None

@@ -13,14 +13,13 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from chainapi.core.arguments import whole_number
+from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 
 try:
     import distributed as _distributed  # noqa: F401 - every module of the package needs it
 except ModuleNotFoundError as error:
-    raise ConfigurationError(
-        f"chainapi.dask needs {error.name}, which is not installed: pip install 'chainapi[dask]'"
-    ) from None
+    raise missing_extra("chainapi.dask needs", error.name, "dask") from None
 
 from chainapi.dask.plugins import session
 

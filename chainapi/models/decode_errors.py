@@ -8,8 +8,16 @@ import msgspec
 
 from chainapi.core.numbers import DIGITS
 from chainapi.errors import DecodeError
+from chainapi.models.unions import wire_name
 
-__all__ = ["DECODING_ERRORS", "UNKNOWN_FIELD", "below", "is_unknown_field", "to_decode_error"]
+__all__ = [
+    "DECODING_ERRORS",
+    "UNKNOWN_FIELD",
+    "below",
+    "is_unknown_field",
+    "missing_field",
+    "to_decode_error",
+]
 
 # Errors while decoding: not JSON or another shape, not UTF-8, nested too deeply, a fault with its path.
 DECODING_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, DecodeError)
@@ -45,12 +53,23 @@ def below(place: str, path: str, fault: DecodeError) -> DecodeError:
     return fault.changed(path=place + path)
 
 
+def missing_field(name: str) -> str:
+    """Return the fault of a missing field.
+
+    It suggests the name of the service for a name in Python's style.
+    """
+    wire = wire_name(name)
+    if wire == name:
+        return "missing"
+    return f"missing (the service writes {wire!r}: give the field of the model that name, or that alias)"
+
+
 def _explained(error: msgspec.ValidationError) -> tuple[str, str]:
     """Return the fault that msgspec found, and its JSON path."""
     reason, _, place = str(error).partition(" - at `")
     path = place.rstrip("`") or "$"
     if missing := _MISSING.fullmatch(reason):
-        return "missing", f"{path}.{missing['field']}"
+        return missing_field(missing["field"]), f"{path}.{missing['field']}"
     if DIGITS in reason.replace("\\\\", "\\"):
         reason = "Expected `int`, got `str`"
     return reason, path

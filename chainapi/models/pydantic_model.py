@@ -7,6 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from chainapi.errors import DecodeError
+from chainapi.models.decode_errors import missing_field
 from chainapi.models.schema import type_of
 
 if TYPE_CHECKING:
@@ -51,4 +52,6 @@ def _fault_of(error: ValidationError) -> DecodeError:
     """Return the first fault of a validation."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     names = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]]
-    return DecodeError(re.sub(r"\s+", " ", first["msg"]), path="$" + "".join(names))
+    missing = first["type"] == "missing"
+    reason = missing_field(str(first["loc"][-1])) if missing else re.sub(r"\s+", " ", first["msg"])
+    return DecodeError(reason, path="$" + "".join(names))

@@ -1,4 +1,4 @@
-"""Schemas of rows for Pydantic, which asks for them; no other code loads Pydantic."""
+"""Schemas of rows for Pydantic; no other code loads it."""
 
 from __future__ import annotations
 

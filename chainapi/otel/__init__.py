@@ -27,7 +27,7 @@ from chainapi.core.events import (
     Restarted,
     RetryScheduled,
 )
-from chainapi.errors import ConfigurationError
+from chainapi.core.extras import missing_extra
 
 try:
     from opentelemetry.metrics import MeterProvider, get_meter, get_meter_provider
@@ -35,9 +35,7 @@ try:
     from opentelemetry.trace import TracerProvider, get_current_span, get_tracer
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError as error:
-    raise ConfigurationError(
-        f"chainapi.otel needs {error.name}, which is not installed: pip install 'chainapi[otel]'"
-    ) from None
+    raise missing_extra("chainapi.otel needs", error.name, "otel") from None
 
 from chainapi.otel.metrics import (
     CACHED,

@@ -57,6 +57,8 @@ class Settings:
         api_key: key that the Data API accepts.
         other_keys: further keys that it accepts, each with a quota of its own.
         api_key_header: header of the key.
+        api_key_required: whether the Data API refuses requests without a key, as that of the specification
+            does; otherwise they share a quota of their own.
         limit: requests that a key may send in a window; None for no limit and no limit headers.
         weighted: whether `limit` counts compute units: the cost of a request's route, one for a route without
             a known cost.
@@ -83,6 +85,7 @@ class Settings:
     api_key: str = field(default="simulated-key", kw_only=True, repr=False)
     other_keys: tuple[str, ...] = field(default=(), kw_only=True, converter=_texts, repr=False)
     api_key_header: str = field(default=API_KEY_HEADER, kw_only=True, converter=_lower)
+    api_key_required: bool = field(default=True, kw_only=True)
     limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
     weighted: bool = field(default=False, kw_only=True)
     window: float = field(default=60.0, kw_only=True, validator=gt(0))

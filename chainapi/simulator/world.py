@@ -301,6 +301,8 @@ class World:
         if caller.service is None:
             return "no service"
         keys = (self.settings.api_key, *self.settings.other_keys)
+        if caller.service == "data" and caller.key is None and not self.settings.api_key_required:
+            return "data, no key"
         others = caller.key is not None and caller.key != keys[0]
         return f"{caller.service}, key {keys.index(caller.key or '') + 1}" if others else caller.service
 
@@ -320,7 +322,7 @@ class World:
         return _Caller(service, path, url.query, key, tuple(tallies), request.method)
 
     def _serve(self, request: Request, caller: _Caller, now: float) -> Response:
-        if caller.service == "data" and caller.key is None:
+        if caller.service == "data" and caller.key is None and not self._is_keyless(request):
             return _refuse(401, "a valid API key is required in the header " + self.settings.api_key_header)
         headers, wait = self._meter(caller, now)
         if wait is not None:
@@ -330,6 +332,10 @@ class World:
         except HTTPError as error:
             return _refuse(error.status, *error.messages, headers=headers)
         return _respond(status, body, headers) if body is not None else Response(status, headers)
+
+    def _is_keyless(self, request: Request) -> bool:
+        """Return whether a request has no key, and needs none."""
+        return not self.settings.api_key_required and self.settings.api_key_header not in request.headers
 
     def _meter(self, caller: _Caller, now: float) -> tuple[dict[str, str], int | None]:
         """Count a request against its quota; return limit headers and the wait.

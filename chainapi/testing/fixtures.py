@@ -87,7 +87,7 @@ def _refuse_other_backends(test: pytest.Item) -> None:
 
 
 def network(node: pytest.Item) -> AbstractContextManager[None]:
-    """Return the block of the network that the markers and options ask for."""
+    """Return the block of the network that the markers and options set."""
     hosts: list[str] = []
     for mark in node.iter_markers("chainapi_network"):
         if not mark.args:

@@ -60,7 +60,7 @@ class Secrets:
 
 
 def _without(text: str, secret: str) -> str:
-    """Mask each place where a secret begins, in any case, as far as it goes on."""
+    """Mask each place where a secret begins, in any case, as far as it continues."""
     lower, start, places = secret.lower(), 0, text.lower()
     if len(places) != len(text):  # some letters change their length
         lower, places = secret, text

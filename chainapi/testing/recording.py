@@ -334,7 +334,8 @@ class Player:
         )
 
 
-_ADVICE = "Record it with pytest --chainapi-record=all, or with chainapi.testing.Recorder."
+_RECORD = "Record it with pytest --chainapi-record=once, or with chainapi.testing.Recorder."
+_ADVICE = _RECORD.replace("once", "all")  # the file is there, and has to be replaced
 
 
 def _session(recording: Recorder | Player, arguments: dict[str, Any]) -> Session:
@@ -387,7 +388,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[_Exchange]]:
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise RecordingError(f"cannot read the recording {path}: {error.strerror}. {_ADVICE}") from error
+        raise RecordingError(f"cannot read the recording {path}: {error.strerror}. {_RECORD}") from error
     exchanges: list[_Exchange] = []
     number = 1
     try:

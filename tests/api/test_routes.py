@@ -136,12 +136,7 @@ async def test_pages_are_as_large_as_they_can_be(name: str) -> None:
 async def test_the_typing_calls_run() -> None:
     """Calls that the type checkers read also run."""
     simulator = Simulator(chains=[7], forbidden=[])
-    async with Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-    ) as session:
+    async with Session(**simulator.arguments()) as session:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             await every_route.call_every_route(session)

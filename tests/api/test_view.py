@@ -8,10 +8,8 @@ from math import inf
 from typing import Any
 
 import pytest
-from attrs import define, field
 
 from chainapi import Session, SessionView
-from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APITimeoutError,
     ConfigurationError,
@@ -21,6 +19,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
+from tests.sessions import Answering, reaching, simulated
 
 PATH = "/v1/chains/43114"
 
@@ -30,49 +29,10 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def opened(sim: Simulator, **options: Any) -> Session:
-    """Return a session that reaches a simulator in memory."""
-    return Session(
-        metrics_base_url=sim.metrics_base_url,
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        **{"transport": sim.transport(), **options},
-    )
-
-
-@define
-class Recorder:
-    """Transport that keeps the requests, and answers each with `body` after `seconds`."""
-
-    body: bytes = b"{}"
-    seconds: float = 0.0
-    requests: list[Request] = field(factory=list[Request])
-
-    async def send(self, request: Request) -> Response:
-        """Keep and answer a request."""
-        self.requests.append(request)
-        await asyncio.sleep(self.seconds)
-        return Response(200, {}, self.body)
-
-    async def aclose(self) -> None:
-        """Close nothing."""
-
-
-def recorded(transport: Recorder, **options: Any) -> Session:
-    """Return a session on a recording transport."""
-    return Session(
-        metrics_base_url="https://metrics.test",
-        data_base_url="https://data.test",
-        api_key="key-of-the-test",
-        transport=transport,
-        **options,
-    )
-
-
 async def test_max_wait_of_a_view() -> None:
     """A view with `max_wait` fails fast, while calls of the session wait for quota."""
     sim = Simulator(limit=2, window=60.0)
-    async with opened(sim) as session:
+    async with simulated(sim) as session:
         web = session.with_options(max_wait=1.0)
         for _ in range(2):
             await web.data.get(PATH)
@@ -89,8 +49,8 @@ async def test_max_wait_of_a_view() -> None:
 
 async def test_deadline_of_a_view() -> None:
     """The deadline of a view holds for each call without one of its own."""
-    transport = Recorder(seconds=10.0)
-    async with recorded(transport, deadline=5.0) as session:
+    transport = Answering(seconds=10.0)
+    async with reaching(transport, deadline=5.0) as session:
         for view, seconds in ((session, 5.0), (session.with_options(deadline=2.0), 2.0)):
             began = now()
             with pytest.raises(DeadlineExceededError):
@@ -104,14 +64,14 @@ async def test_deadline_of_a_view() -> None:
 
 async def test_timeout_and_attempts_of_a_view() -> None:
     """`timeout` bounds one attempt and `max_attempts` their number, for calls of the view only."""
-    transport = Recorder(seconds=3.0)
-    async with recorded(transport, timeout=5.0) as session:
+    transport = Answering(seconds=3.0)
+    async with reaching(transport, timeout=5.0) as session:
         with pytest.raises(APITimeoutError, match="no whole answer within 2 s"):
             await session.with_options(timeout=2.0, max_attempts=1).metrics.avg_tps(1).collect()
         assert len(transport.requests) == 1
         await session.data.get(PATH)
     sim = Simulator(faults=[Fault(every=1, status=503)])
-    async with opened(sim) as session:
+    async with simulated(sim) as session:
         with pytest.raises(ServerError) as caught:
             await session.with_options(max_attempts=1).data.get(PATH)
         assert caught.value.attempts == 1
@@ -124,7 +84,7 @@ async def test_priority_and_tag_of_a_view() -> None:
     """Calls of a view have its priority and tag, unless they have their own."""
     sim = Simulator(limit=10, window=60.0, latency=0.05)
     order: list[str] = []
-    async with opened(sim, tag="batch") as session:
+    async with simulated(sim, tag="batch") as session:
         web = session.with_options(priority=1, tag="web")
 
         async def get(view: SessionView, name: str, **options: Any) -> None:
@@ -145,8 +105,8 @@ async def test_priority_and_tag_of_a_view() -> None:
 
 async def test_headers_of_a_view() -> None:
     """Headers are added to every request, those of a view to those of its session."""
-    transport = Recorder()
-    async with recorded(transport, headers={"User-Agent": "backend/1", "X-Team": "a"}) as session:
+    transport = Answering()
+    async with reaching(transport, headers={"User-Agent": "backend/1", "X-Team": "a"}) as session:
         view = session.with_options(headers={"x-team": "b", "Traceparent": "00-1-2-01"})
         await view.data.get(PATH)
         await view.metrics.get("/v1/x")
@@ -220,8 +180,8 @@ def _of_view(session: Session) -> SessionView:
 @pytest.mark.parametrize("make", [_of_session, _of_view])
 async def test_a_view_lives_as_long_as_its_session(make: Callable[[Session], SessionView]) -> None:
     """A view shares connection and quota with its session, and is closed with it."""
-    transport = Recorder()
-    session = recorded(transport, now=lambda: 1e9)
+    transport = Answering()
+    session = reaching(transport, now=lambda: 1e9)
     async with session:
         view = make(session)
         assert view.connection is session.connection
@@ -236,8 +196,8 @@ async def test_a_view_lives_as_long_as_its_session(make: Callable[[Session], Ses
 
 async def test_views_of_views_add_up() -> None:
     """An option that is not given stays that of the view before; None does not reset it."""
-    transport = Recorder(seconds=3.0)
-    async with recorded(transport) as session:
+    transport = Answering(seconds=3.0)
+    async with reaching(transport) as session:
         view = session.with_options(timeout=1.0).with_options(max_attempts=1, timeout=None)
         with pytest.raises(APITimeoutError, match="within 1 s") as caught:
             await view.data.get(PATH)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import json
 
-from chainapi.core.http import Request, Response
 from tests.cli.terminal import ADDRESSES
+from tests.sessions import Answering
 
 KEY = ADDRESSES["CHAINAPI_API_KEY"]
 
 
-class Recorder:
+class Recorder(Answering):
     """Public services, as far as a request reaches them: records it, and answers the same to each."""
 
     def __init__(self, body: object, status: int = 200) -> None:
-        self.requests: list[Request] = []
-        self._response = Response(status, {"content-type": "application/json"}, json.dumps(body).encode())
-
-    async def send(self, request: Request) -> Response:
-        """Record a request."""
-        self.requests.append(request)
-        return self._response
-
-    async def aclose(self) -> None:
-        """Close nothing."""
+        super().__init__(json.dumps(body).encode(), status, headers={"content-type": "application/json"})
 
     @property
     def places(self) -> list[str]:

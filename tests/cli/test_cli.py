@@ -638,7 +638,8 @@ def simulated(*options: str) -> Iterator[dict[str, str]]:
     process = start(*INTERRUPTIBLE, "simulate", "--port", "0", *options)
     try:
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in ADDRESSES]
+        printed = len(ADDRESSES) + ("--api-key-header" in options)
+        lines = [process.stdout.readline() for _ in range(printed)]
         yield dict(shlex.split(line)[0].split("=", 1) for line in lines)
     finally:
         process.send_signal(signal.SIGINT)

@@ -45,6 +45,7 @@ def test_options_make_the_simulator_that_they_describe() -> None:
         *("--fault", "/v1/chains/7/*=status:400,message:under maintenance"),
     ]
     with simulated(*options) as variables:
+        assert variables["CHAINAPI_API_KEY_HEADER"] == "x-other-key"
         assert ask(variables, "/v1/chains")[0] == 401
         other = {"header": "x-other-key"}
         assert [chain["chainId"] for chain in ask(variables, "/v1/chains", **other)["chains"]] == [
@@ -110,7 +111,8 @@ SHOWN = re.findall(r"^chainapi simulate (.+)$", DOCS.read_text("utf-8"), re.MULT
 def test_commands_of_the_docs_serve(command: str) -> None:
     """Commands in the docs of the simulator each serve both services."""
     with simulated(*shlex.split(command)) as variables:
-        assert list(variables) == list(ADDRESSES)
+        assert list(variables)[: len(ADDRESSES)] == list(ADDRESSES)
+        assert ("CHAINAPI_API_KEY_HEADER" in variables) == ("--api-key-header" in command)
 
 
 def test_the_docs_show_every_option() -> None:

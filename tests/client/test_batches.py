@@ -13,7 +13,7 @@ from chainapi import Pages, Session
 from chainapi.errors import ConfigurationError, PagingError, ServerError
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing import VirtualLoop
-from tests.client.test_resume import simulated
+from tests.sessions import simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
 
@@ -70,6 +70,8 @@ async def test_wrong_sizes_are_refused_at_once(wrong: Any) -> None:
         for read in (blocks(session).items, blocks(session).batches):
             with pytest.raises(ConfigurationError):
                 read(wrong)
+        with pytest.raises(ConfigurationError, match="limit"):
+            blocks(session).batches(limit=wrong)
 
 
 @given(rows=st.integers(0, 40), size=st.integers(1, 50), stop=st.integers(0, 6))
@@ -105,6 +107,33 @@ async def test_batches_of_pages() -> None:
         ]
     async with simulated(Simulator(rows=0)) as session:
         assert [batch async for batch in blocks(session).batches()] == []
+
+
+@pytest.mark.parametrize("limit", [1, 6, 7, 8, 20, 40, 99])
+@pytest.mark.parametrize("size", [None, 3, 10, 50])
+async def test_batches_up_to_a_limit(size: int | None, limit: int) -> None:
+    """`batches(limit=)` gives that many rows without a request more, and the stream can be read on."""
+    simulator = Simulator(rows=40)
+    async with simulated(simulator) as session:
+        pages = blocks(session)
+        given = [batch async for batch in pages.batches(size, limit)]
+        rows = [row for batch in given for row in batch]
+        assert numbers(rows) == list(range(min(limit, 40)))
+        assert all(len(batch) == (size or 7) for batch in given[:-1])
+        assert pages.checkpoint.rows == len(rows)
+        assert simulator.stats.requests == -(-len(rows) // 7)
+        rest = [row async for row in pages.items()]
+        assert numbers(rows + rest) == list(range(40))
+
+
+async def test_limit_begins_at_no_unfinished_batch() -> None:
+    """A limit inside an unfinished batch is refused: its rows could be more than the limit."""
+    simulator = Simulator(rows=40, faults=[Fault(at=2, stall=True)])
+    async with simulated(simulator) as session:
+        pages = blocks(session)
+        assert await cancelled_inside_a_batch(pages) == []
+        with pytest.raises(PagingError, match="batch"):
+            await anext(pages.batches(10, limit=5))
 
 
 @pytest.mark.parametrize("size", [3, 10, 50])

@@ -12,11 +12,22 @@ import pytest
 from attrs import define, field
 
 from chainapi import Cache, CacheStore, MemoryStore, Session
+from chainapi.client.transport import Transport
 from chainapi.core.cache import CachedResponse
 from chainapi.core.events import CacheServed, Event, RequestSent
 from chainapi.core.http import Request, Response
-from chainapi.errors import APIConnectionError, ConfigurationError, NotFoundError, QuotaWaitError, ServerError
+from chainapi.errors import (
+    APIConnectionError,
+    ConfigurationError,
+    DeadlineExceededError,
+    DecodeError,
+    NotFoundError,
+    QuotaWaitError,
+    ServerError,
+    SessionClosedError,
+)
 from chainapi.simulator import Fault, Simulator
+from tests.sessions import Answering, reaching
 
 PATH = "/v1/chains/43114"
 KEY = "key-of-the-test"
@@ -28,26 +39,12 @@ def unix() -> float:
     return START + asyncio.get_running_loop().time()
 
 
-@define
-class Server:
-    """Transport whose answers count up; `status` and `fault` change them."""
+class Server(Answering):
+    """Transport whose answers count up."""
 
-    status: int = 200
-    fault: APIConnectionError | None = None
-    seconds: float = 0.0
-    requests: list[Request] = field(factory=list[Request])
-
-    async def send(self, request: Request) -> Response:
-        """Answer with the number of the request."""
-        self.requests.append(request)
-        number = len(self.requests)
-        await asyncio.sleep(self.seconds)
-        if self.fault is not None:
-            raise self.fault
-        return Response(self.status, {}, b'{"number": %d}' % number)
-
-    async def aclose(self) -> None:
-        """Close nothing."""
+    def content(self, number: int) -> bytes:
+        """Return the number of the request."""
+        return b'{"number": %d}' % number
 
 
 @define
@@ -72,16 +69,9 @@ class Store:
         self.ttls.append(ttl)
 
 
-def opened(transport: Any, *, api_key: str = KEY, **options: Any) -> Session:
-    """Return a session on a transport."""
-    return Session(
-        metrics_base_url="https://metrics.test",
-        data_base_url="https://data.test",
-        api_key=api_key,
-        transport=transport,
-        now=unix,
-        **options,
-    )
+def opened(transport: Transport, **options: Any) -> Session:
+    """Return a session whose wall clock runs with the loop."""
+    return reaching(transport, **{"api_key": KEY, "now": unix, **options})
 
 
 def kept(fresh: float = 10.0, **ages: float) -> Cache:
@@ -193,9 +183,7 @@ async def test_stale_without_quota() -> None:
     """A call that would wait for quota too long gets the stale response."""
     sim = Simulator(limit=1, window=60.0)
     async with Session(
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        transport=sim.transport(),
+        **sim.arguments(),
         max_wait=0.5,
         now=unix,
     ) as session:
@@ -233,9 +221,7 @@ async def test_a_stampede_is_one_request() -> None:
 async def test_cached_pages_walk_on() -> None:
     """A walk reads cached pages, and continues with the tokens in them; every row once."""
     sim = Simulator()
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), now=unix
-    ) as session:
+    async with Session(**sim.arguments(), now=unix) as session:
         view = session.with_options(cache=kept(3600.0))
         rows = await view.data.evm.blocks(43114, page_size=10).collect(limit=50)
         assert sim.stats.requests == 5
@@ -251,9 +237,7 @@ async def test_the_age_of_a_token_counts_from_its_request() -> None:
     sim = Simulator()
     lifetime = timedelta(seconds=100)
     async with Session(
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        transport=sim.transport(),
+        **sim.arguments(),
         now=unix,
         page_token_lifetime=lifetime,
     ) as session:
@@ -276,9 +260,7 @@ async def test_the_age_of_a_token_counts_from_its_request() -> None:
 async def test_a_refused_token_is_not_taken_from_the_cache_again() -> None:
     """A token that the service refuses early is renewed by the service, not by the cache."""
     sim = Simulator(token_lifetime=50.0)
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), now=unix
-    ) as session:
+    async with Session(**sim.arguments(), now=unix) as session:
         view = session.with_options(cache=kept(1e4))
         await view.data.evm.blocks(43114, page_size=10).collect(limit=10)
         await asyncio.sleep(60)
@@ -338,6 +320,63 @@ async def test_a_store_that_fails_costs_a_request(caplog: pytest.LogCaptureFixtu
     assert "failed to read: OSError" in caplog.text
     assert "failed to write: OSError" in caplog.text
     assert "secret-host" not in caplog.text
+
+
+@pytest.mark.parametrize("part", ["get", "set"])
+async def test_a_store_that_hangs_costs_a_second(
+    part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store that never responds fails after a second, or at the deadline of the call."""
+    store = Store()
+
+    async def hang(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Store, part, hang)
+    async with opened(Server(seconds=0.3)) as session:
+        view = session.with_options(cache=Cache(100.0, store=store))
+        with caplog.at_level(logging.WARNING, "chainapi"):
+            assert await number(view) == 1
+        assert unix() == pytest.approx(START + 1.3)
+        assert "TimeoutError" in caplog.text
+        hurried = view.with_options(deadline=0.5)
+        began = unix()
+        if part == "set":
+            assert await number(hurried) == 2
+        else:
+            with pytest.raises(DeadlineExceededError):
+                await number(hurried)
+        assert unix() - began == pytest.approx(0.5)
+
+
+async def test_a_session_closes_while_its_store_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that is closed sends nothing for calls that still read their store."""
+    server, reading = Server(), asyncio.Event()
+
+    async def slow(*_: object) -> None:
+        reading.set()
+        await asyncio.sleep(0.5)
+
+    monkeypatch.setattr(Store, "get", slow)
+    session = opened(server)
+    call = asyncio.ensure_future(number(session.with_options(cache=kept())))
+    await reading.wait()
+    await session.aclose()
+    with pytest.raises(SessionClosedError):
+        await call
+    assert server.requests == []
+
+
+async def test_an_error_of_decoding_a_cached_response_has_no_attempt() -> None:
+    """A model that does not fit a cached response fails without a call and an attempt."""
+    async with opened(Server()) as session:
+        view = session.with_options(cache=kept())
+        with pytest.raises(DecodeError) as sent:
+            await view.data.get(PATH, model=list[int])
+        with pytest.raises(DecodeError) as cached:
+            await view.data.get(PATH, model=list[int])
+    assert isinstance(sent.value.call, int)
+    assert (sent.value.attempts, cached.value.attempts, cached.value.call) == (1, 0, None)
 
 
 async def test_bytes_of_others_are_no_response() -> None:
@@ -401,9 +440,7 @@ async def test_faults_of_the_simulator() -> None:
     """While the service is down, every call has the last response."""
     sim = Simulator()
     async with Session(
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        transport=sim.transport(),
+        **sim.arguments(),
         now=unix,
         max_attempts=2,
     ) as session:

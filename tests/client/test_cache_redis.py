@@ -48,9 +48,7 @@ async def test_two_sessions_share_responses(store: Any) -> None:
     """A response that one session fetched answers the other; the entry expires in Redis."""
     sim = Simulator()
     for tag in "ab":
-        async with Session(
-            data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), tag=tag
-        ) as session:
+        async with Session(**sim.arguments(), tag=tag) as session:
             view = session.with_options(cache=Cache(fresh=60.0, stale_if_error=60.0, store=store))
             chain = await view.data.chain(43114)
             assert chain.chain_name
@@ -63,9 +61,7 @@ async def test_two_sessions_share_responses(store: Any) -> None:
 async def test_redis_away() -> None:
     """Without its Redis a session sends requests."""
     sim, store = Simulator(), recipe()("redis://127.0.0.1:1")
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport()
-    ) as session:
+    async with Session(**sim.arguments()) as session:
         view = session.with_options(cache=Cache(fresh=60.0, store=store))
         for _ in range(2):
             await view.data.chain(43114)

@@ -7,19 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from attrs import define, field
 
-from chainapi import Session, SessionView
+from chainapi import SessionView
+from chainapi.core.events import CallBegan, Event
 from chainapi.core.http import Request, Response
 from chainapi.errors import (
     ChainAPIError,
     DeadlineExceededError,
     DecodeError,
     NotFoundError,
+    QueueFullError,
     QuotaWaitError,
     SessionClosedError,
 )
 from chainapi.simulator import Simulator
+from tests.sessions import Answering, reaching, simulated
 
 PATH = "/v1/chains/43114"
 
@@ -29,39 +31,9 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-@define
-class Server:
-    """Transport that answers `body` after a second each, and counts what it was sent."""
-
-    body: bytes = b'{"chainId": "1"}'
-    status: int = 200
-    seconds: float = 1.0
-    requests: list[Request] = field(factory=list[Request])
-    cancelled: int = 0
-
-    async def send(self, request: Request) -> Response:
-        """Answer a request after a while."""
-        self.requests.append(request)
-        try:
-            await asyncio.sleep(self.seconds)
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        return Response(self.status, {}, self.body)
-
-    async def aclose(self) -> None:
-        """Close nothing."""
-
-
-def opened(transport: Any, **options: Any) -> Session:
-    """Return a session on a transport."""
-    return Session(
-        metrics_base_url="https://metrics.test",
-        data_base_url="https://data.test",
-        api_key="key-of-the-test",
-        transport=transport,
-        **options,
-    )
+def server_of(body: bytes = b'{"chainId": "1"}', **settings: Any) -> Answering:
+    """Return a transport that answers after a second."""
+    return Answering(body, **{"seconds": 1.0, **settings})
 
 
 async def settle() -> None:
@@ -72,8 +44,8 @@ async def settle() -> None:
 
 async def test_identical_requests_are_one() -> None:
     """A hundred identical calls send one request; each has its own result."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         results = await asyncio.gather(*(view.data.get(PATH) for _ in range(100)))
         assert len(server.requests) == 1
@@ -126,8 +98,8 @@ def _not_coalesced(session: SessionView) -> Any:
 )
 async def test_other_requests_are_sent(call: Callable[[SessionView], Any]) -> None:
     """A request that differs in URL, service, waits or headers is sent by itself."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         await asyncio.gather(view.data.get(PATH), call(view))
     assert len(server.requests) == 2
@@ -135,8 +107,8 @@ async def test_other_requests_are_sent(call: Callable[[SessionView], Any]) -> No
 
 async def test_views_and_traces_do_not_matter() -> None:
     """Views with the same options share requests, whatever tag and trace they have."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         views = [
             session.with_options(coalesce=True, tag=f"t{n}", headers={"Traceparent": f"00-{n}"})
             for n in range(3)
@@ -148,8 +120,8 @@ async def test_views_and_traces_do_not_matter() -> None:
 @pytest.mark.parametrize("leaving", [0, 1])
 async def test_a_cancelled_caller_leaves_the_others(leaving: int) -> None:
     """The first caller or a later one is cancelled: the other one has its response."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(2)]
         await asyncio.sleep(0.5)
@@ -161,8 +133,8 @@ async def test_a_cancelled_caller_leaves_the_others(leaving: int) -> None:
 
 async def test_the_last_cancelled_caller_ends_the_request() -> None:
     """With its last caller the request ends; a later call sends another one."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
         await asyncio.sleep(0.5)
@@ -178,8 +150,8 @@ async def test_the_last_cancelled_caller_ends_the_request() -> None:
 
 async def test_each_caller_has_its_own_error() -> None:
     """An error reaches all callers, and each may change its own; a walk adds its position."""
-    server = Server(b'{"message": "none"}', 404)
-    async with opened(server) as session:
+    server = server_of(b'{"message": "none"}', status=404)
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         results = await asyncio.gather(
             *(view.data.evm.blocks(1).collect() for _ in range(2)), return_exceptions=True
@@ -195,8 +167,8 @@ async def test_each_caller_has_its_own_error() -> None:
 
 async def test_each_caller_decodes_for_itself() -> None:
     """A model that does not fit fails its own caller only."""
-    server = Server()
-    async with opened(server) as session:
+    server = server_of()
+    async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         calls = [view.data.get(PATH, model=list[int]), view.data.get(PATH)]
         wrong, right = await asyncio.gather(*calls, return_exceptions=True)
@@ -208,8 +180,8 @@ async def test_each_caller_decodes_for_itself() -> None:
 
 async def test_malformed_bodies_are_repeated_once_for_all() -> None:
     """A body that is no JSON is requested again, for all callers together."""
-    server = Server(b'{"chainId"')
-    async with opened(server, max_attempts=2) as session:
+    server = server_of(b'{"chainId"')
+    async with reaching(server, max_attempts=2) as session:
         view = session.with_options(coalesce=True)
         results = await asyncio.gather(*(view.data.get(PATH) for _ in range(3)), return_exceptions=True)
     assert len(server.requests) == 2
@@ -218,8 +190,8 @@ async def test_malformed_bodies_are_repeated_once_for_all() -> None:
 
 async def test_a_later_caller_has_its_whole_deadline() -> None:
     """The deadline of the first caller does not end the calls of later ones."""
-    server = Server(seconds=8.0)
-    async with opened(server, deadline=5.0) as session:
+    server = server_of(seconds=8.0)
+    async with reaching(server, deadline=5.0) as session:
         view = session.with_options(coalesce=True)
         first = asyncio.ensure_future(view.data.get(PATH))
         await asyncio.sleep(4.0)
@@ -236,9 +208,7 @@ async def test_a_later_caller_has_its_whole_deadline() -> None:
 async def test_a_later_caller_has_its_whole_max_wait() -> None:
     """The first caller's wait for quota is over before that of the later ones."""
     sim = Simulator(limit=1, window=60.0)
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), max_wait=58.0
-    ) as session:
+    async with simulated(sim, max_wait=58.0) as session:
         await session.data.evm.blocks(43114).collect(limit=1)
         view = session.with_options(coalesce=True)
         first = asyncio.ensure_future(view.data.evm.blocks(43114).collect(limit=1))
@@ -251,8 +221,8 @@ async def test_a_later_caller_has_its_whole_max_wait() -> None:
 
 async def test_closing_the_session_ends_all_callers() -> None:
     """Callers of one request raise SessionClosedError, and no task is left."""
-    server = Server()
-    session = opened(server)
+    server = server_of()
+    session = reaching(server)
     view = session.with_options(coalesce=True)
     calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
     await asyncio.sleep(0.5)
@@ -262,12 +232,49 @@ async def test_closing_the_session_ends_all_callers() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
+async def test_a_request_that_has_not_begun_is_not_sent_by_a_closed_session() -> None:
+    """A session that is closed just after a call sends nothing, although the request begins later."""
+    server = server_of()
+    session = reaching(server)
+    call = asyncio.ensure_future(session.with_options(coalesce=True).data.get(PATH))
+    await asyncio.sleep(0)  # the call began, its request did not
+    await session.aclose()
+    with pytest.raises(SessionClosedError):
+        await call
+    assert server.requests == []
+
+
+async def test_a_refused_request_is_not_repeated_for_callers_with_no_more_time() -> None:
+    """During a stop a thousand identical calls with a `max_wait` are refused by one attempt to send."""
+    sim, events = Simulator(limit=1, window=60.0), list[Event]()
+    async with simulated(sim, on_event=events.append) as session:
+        await session.data.get(PATH)
+        view = session.with_options(coalesce=True, max_wait=2.0)
+        errors = await asyncio.gather(*(view.data.get(PATH) for _ in range(100)), return_exceptions=True)
+        full = session.with_options(coalesce=True, max_waiting=0)
+        errors += await asyncio.gather(*(full.data.get(PATH) for _ in range(100)), return_exceptions=True)
+    assert {type(error) for error in errors} == {QuotaWaitError, QueueFullError}
+    assert len(set(map(id, errors))) == 200  # each has its own
+    assert sum(isinstance(event, CallBegan) for event in events) == 3
+
+
+async def test_an_error_of_decoding_has_the_call_and_the_request_id() -> None:
+    """A model that does not fit a shared response raises an error with the numbers of its request."""
+    server = server_of(headers={"x-request-id": "r-17"})
+    events = list[Event]()
+    async with reaching(server, on_event=events.append) as session:
+        view = session.with_options(coalesce=True)
+        with pytest.raises(DecodeError) as caught:
+            await view.data.get(PATH, model=list[int])
+    (began,) = (event for event in events if isinstance(event, CallBegan))
+    assert caught.value.call == began.call
+    assert caught.value.request_id == "r-17"
+
+
 async def test_pages_are_shared_page_by_page() -> None:
     """Walks of one list share the requests for its pages, and each has every row."""
     sim = Simulator(latency=0.1)
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport()
-    ) as session:
+    async with simulated(sim) as session:
         view = session.with_options(coalesce=True)
         walks = [view.data.evm.blocks(43114, page_size=10, prefetch=2).collect(limit=100) for _ in range(5)]
         first, *others = await asyncio.gather(*walks)
@@ -279,11 +286,11 @@ async def test_pages_are_shared_page_by_page() -> None:
 async def test_an_outside_error_is_shared_as_it_is() -> None:
     """An error of a user's transport that is none of chainapi's reaches every caller."""
 
-    class Broken(Server):
+    class Broken(Answering):
         async def send(self, request: Request) -> Response:
             raise ZeroDivisionError
 
-    async with opened(Broken()) as session:
+    async with reaching(Broken()) as session:
         view = session.with_options(coalesce=True)
         results = await asyncio.gather(*(view.data.get(PATH) for _ in range(2)), return_exceptions=True)
     assert [type(error) for error in results] == [ZeroDivisionError] * 2

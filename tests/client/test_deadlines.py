@@ -380,9 +380,9 @@ async def test_deadline_of_a_call_wins_over_the_sessions() -> None:
             assert time() - began == pytest.approx(deadline, abs=0.001)
 
 
-@pytest.mark.parametrize("deadline", [0, -1, float("inf"), float("nan"), "5", True])
+@pytest.mark.parametrize("deadline", [0, -1, float("nan"), "5", True])
 async def test_deadlines_that_are_none(deadline: Any) -> None:
-    """A deadline that is no finite number above 0 is refused before a request."""
+    """A deadline that is no number above 0 is refused before a request."""
     with pytest.raises(ConfigurationError, match="deadline="):
         session_of(Service((0, OK)), deadline=deadline)
     service = Service((0, OK))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import pairwise
-from typing import Any
 
 import attrs
 import pytest
@@ -29,19 +28,14 @@ from chainapi.core.events import (
     WaitEnded,
 )
 from chainapi.core.http import Request, Response
-from chainapi.errors import APIConnectionError, NotFoundError, PaginationLoopError
+from chainapi.errors import (
+    APIConnectionError,
+    NotFoundError,
+    PageTokenExpiredError,
+    PaginationLoopError,
+)
 from chainapi.simulator import Fault, Simulator
-
-
-def simulated(simulator: Simulator, **options: Any) -> Session:
-    """Return a session that reaches `simulator` in memory."""
-    return Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-        **options,
-    )
+from tests.sessions import simulated
 
 
 async def test_stream_of_events() -> None:
@@ -252,6 +246,37 @@ async def test_errors_have_the_number_of_their_call_and_the_id_of_its_request() 
     assert broken.value.request_id is None
     answers = [event.request_id for event in heard if isinstance(event, ResponseReceived)]
     assert answers == ["r-17\\x1b", None]
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_errors_of_a_walk_have_the_number_and_request_id_of_its_last_request(*, refused: bool) -> None:
+    """A refused token and a repeated page raise errors that lead to the request that the service answered."""
+    heard: list[Event] = []
+
+    class Service:
+        requests = 0
+
+        async def send(self, request: Request) -> Response:
+            self.requests += 1
+            page, name = b'{"rows": [{"n": 1}], "nextPageToken": "a"}', {"x-request-id": f"r{self.requests}"}
+            if refused and "pageToken" in request.url:
+                return Response(400, name, b'{"message": "expired"}')
+            return Response(200, name, page)
+
+        async def aclose(self) -> None: ...
+
+    session = Session(
+        metrics_base_url="https://metrics.test",
+        transport=Service(),
+        on_event=heard.append,
+        on_expired="raise",
+    )
+    async with session:
+        with pytest.raises(PageTokenExpiredError if refused else PaginationLoopError) as caught:
+            await session.metrics.list("/v1/rows").collect()
+    last = [event for event in heard if isinstance(event, ResponseReceived)][-1]
+    assert (caught.value.call, caught.value.request_id) == (last.call, last.request_id)
+    assert last.call is not None
 
 
 async def test_request_id_of_a_caller_passes_through() -> None:

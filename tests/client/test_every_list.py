@@ -41,10 +41,7 @@ def simulated(**anomalies: Any) -> Simulator:
 def session_of(simulator: Simulator, heard: list[Event]) -> Session:
     """Return a session that reaches the simulator in memory."""
     return Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
+        **simulator.arguments(),
         on_event=heard.append,
     )
 

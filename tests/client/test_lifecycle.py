@@ -42,6 +42,7 @@ from chainapi.errors import (
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing.loops import VirtualLoop
 from tests.raw_server import Peer, RawServer, each, http, settle, until
+from tests.sessions import simulated
 
 ADDRESS = "http://127.0.0.1:9"
 PAGE = b'{"results": [{"timestamp": 2, "value": 1.5}, {"timestamp": 1, "value": 2}], "nextPageToken": "t"}'
@@ -84,19 +85,6 @@ def scripted(*answers: Response | Exception | None, **settings: Any) -> tuple[Se
     """Return a session of scripted answers, and its transport."""
     transport = Scripted(list(answers))
     return Session(**{"metrics_base_url": ADDRESS, "transport": transport, **settings}), transport
-
-
-def simulated(sim: Simulator, **settings: Any) -> Session:
-    """Return a session on a simulator in memory."""
-    return Session(
-        **{
-            "metrics_base_url": sim.metrics_base_url,
-            "data_base_url": sim.data_base_url,
-            "api_key": sim.api_key,
-            "transport": sim.transport(),
-            **settings,
-        }
-    )
 
 
 def now() -> float:

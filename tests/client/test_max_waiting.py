@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from math import inf
+from typing import Any
 
 import pytest
 
-from chainapi import Session
+from chainapi import Session, SessionView
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
@@ -20,6 +21,7 @@ from chainapi.errors import ConfigurationError, QueueFullError, QuotaWaitError
 from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
 from tests.limits.servers import Bucket, Clocked, FromFirst, Gcra, Server, SlidingLog
+from tests.sessions import simulated
 from tests.share.exchange import Exchange
 from tests.share.responses import end
 from tests.share.test_shared_gate import Process, processes
@@ -232,21 +234,10 @@ async def test_call_is_not_refused_again_at_the_time_that_it_was_given(
 # --- sessions and views -------------------------------------------------------------------------
 
 
-def opened(simulator: Simulator, **options: object) -> Session:
-    """Return a session on a simulator."""
-    return Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-        **options,  # type: ignore[arg-type]
-    )
-
-
 async def test_max_waiting_of_a_view() -> None:
     """Views made of one share its places, views with a limit of their own and the session do not."""
     simulator = Simulator(limit=2, window=60.0)
-    async with opened(simulator) as session:
+    async with simulated(simulator) as session:
         for _ in range(2):
             await session.data.get(PATH)
         web = session.with_options(max_waiting=2)
@@ -267,9 +258,37 @@ async def test_max_waiting_of_a_view() -> None:
         await asyncio.gather(*calls)
 
 
+async def test_equal_views_are_counted_together() -> None:
+    """A view made for each request shares its places with the equal ones, whatever its headers are."""
+
+    def view(session: Session, number: int, **options: Any) -> SessionView:
+        tagged = session.with_options(tag="web", headers={"x-request-id": f"r{number}"})
+        return tagged.with_options(max_waiting=2, **options)
+
+    async with simulated(Simulator(limit=1, window=60.0)) as session:
+        await session.data.get(PATH)
+        calls = [asyncio.create_task(view(session, number).data.get(PATH)) for number in range(2)]
+        await asyncio.sleep(0)
+        for number in range(2, 4):
+            with pytest.raises(QueueFullError):
+                await view(session, number).data.get(PATH)
+        calls.append(asyncio.create_task(view(session, 4, priority=1).data.get(PATH)))
+        await asyncio.gather(*calls)
+
+
+async def test_equal_views_are_coalesced() -> None:
+    """Views made for each request share requests although they have `max_waiting`."""
+    simulator = Simulator(limit=1, window=60.0)
+    async with simulated(simulator) as session:
+        await session.data.get(PATH)
+        views = [session.with_options(coalesce=True, max_waiting=1) for _ in range(3)]
+        await asyncio.gather(*(view.data.get(PATH) for view in views))  # one of them waits for quota
+    assert simulator.stats.answered[200] == 2
+
+
 async def test_max_waiting_of_a_session() -> None:
     """A session can have the limit too; its views share it."""
-    async with opened(Simulator(limit=1, window=60.0), max_waiting=1) as session:
+    async with simulated(Simulator(limit=1, window=60.0), max_waiting=1) as session:
         await session.data.get(PATH)
         waiting = asyncio.create_task(session.data.get(PATH))
         await asyncio.sleep(0)
@@ -281,7 +300,7 @@ async def test_max_waiting_of_a_session() -> None:
 async def test_refused_page_has_a_checkpoint() -> None:
     """A stream whose next page is refused raises the error with its position, and continues from there."""
     simulator = Simulator(limit=3, window=60.0)
-    async with opened(simulator) as session:
+    async with simulated(simulator) as session:
         expected = await session.data.evm.blocks(43114, page_size=10).collect(limit=40)
         await asyncio.sleep(200.0)
         view = session.with_options(max_waiting=0)
@@ -306,8 +325,8 @@ async def test_refused_page_has_a_checkpoint() -> None:
 async def test_retries_of_an_admitted_call_are_not_refused() -> None:
     """A call that met a 429 waits for its next attempt, although no call may wait; others are refused."""
     simulator = Simulator(limit=1, window=10.0)
-    other = opened(simulator, isolated=True)
-    async with other, opened(simulator, isolated=True, max_waiting=0) as session:
+    other = simulated(simulator, isolated=True)
+    async with other, simulated(simulator, isolated=True, max_waiting=0) as session:
         await other.data.get(PATH)
         began = time()
         call = asyncio.create_task(session.data.get(PATH))
@@ -322,9 +341,9 @@ async def test_retries_of_an_admitted_call_are_not_refused() -> None:
 def test_max_waiting_is_checked(value: object) -> None:
     """A limit that is no whole number from 0 up is refused, by sessions and by views."""
     with pytest.raises(ConfigurationError, match="max_waiting"):
-        opened(Simulator(), max_waiting=value)
+        simulated(Simulator(), max_waiting=value)
     with pytest.raises(ConfigurationError, match="max_waiting"):
-        opened(Simulator()).with_options(max_waiting=value)  # type: ignore[arg-type]
+        simulated(Simulator()).with_options(max_waiting=value)  # type: ignore[arg-type]
 
 
 # --- a quota that processes share ---------------------------------------------------------------

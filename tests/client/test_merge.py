@@ -33,6 +33,7 @@ from chainapi.errors import (
 )
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing.loops import VirtualLoop
+from tests.sessions import simulated
 
 Blocks = Pages[dict[str, Any]]
 CHAINS = range(1, 7)
@@ -44,19 +45,6 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
     gc.collect()
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
-
-
-def simulated(simulator: Simulator, **settings: Any) -> Session:
-    """Return a session on a simulator in memory."""
-    return Session(
-        **{
-            "metrics_base_url": simulator.metrics_base_url,
-            "data_base_url": simulator.data_base_url,
-            "api_key": simulator.api_key,
-            "transport": simulator.transport(),
-            **settings,
-        }
-    )
 
 
 def blocks(session: Session, chain: int, *, page_size: int = 10, **options: Any) -> Blocks:

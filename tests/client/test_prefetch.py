@@ -21,13 +21,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
-
-
-def simulated(simulator: Simulator, **options: Any) -> Session:
-    """Return a session that reaches `simulator` in memory."""
-    return Session(
-        metrics_base_url=simulator.metrics_base_url, **{"transport": simulator.transport(), **options}
-    )
+from tests.sessions import simulated
 
 
 async def settle() -> None:

@@ -28,7 +28,8 @@ from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.errors import ServerError
 from chainapi.export import export
 from chainapi.simulator import Fault, Simulator
-from tests.client.test_resume import BLOCKS, simulated
+from tests.client.test_resume import BLOCKS
+from tests.sessions import simulated
 
 
 @define

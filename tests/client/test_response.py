@@ -13,7 +13,7 @@ from chainapi.core.http import Request, Response
 from chainapi.errors import ConfigurationError, NotFoundError
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
-from tests.client.test_resume import simulated
+from tests.sessions import simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
 KEY = "secret-key-of-the-caller"

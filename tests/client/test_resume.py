@@ -15,17 +15,7 @@ from chainapi.core.events import Event, Restarted
 from chainapi.core.http import Request, Response
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.simulator import Simulator
-
-
-def simulated(simulator: Simulator, **options: Any) -> Session:
-    """Return a session that reaches `simulator` in memory."""
-    return Session(
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-        **options,
-    )
-
+from tests.sessions import simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
 

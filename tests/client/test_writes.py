@@ -40,6 +40,7 @@ from chainapi.models import (
     Unknown,
 )
 from chainapi.simulator import Fault, Simulator
+from tests.sessions import simulated
 from tests.test_session import Scripted, reply, scripted, session_of
 
 WEBHOOK = EvmAddressWebhookRequest(
@@ -48,17 +49,6 @@ WEBHOOK = EvmAddressWebhookRequest(
     name="mine",
     metadata=EvmAddressWebhookMetadata(addresses=["0xa", "0xb"]),
 )
-
-
-def session_with(sim: Simulator, **options: Any) -> Session:
-    """Return a session that reaches a simulator in memory."""
-    return Session(
-        metrics_base_url=sim.metrics_base_url,
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        transport=sim.transport(),
-        **options,
-    )
 
 
 def balance(name: str) -> AllTimeNativeBalanceQuery:
@@ -74,7 +64,7 @@ def balance(name: str) -> AllTimeNativeBalanceQuery:
 
 async def test_a_webhook_lives() -> None:
     """A webhook is created, listed, changed and deactivated, and its addresses change."""
-    async with session_with(Simulator(rows=5)) as session:
+    async with simulated(Simulator(rows=5)) as session:
         webhooks = session.data.webhooks
         made = await webhooks.create(WEBHOOK)
         assert not isinstance(made, Unknown)
@@ -101,7 +91,7 @@ async def test_a_webhook_lives() -> None:
 async def test_the_other_writes() -> None:
     """The shared secret changes, an export runs and ends, and a token is reindexed once an hour."""
     sim = Simulator()
-    async with session_with(sim) as session:
+    async with simulated(sim) as session:
         first = await session.data.webhooks.shared_secret()
         second = await session.data.webhooks.rotate_shared_secret()
         assert first != second == await session.data.webhooks.shared_secret()
@@ -133,7 +123,7 @@ async def test_numbers_in_a_body_are_sent_as_the_service_reads_them() -> None:
         ),
     )
     sim = Simulator()
-    async with session_with(sim) as session:
+    async with simulated(sim) as session:
         made = await session.data.webhooks.create(request)
     assert isinstance(made, PrimaryNetworkAddressWebhook)
     assert made.metadata == request.metadata
@@ -185,7 +175,7 @@ async def test_a_new_kind_is_sent_as_it_is() -> None:
 async def test_a_lost_answer_creates_one_webhook(fault: dict[str, Any]) -> None:
     """After a lost answer there is at most one webhook, and the list shows whether there is one."""
     sim = Simulator(rows=3, faults=[Fault(route="data.webhooks.create", at=1, **fault)])
-    async with session_with(sim, timeout=5.0) as session:
+    async with simulated(sim, timeout=5.0) as session:
         with pytest.raises(OutcomeUnknownError, match=r"session\.data\.webhooks\.list\(\)"):
             await session.data.webhooks.create(WEBHOOK)
         rows = await session.data.webhooks.list().collect()
@@ -196,7 +186,7 @@ async def test_a_lost_answer_creates_one_webhook(fault: dict[str, Any]) -> None:
 async def test_a_deactivation_is_repeated(fault: dict[str, Any]) -> None:
     """A deactivation without an answer is repeated; None says that the lost one did it."""
     sim = Simulator(rows=3, faults=[Fault(route="data.webhooks.deactivate", at=1, **fault)])
-    async with session_with(sim) as session:
+    async with simulated(sim) as session:
         made = await session.data.webhooks.create(WEBHOOK)
         gone = await session.data.webhooks.deactivate(made.id)
         assert (gone is None) == ("disconnect" in fault)
@@ -206,7 +196,7 @@ async def test_a_deactivation_is_repeated(fault: dict[str, Any]) -> None:
 async def test_a_refused_write_is_repeated_in_time() -> None:
     """Writes pass the gate: a 429 is waited out and repeated, and one webhook a call is made."""
     sim = Simulator(rows=0, limit=2, window=10.0)
-    async with session_with(sim) as session:
+    async with simulated(sim) as session:
         await asyncio.gather(*(session.data.webhooks.create(WEBHOOK) for _ in range(5)))
         assert len(await session.data.webhooks.list().collect()) == 5
     assert sim.stats.sent_while_stopped == 0
@@ -236,7 +226,7 @@ async def test_a_write_without_a_connection_is_repeated() -> None:
 async def test_only_get_is_coalesced_and_cached() -> None:
     """A view that coalesces and caches sends each write, and each POST that reads."""
     sim = Simulator(rows=0)
-    async with session_with(sim) as session:
+    async with simulated(sim) as session:
         view = session.with_options(coalesce=True)
         made = await asyncio.gather(*(view.data.webhooks.create(WEBHOOK) for _ in range(3)))
         assert len({webhook.id for webhook in made}) == 3
@@ -263,7 +253,7 @@ async def test_a_broken_connection_of_a_transport_of_your_own_is_unknown() -> No
 async def test_a_closed_session_says_that_a_write_may_be_done() -> None:
     """A session that is closed during a write says so, and not during a read."""
     sim = Simulator(latency=10.0)
-    session = session_with(sim)
+    session = simulated(sim)
     calls = [
         asyncio.ensure_future(session.data.webhooks.create(WEBHOOK)),
         asyncio.ensure_future(session.data.chain(43114)),
@@ -279,7 +269,7 @@ async def test_a_closed_session_says_that_a_write_may_be_done() -> None:
 
 async def test_a_deadline_leaves_a_write_unknown() -> None:
     """A deadline that passes while a write is on its way is OutcomeUnknownError."""
-    async with session_with(Simulator(latency=10.0)) as session:
+    async with simulated(Simulator(latency=10.0)) as session:
         with pytest.raises(OutcomeUnknownError, match="deadline=3 s"):
             await session.data.webhooks.create(WEBHOOK, deadline=3.0)
 
@@ -291,7 +281,7 @@ async def test_events_and_errors_name_the_method() -> None:
     """Events and errors of a POST say POST, and nothing of its body."""
     heard: list[Event] = []
     sim = Simulator(faults=[Fault(route="data.primary_network.utxos_v2", at=2, status=403)])
-    async with session_with(sim, on_event=heard.append) as session:
+    async with simulated(sim, on_event=heard.append) as session:
         pages = session.data.primary_network.utxos_v2(
             "fuji", "x-chain", addresses=["X-fuji1abc"], page_size=5
         )
@@ -324,7 +314,7 @@ async def test_post_lists_are_resumed_and_restarted(
     rows: list[Any] = []
     saved = ""
     stops, deaths = (set[int](), places) if dying else (places, set[int]())
-    async with session_with(sim) as session:
+    async with simulated(sim) as session:
 
         def walk(resume: Checkpoint | None) -> Any:
             if in_body:
@@ -359,7 +349,7 @@ async def test_post_lists_are_resumed_and_restarted(
 
 async def test_a_checkpoint_belongs_to_its_method_and_body() -> None:
     """A checkpoint of a POST list opens the same body alone, not the GET list of the same path."""
-    async with session_with(Simulator(rows=30)) as session:
+    async with simulated(Simulator(rows=30)) as session:
         network = session.data.primary_network
         checkpoint = (
             await anext(network.utxos_v2("fuji", "p-chain", addresses="P-fuji1x", page_size=5))
@@ -388,7 +378,7 @@ async def test_tokens_in_a_body_are_in_no_address() -> None:
 
 async def test_composite_queries_combine_their_subqueries() -> None:
     """AND gives the addresses of all subqueries, OR those of any; the counts are those of each."""
-    async with session_with(Simulator(rows=200)) as session:
+    async with simulated(Simulator(rows=200)) as session:
         looking = session.metrics.looking_glass
 
         async def found(*names: str, operator: Any = "AND") -> set[str]:

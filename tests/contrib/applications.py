@@ -25,13 +25,7 @@ from chainapi.simulator import Simulator
 
 def application(simulator: Simulator, **options: Any) -> FastAPI:
     """Return an application whose session reaches a simulator in memory."""
-    reach = {
-        "metrics_base_url": simulator.metrics_base_url,
-        "data_base_url": simulator.data_base_url,
-        "api_key": simulator.api_key,
-        "transport": simulator.transport(),
-    }
-    app = FastAPI(lifespan=lifespan(**{**reach, **options}))
+    app = FastAPI(lifespan=lifespan(**{**simulator.arguments(), **options}))
     add_exception_handlers(app)
     app.include_router(router(), prefix="/internal")
 

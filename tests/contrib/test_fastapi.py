@@ -10,11 +10,11 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import BackgroundTasks, FastAPI, WebSocket
+from fastapi import BackgroundTasks, Depends, FastAPI, WebSocket
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
@@ -25,9 +25,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from chainapi import Checkpoint, Session
+from chainapi import Checkpoint, Session, SessionView
 from chainapi.contrib import starlette
-from chainapi.contrib.fastapi import SessionDep, add_exception_handlers, get_session, lifespan, ndjson
+from chainapi.contrib.fastapi import (
+    ResumeDep,
+    SessionDep,
+    add_exception_handlers,
+    get_session,
+    lifespan,
+    ndjson,
+    server_sent_events,
+    view,
+)
 from chainapi.core.events import Event, ResponseReceived
 from chainapi.errors import ConfigurationError, NotFoundError
 from chainapi.simulator import Fault, Simulator
@@ -36,6 +45,7 @@ from tests.contrib.applications import application, visited
 from tests.contrib.asgi import Visit, events, lines
 
 CHAIN = 43114
+InteractiveDep = Annotated[SessionView, Depends(view(max_waiting=1, tag="interactive"))]
 
 
 async def test_lifespan_opens_and_closes_one_session() -> None:
@@ -66,6 +76,30 @@ async def test_lifespan_inside_another_one() -> None:
 
     async with visited(app) as client:
         assert len(lines((await client.get(f"/tps/{CHAIN}")).content)) == 3
+
+
+async def patient(session: SessionDep, request: Request) -> SessionView:
+    """Return a view for one request of a client."""
+    names = {"x-request-id": request.headers["x-request-id"]}
+    return session.with_options(max_waiting=2, headers=names, tag="web")
+
+
+async def test_views_of_a_dependency_wait_together() -> None:
+    """A dependency that makes a view for each request bounds the requests that wait, all together."""
+    app = FastAPI(lifespan=lifespan(**Simulator(limit=1, window=60).arguments()))
+    add_exception_handlers(app)
+
+    @app.get("/chain")
+    async def chain(view: Annotated[SessionView, Depends(patient)]) -> Any:
+        return await view.data.get(f"/v1/chains/{CHAIN}")
+
+    async with visited(app) as client:
+        assert (await client.get("/chain", headers={"x-request-id": "r0"})).status_code == 200
+        calls = (client.get("/chain", headers={"x-request-id": f"r{number}"}) for number in range(1, 6))
+        responses = await asyncio.gather(*calls)
+    assert sorted(response.status_code for response in responses) == [200, 200, 503, 503, 503]
+    refused = [response for response in responses if response.status_code == 503]
+    assert all(int(response.headers["retry-after"]) > 60 for response in refused)
 
 
 @pytest.mark.parametrize("path", [f"/mounted/chain/{CHAIN}", "/mounted/internal/health"])
@@ -102,6 +136,72 @@ async def test_listener_of_the_user_gets_all_events() -> None:
         health = (await client.get("/internal/health")).json()
     assert [event.status for event in seen if isinstance(event, ResponseReceived)] == [200]
     assert health["last_answers"]["data"]["status"] == 200
+
+
+async def test_view_is_made_once_for_a_session() -> None:
+    """The calls of all requests count for one `max_waiting`; each application has a view of its own."""
+
+    def made() -> FastAPI:
+        app = application(Simulator(limit=2, window=60.0))
+
+        @app.get("/name/{chain}")
+        async def name(chain: int, session: InteractiveDep) -> str | None:
+            return (await session.data.chain(chain)).chain_name
+
+        return app
+
+    for _ in range(2):
+        async with visited(made()) as client:
+            await client.get(f"/name/{CHAIN}")
+            calls = await asyncio.gather(*(client.get(f"/name/{CHAIN}") for _ in range(6)))
+        assert sorted(call.status_code for call in calls) == [200, 200, 503, 503, 503, 503]
+
+
+async def test_view_is_of_the_session_that_a_test_puts_in_place() -> None:
+    """A view is one of the session that the dependency returns, overridden or not."""
+    simulator = Simulator()
+    app = application(simulator)
+
+    @app.get("/tag")
+    async def tag(session: InteractiveDep) -> str:
+        await session.data.chain(CHAIN)
+        return session.quota["data"].spenders[0].tag
+
+    async with Session(**simulator.arguments()) as session:
+        app.dependency_overrides[get_session] = lambda: session
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+            assert (await client.get("/tag")).json() == "interactive"
+
+
+def test_wrong_options_of_a_view_are_found_where_it_is_made() -> None:
+    """An unknown or invalid option is an error of the import, not of the first request."""
+    with pytest.raises(ConfigurationError, match="max_wait"):
+        view(max_wait=-1.0)
+    with pytest.raises(ConfigurationError, match="max_waits"):
+        view(max_waits=1.0)  # type: ignore[arg-type]
+
+
+async def test_limit_of_a_stream() -> None:
+    """A resumed stream that has sent all rows of its limit is answered with 204, a wrong limit with 422."""
+    app = application(Simulator(points=350))
+
+    @app.get("/newest")
+    async def newest(session: SessionDep, resume: ResumeDep, limit: int) -> Response:
+        return server_sent_events(session.metrics.avg_tps(CHAIN, resume=resume), limit=limit)
+
+    @app.get("/newest.ndjson")
+    async def newest_lines(session: SessionDep, limit: int) -> Response:
+        return ndjson(session.metrics.avg_tps(CHAIN), limit=limit)
+
+    async with visited(app) as client:
+        assert len(lines((await client.get("/newest.ndjson?limit=130")).content)) == 130
+        sent = events((await client.get("/newest?limit=130")).content)
+        assert [len(data) for name, data, _ in sent if name == "rows"] == [100, 30]
+        for (_, _, position), status in zip(sent, (200, 204, 204), strict=True):
+            again = await client.get("/newest?limit=130", headers={"last-event-id": position or ""})
+            assert again.status_code == status
+        for path in ("/newest?limit=0", "/newest.ndjson?limit=0"):
+            assert (await client.get(path)).status_code == 422
 
 
 async def test_dependency_can_be_overridden() -> None:

@@ -88,8 +88,15 @@ async def test_wait_after_429_is_that_of_the_answer_or_of_the_quota(named: float
     assert problem_of(RateLimitedError()).retry_after is None
 
 
+def test_full_queue_is_described_as_one() -> None:
+    """A call beside which too many wait may come again when those have left, at the same `Retry-After`."""
+    problem = problem_of(errors.QueueFullError(1_000.0, retry_after=41.2, max_waiting=100))
+    assert (problem.status, problem.kind, problem.retry_after) == (503, "quota", 41.2)
+    assert problem.detail == "too many requests wait for quota: those are expected to have left in 41.2 s"
+
+
 def test_unknown_wait_has_no_header() -> None:
-    """Where nobody knows the wait there is no Retry-After."""
+    """A wait of unknown length has no Retry-After."""
     assert "retry-after" not in problem_of(ServerError(503)).headers
 
 

@@ -9,26 +9,17 @@ from typing import Any
 
 import pytest
 
-from chainapi import Checkpoint, MetricPoint, Session
+from chainapi import Checkpoint, MetricPoint
 from chainapi.contrib.streams import Body, NDJSONBody, SSEBody
 from chainapi.errors import ArgumentError, NotFoundError, QuotaWaitError, ServerError
 from chainapi.simulator import Fault, Simulator
 from tests.contrib.asgi import events, lines
+from tests.sessions import simulated
 
 CHAIN = 43114
 Make = Callable[[Any], Body]
+Limited = type[NDJSONBody] | type[SSEBody]
 EACH = pytest.mark.parametrize("make", [NDJSONBody, SSEBody])
-
-
-def opened(simulator: Simulator, **options: Any) -> Session:
-    """Return a session in memory."""
-    return Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-        **options,
-    )
 
 
 async def whole(body: Body) -> bytes:
@@ -63,7 +54,7 @@ def points(simulator: Simulator) -> list[dict[str, Any]]:
 async def test_rows_are_those_of_the_list(make: Make) -> None:
     """A body has each row of the list once, in its order, and says that it is not to be stored."""
     simulator = Simulator(points=350)
-    async with opened(simulator) as session:
+    async with simulated(simulator) as session:
         body = make(session.metrics.avg_tps(CHAIN))
         assert rows_of(await whole(body), make) == points(simulator)
     assert body.headers["cache-control"] == "no-store"
@@ -71,10 +62,59 @@ async def test_rows_are_those_of_the_list(make: Make) -> None:
 
 
 @EACH
+@pytest.mark.parametrize("limit", [1, 100, 130, 999])
+async def test_limit_is_a_number_of_rows_of_the_list(make: Limited, limit: int) -> None:
+    """A body ends after `limit` rows and requests no page more; a resume does not begin the count again."""
+    simulator = Simulator(points=350)
+    async with simulated(simulator) as session:
+        body = make(session.metrics.avg_tps(CHAIN), limit=limit)
+        assert rows_of(await whole(body), make) == points(simulator)[:limit]
+        assert simulator.stats.requests == min(-(-limit // 100), 4)
+
+        pages = session.metrics.avg_tps(CHAIN)
+        await pages.first()
+        body = make(session.metrics.avg_tps(CHAIN, resume=pages.checkpoint), limit=limit)
+        assert rows_of(await whole(body), make) == points(simulator)[1:limit]
+
+
+@EACH
+async def test_limit_of_other_iterables(make: Limited) -> None:
+    """The rows of an asynchronous iterable are limited too, and it is closed."""
+    closed: list[bool] = []
+
+    async def own() -> AsyncGenerator[list[int], None]:
+        try:
+            for number in range(9):
+                yield [number]
+        finally:
+            closed.append(True)
+
+    assert rows_of(await whole(make(own(), limit=3)), make) == [[0], [1], [2]]
+    assert closed == [True]
+
+
+@EACH
+async def test_wrong_limit_is_refused(make: Limited) -> None:
+    """A limit that is no whole number above 0 is an error of the argument."""
+    async with simulated(Simulator()) as session:
+        with pytest.raises(ArgumentError, match="limit=0"):
+            make(session.metrics.avg_tps(CHAIN), limit=0)
+
+
+async def test_last_event_of_a_limited_list_has_its_position() -> None:
+    """Each event has the checkpoint behind its rows, with a limit too."""
+    async with simulated(Simulator(points=350)) as session:
+        body = await whole(SSEBody(session.metrics.avg_tps(CHAIN), limit=130))
+    checkpoints = [Checkpoint.loads(position or "") for _, _, position in events(body)]
+    assert [name for name, _, _ in events(body)] == ["rows", "rows", "end"]
+    assert [checkpoint.rows for checkpoint in checkpoints] == [100, 130, 130]
+
+
+@EACH
 async def test_rows_are_sent_when_their_page_arrives(make: Make) -> None:
     """The first piece is the first page, and no further page is fetched before it was taken."""
     simulator = Simulator(points=350)
-    async with opened(simulator) as session, make(session.metrics.avg_tps(CHAIN)) as body:
+    async with simulated(simulator) as session, make(session.metrics.avg_tps(CHAIN)) as body:
         pieces = aiter(body)
         for page in range(1, 4):
             assert len(rows_of(await anext(pieces), make)) == 100
@@ -86,7 +126,7 @@ async def test_rows_are_sent_when_their_page_arrives(make: Make) -> None:
 async def test_restart_repeats_no_row(make: Make) -> None:
     """A page token that expires amid the list costs no row and repeats none."""
     simulator = Simulator(points=350, token_lifetime=100)
-    async with opened(simulator) as session, make(session.metrics.avg_tps(CHAIN)) as body:
+    async with simulated(simulator) as session, make(session.metrics.avg_tps(CHAIN)) as body:
         text = b""
         async for piece in body:
             text += piece
@@ -98,14 +138,14 @@ async def test_restart_repeats_no_row(make: Make) -> None:
 @EACH
 async def test_empty_list_has_no_rows(make: Make) -> None:
     """A list without rows is a body without rows, and no error."""
-    async with opened(Simulator(points=0)) as session:
+    async with simulated(Simulator(points=0)) as session:
         assert rows_of(await whole(make(session.metrics.avg_tps(CHAIN))), make) == []
 
 
 @EACH
 async def test_error_before_the_first_piece_is_raised(make: Make) -> None:
     """An error of the first page is raised when the body begins, so that it can become a status."""
-    async with opened(Simulator()) as session:
+    async with simulated(Simulator()) as session:
         pages = session.metrics.avg_tps(999)
         with pytest.raises(NotFoundError):
             async with make(pages):
@@ -118,7 +158,7 @@ async def test_error_before_the_first_piece_is_raised(make: Make) -> None:
 async def test_broken_walk_resumes_from_its_record(make: Make, page: int) -> None:
     """An error after the first rows is a record; a resume from its checkpoint gives exactly the rest."""
     simulator = Simulator(points=350, faults=(Fault(after_page=page, status=500, times=1),))
-    async with opened(simulator, max_attempts=1) as session:
+    async with simulated(simulator, max_attempts=1) as session:
         first = await whole(make(session.metrics.avg_tps(CHAIN)))
         problem = problem_in(first, make)
         assert (problem["status"], problem["type"]) == (502, "urn:chainapi:upstream")
@@ -132,7 +172,7 @@ async def test_broken_walk_resumes_from_its_record(make: Make, page: int) -> Non
 async def test_each_event_of_rows_has_the_checkpoint_behind_it(taken: int) -> None:
     """A resume from the id of any event gives the rows behind that event."""
     simulator = Simulator(points=350)
-    async with opened(simulator) as session:
+    async with simulated(simulator) as session:
         every = events(await whole(SSEBody(session.metrics.avg_tps(CHAIN))))
         _, _, position = every[taken - 1]
         assert position is not None
@@ -143,7 +183,7 @@ async def test_each_event_of_rows_has_the_checkpoint_behind_it(taken: int) -> No
 
 async def test_last_event_is_the_end() -> None:
     """The event ``end`` has the checkpoint of a list that was read whole."""
-    async with opened(Simulator(points=150)) as session:
+    async with simulated(Simulator(points=150)) as session:
         name, data, position = events(await whole(SSEBody(session.metrics.avg_tps(CHAIN))))[-1]
     assert (name, data) == ("end", {})
     assert position is not None
@@ -153,7 +193,7 @@ async def test_last_event_is_the_end() -> None:
 async def test_broken_walk_sets_the_time_of_the_next_connection() -> None:
     """After an error that names a wait, a browser connects again when it is over."""
     simulator = Simulator(points=350, metrics_limit=1, metrics_window=600)
-    async with opened(simulator, max_wait=60) as session:
+    async with simulated(simulator, max_wait=60) as session:
         text = await whole(SSEBody(session.metrics.avg_tps(CHAIN)))
         problem = problem_in(text, SSEBody)
         assert (problem["status"], problem["type"]) == (503, "urn:chainapi:quota")
@@ -165,7 +205,7 @@ async def test_broken_walk_sets_the_time_of_the_next_connection() -> None:
 async def test_429_amid_a_walk_names_the_wait_of_the_quota(make: Make) -> None:
     """After a 429 without Retry-After the record has the time of the next attempt."""
     simulator = Simulator(points=350, faults=(Fault(after_page=1, status=429),))
-    async with opened(simulator, max_attempts=1) as session:
+    async with simulated(simulator, max_attempts=1) as session:
         problem = problem_in(await whole(make(session.metrics.avg_tps(CHAIN))), make)
     assert problem["status"] == 503
     assert problem["retry_after"] > 0
@@ -176,7 +216,7 @@ async def test_wait_for_quota_is_an_event() -> None:
     simulator = Simulator(rows=350, limit=2, window=60)
     seen: list[tuple[float, str, Any]] = []
     clock = asyncio.get_running_loop().time
-    async with opened(simulator) as session:
+    async with simulated(simulator) as session:
         pages = session.data.list("/v1/chains/43114/blocks", page_size=100)
         async with SSEBody(pages, heartbeat=20) as body:
             async for piece in body:
@@ -196,9 +236,9 @@ async def test_wait_for_quota_is_an_event() -> None:
 
 @EACH
 async def test_stop_without_a_named_end_is_a_wait_too(make: Make) -> None:
-    """Where the service names no wait, the time of the next attempt counts."""
+    """A refusal without a wait counts until the time of the next attempt."""
     simulator = Simulator(points=250, metrics_limit=1, metrics_window=60)
-    async with opened(simulator) as session, make(session.metrics.avg_tps(CHAIN)) as body:
+    async with simulated(simulator) as session, make(session.metrics.avg_tps(CHAIN)) as body:
         text = b"".join([piece async for piece in body])
     waits = (
         [data["seconds"] for name, data, _ in events(text) if name == "waiting"] if make is SSEBody else [1]
@@ -211,7 +251,7 @@ async def test_stop_without_a_named_end_is_a_wait_too(make: Make) -> None:
 async def test_response_begins_before_a_wait_is_over() -> None:
     """A wait before the first page is reported too: the response does not begin with silence."""
     simulator = Simulator(limit=1, window=60)
-    async with opened(simulator) as session:
+    async with simulated(simulator) as session:
         await session.data.get("/v1/chains")
         async with SSEBody(session.data.evm.blocks(CHAIN)) as body:
             [(name, _, _)] = events(await anext(aiter(body)))
@@ -221,7 +261,7 @@ async def test_response_begins_before_a_wait_is_over() -> None:
 async def test_silence_without_a_wait_is_a_comment() -> None:
     """While a slow service answers, a comment keeps the connection open."""
     simulator = Simulator(points=50, latency=12.0)
-    async with opened(simulator) as session, SSEBody(session.metrics.avg_tps(CHAIN), heartbeat=5) as body:
+    async with simulated(simulator) as session, SSEBody(session.metrics.avg_tps(CHAIN), heartbeat=5) as body:
         pieces = [piece async for piece in body]
     assert pieces[:2] == [b":\n\n", b":\n\n"]
     assert [name for piece in pieces[2:] for name, _, _ in events(piece)] == ["rows", "end"]
@@ -258,7 +298,7 @@ async def test_any_iterable_is_a_stream(make: Make) -> None:
 async def test_rows_have_the_forms_of_the_service(make: Make) -> None:
     """Rows of the Data API have the names of the service, and amounts of any length are exact."""
     simulator = Simulator(rows=30)
-    async with opened(simulator) as session:
+    async with simulated(simulator) as session:
         rows = rows_of(await whole(make(session.data.evm.transactions(CHAIN))), make)
     assert rows == simulator.rows_of(f"/v1/chains/{CHAIN}/transactions")
 
@@ -282,7 +322,7 @@ async def test_other_errors_stay_errors(make: Make) -> None:
 @EACH
 @pytest.mark.parametrize("read", [0, 1])
 async def test_closing_ends_the_iterable(make: Make, read: int) -> None:
-    """When a body is closed, a user's generator ends too, wherever it is."""
+    """A body that is closed ends a user's generator too, wherever it is."""
     ended = asyncio.Event()
 
     async def endless() -> AsyncGenerator[Any, None]:
@@ -318,7 +358,7 @@ async def test_one_task_reads_a_whole_iterable() -> None:
 async def test_nothing_is_sent_after_the_end(make: Make, prefetch: int) -> None:
     """A body that is closed amid a wait for quota leaves no request behind."""
     simulator = Simulator(points=1_000, metrics_limit=3, metrics_window=60)
-    async with opened(simulator) as session:
+    async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(CHAIN, prefetch=prefetch)
         async with make(pages) as body:
             pieces = aiter(body)
@@ -337,7 +377,7 @@ async def test_nothing_is_sent_after_the_end(make: Make, prefetch: int) -> None:
 async def test_cancelled_begin_closes_the_stream(make: Make) -> None:
     """A client that leaves before the first page leaves no request behind either."""
     simulator = Simulator(latency=50.0)
-    async with opened(simulator) as session:
+    async with simulated(simulator) as session:
 
         async def visit() -> None:
             async with make(session.metrics.avg_tps(CHAIN)):
@@ -355,7 +395,7 @@ async def test_cancelled_begin_closes_the_stream(make: Make) -> None:
 async def test_quota_wait_counts_down_and_ends_with_a_request() -> None:
     """`Pages.quota_wait` is the rest of a wait for quota; 0 before it and after it."""
     simulator = Simulator(limit=1, window=60)
-    async with opened(simulator) as session:
+    async with simulated(simulator) as session:
         pages = session.data.evm.blocks(CHAIN)
         assert pages.quota_wait == 0
         await anext(pages)
@@ -371,7 +411,7 @@ async def test_quota_wait_counts_down_and_ends_with_a_request() -> None:
 async def test_quota_that_comes_too_late_is_raised_at_once() -> None:
     """With `max_wait` a wait that is too long is raised before the response begins."""
     simulator = Simulator(limit=1, window=60)
-    async with opened(simulator, max_wait=2) as session:
+    async with simulated(simulator, max_wait=2) as session:
         await session.data.get("/v1/chains")
         began = asyncio.get_running_loop().time()
         with pytest.raises(QuotaWaitError):

@@ -109,7 +109,7 @@ def test_a_404_for_a_repeated_delete_means_done(lost: Response | APIConnectionEr
     assert "Describe" not in script.kinds or script.kinds.count("Describe") == (lost.__class__ is Response)
 
 
-@pytest.mark.parametrize("before", NOT_DONE, ids=repr)
+@pytest.mark.parametrize("before", NOT_DONE, ids=["not connected", "refused"])
 def test_a_404_for_a_delete_that_was_not_sent_is_an_error(before: Exchange | APIConnectionError) -> None:
     """A 404 is NotFoundError if no attempt before can have deleted anything."""
     for outcomes in ([status(404)], [before, status(404)]):

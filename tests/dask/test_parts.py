@@ -27,7 +27,7 @@ from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
 from tests.dask.disks import Disk, Killed, Place, job_of, rows_in, rows_of, tables_of
 from tests.export import test_invalid as invalid
-from tests.export.test_export import session_of
+from tests.sessions import simulated
 
 CHAINS = (1, 2, 3)
 
@@ -46,7 +46,7 @@ async def straight(session: Session, folder: Path, sources: Any = CHAINS) -> Cou
 async def test_a_kill_at_any_step_costs_no_row(when: str, tmp_path: Path) -> None:
     """A worker that dies before or after any step leaves what another completes to the same rows."""
     simulator = Simulator(chains=CHAINS, rows=40)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         expected = await straight(session, tmp_path)
         disk = Disk()
         await export_partition(job_of(Place(disk), CHAINS), session, ignore)
@@ -75,7 +75,7 @@ async def test_many_kills_cost_no_row(seed: int, tmp_path: Path) -> None:
     """A partition whose workers die again and again, at random steps, has each row once."""
     simulator = Simulator(chains=CHAINS, rows=120, latency=lambda draw: draw.uniform(0.05, 0.5))
     draw, disk = Random(seed), Disk()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         for _ in range(100):
             disk.revive(**{draw.choice(("before", "after")): draw.randint(1, 9)})
             try:
@@ -92,7 +92,7 @@ async def test_two_workers_of_one_partition_do_not_both_commit(seed: int, tmp_pa
     """The worker that began later completes the partition; the other stops, and no row is there twice."""
     simulator = Simulator(chains=CHAINS, rows=120, latency=lambda draw: draw.uniform(0.05, 0.5))
     draw, disk = Random(seed), Disk()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         first = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
         await asyncio.sleep(draw.uniform(0, 2))
         second = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
@@ -130,7 +130,7 @@ async def test_a_worker_that_was_outrun_continues_behind_the_other(tmp_path: Pat
     """A part that an older worker writes at the last moment counts; the newer one continues behind it."""
     simulator = Simulator(chains=CHAINS, rows=40)
     with ThreadPoolExecutor(1) as pool:
-        async with session_of(simulator) as session:
+        async with simulated(simulator) as session:
             disk = Late()
             older = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
             await asyncio.get_running_loop().run_in_executor(pool, disk.arrived.wait, 10)
@@ -146,7 +146,7 @@ async def test_an_order_less_list_that_restarts_after_a_kill(tmp_path: Path) -> 
     simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
     path, disk = "/v1/chains/1/blocks", Disk()
     options: dict[str, Any] = {"route": "data.list", "query": {"page_size": 10, "model": EvmBlock}}
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         run = asyncio.create_task(export_partition(job_of(Place(disk), [path], **options), session, ignore))
         await asyncio.sleep(6.5)
         disk.dead = True
@@ -170,7 +170,7 @@ async def test_updates_add_the_new_rows(tmp_path: Path) -> None:
     """A finished partition fetches only new rows, and writes no part without any."""
     simulator = Simulator(chains=CHAINS, rows=40)
     disk = Disk()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export_partition(job_of(Place(disk), CHAINS), session, ignore)
         parts, requests = len(disk.store), simulator.stats.requests
         outcome = await export_partition(job_of(Place(disk), CHAINS), session, ignore)
@@ -187,7 +187,7 @@ async def test_counts_of_a_run_include_what_a_dead_worker_wrote() -> None:
     simulator = Simulator(chains=CHAINS, rows=40)
     disk = Disk()
     disk.revive(before=9)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         with pytest.raises(Killed):
             await export_partition(job_of(Place(disk), CHAINS, export="one"), session, ignore)
         disk.revive()
@@ -200,7 +200,7 @@ async def test_a_failed_source_keeps_its_pages_and_continues(tmp_path: Path) -> 
     """The pages before a failure are written, and the next run requests only those behind."""
     simulator = Simulator(chains=(1, 2), rows=100)
     disk = Disk()
-    async with session_of(simulator, max_attempts=1) as session:
+    async with simulated(simulator, max_attempts=1) as session:
         simulator.faults = (Fault(at=4, status=500),)
         outcome = await export_partition(job_of(Place(disk), [1]), session, ignore)
         assert set(outcome.failures) == {"1"}
@@ -216,7 +216,7 @@ async def test_a_cancelled_partition_writes_what_it_fetched() -> None:
     """Pages fetched before a cancellation are in a part, and are not requested again."""
     simulator = Simulator(chains=(1,), rows=100, latency=1.0)
     disk = Disk()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         run = asyncio.create_task(export_partition(job_of(Place(disk), [1]), session, ignore))
         await asyncio.sleep(5.5)
         run.cancel()
@@ -244,7 +244,7 @@ async def test_another_export_is_refused() -> None:
     """Parts of other settings are left alone, and the error names the difference."""
     simulator = Simulator(chains=CHAINS, rows=40)
     disk = Disk()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export_partition(job_of(Place(disk), CHAINS), session, ignore)
         with pytest.raises(ExportError, match="limit was None, is 10"):
             await export_partition(job_of(Place(disk), CHAINS, limit=10), session, ignore)
@@ -254,7 +254,7 @@ async def test_a_missing_or_damaged_part_is_noticed() -> None:
     """A part that is missing or was changed ends the export before a request."""
     simulator = Simulator(chains=CHAINS, rows=40)
     disk = Disk()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export_partition(job_of(Place(disk), CHAINS), session, ignore)
         requests = simulator.stats.requests
         names = sorted(name for name in disk.store if name.endswith(".parquet"))
@@ -315,7 +315,7 @@ async def test_a_creation_whose_response_is_lost_counts(tmp_path: Path) -> None:
     """A worker recognises its own part in spite of an error, and fetches nothing again."""
     simulator = Simulator(chains=CHAINS, rows=40)
     disk = Unclear()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         outcome = await export_partition(job_of(Place(disk), CHAINS), session, ignore)
         assert outcome.counts["rows"] == 120
         assert simulator.stats.requests == 12
@@ -359,7 +359,7 @@ async def test_a_damaged_log_is_noticed() -> None:
     simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
     path, disk = "/v1/chains/1/blocks", Disk()
     options: dict[str, Any] = {"route": "data.list", "query": {"page_size": 10, "model": EvmBlock}}
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         run = asyncio.create_task(export_partition(job_of(Place(disk), [path], **options), session, ignore))
         await asyncio.sleep(6.5)
         run.cancel()

@@ -238,7 +238,7 @@ async def test_a_reader_that_leaves_ends_the_upstream_work(tab: Tab, how: str) -
 
 
 async def test_a_problem_is_shown_and_can_be_tried_again(tab: Tab) -> None:
-    """A chain that fails says why, and the others go on; its button reads it from the beginning."""
+    """A chain that fails says why, and the others continue; its button reads it from the beginning."""
     listener, address = listening()
     fault = Fault(route="/v1/avg_tps/53935", after_page=1, status=403, messages=["not this chain"])
     simulator = simulated(faults=[fault], metrics_limit=None)

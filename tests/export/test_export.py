@@ -27,19 +27,9 @@ from chainapi.export import export
 from chainapi.export.progress import ExportProgress
 from chainapi.export.run import ExportResult
 from chainapi.simulator import Fault, Simulator
+from tests.sessions import simulated
 
 CHAINS = tuple(range(1, 13))
-
-
-def session_of(simulator: Simulator, **options: Any) -> Session:
-    """Return a session that meets the simulator in memory."""
-    return Session(
-        transport=simulator.transport(),
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        **options,
-    )
 
 
 def rows_in(path: Path) -> list[dict[str, Any]]:
@@ -70,7 +60,7 @@ def blocks_of(simulator: Simulator, count: int, chains: tuple[int, ...] = CHAINS
 async def test_all_rows_of_all_sources_are_in_the_file_once(tmp_path: Path) -> None:
     """An export of twelve chains has each block once, by source, newest first."""
     simulator = Simulator(chains=CHAINS, rows=250)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         result = await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl")
     path = tmp_path / "blocks.jsonl"
     assert result == ExportResult(path, 12 * 250, 12, path)
@@ -88,7 +78,7 @@ async def test_sources_may_be_tuples_and_mappings_and_come_one_by_one(tmp_path: 
         yield {"network": "fuji", "blockchain_id": "x-chain"}
         yield "mainnet", "p-chain"
 
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         result = await export(session.data.primary_network.utxos, sources(), tmp_path / "utxos.jsonl")
     assert Counter(row["source"] for row in rows_in(tmp_path / "utxos.jsonl")) == {
         "mainnet/p-chain": 30,
@@ -100,7 +90,7 @@ async def test_sources_may_be_tuples_and_mappings_and_come_one_by_one(tmp_path: 
 async def test_a_list_without_arguments_is_one_source(tmp_path: Path) -> None:
     """A list without arguments is one source with the name "all"."""
     simulator = Simulator(chains=CHAINS)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export(session.data.chains, [()], tmp_path / "chains.jsonl")
     rows = rows_in(tmp_path / "chains.jsonl")
     assert [(row["source"], row["chain_id"]) for row in rows] == [("all", chain) for chain in CHAINS]
@@ -110,7 +100,7 @@ async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> No
     """Rows of a path are exported as the JSON objects that the service sent."""
     simulator = Simulator(rows=30)
     path = "/v1/chains/43114/blocks"
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export(session.data.list, [path], tmp_path / "blocks.jsonl", page_size=20)
         plain = await session.data.list(path).collect()
     rows = rows_in(tmp_path / "blocks.jsonl")
@@ -120,7 +110,7 @@ async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> No
 async def test_a_limit_is_that_of_each_source(tmp_path: Path) -> None:
     """A limit leaves each source its newest rows, and no further page is requested."""
     simulator = Simulator(chains=CHAINS, rows=250)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl", limit=150)
     assert numbers_in(tmp_path / "blocks.jsonl") == Counter(blocks_of(simulator, 150))
     assert simulator.stats.requests == 2 * 12
@@ -130,7 +120,7 @@ async def test_many_exports_run_under_one_session(tmp_path: Path) -> None:
     """Three exports at once share a quota, and each file has all its rows."""
     simulator = Simulator(chains=CHAINS, rows=250, limit=20, window=1.0)
     names = ["a.jsonl", "b.jsonl", "c.jsonl"]
-    async with session_of(simulator) as session, asyncio.TaskGroup() as group:
+    async with simulated(simulator) as session, asyncio.TaskGroup() as group:
         for name in names:
             group.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / name))
     for name in names:
@@ -145,7 +135,7 @@ async def test_a_cancelled_export_continues(seed: int, tmp_path: Path) -> None:
     """An export that is cancelled often has each row once, and repeats few requests."""
     simulator = Simulator(chains=CHAINS, rows=400, latency=lambda draw: draw.uniform(0.05, 0.5))
     draw, runs = Random(seed), 0
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         while True:
             runs += 1
             assert runs < 100
@@ -169,7 +159,7 @@ async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
     """Pages that were fetched before a cancellation are not requested again."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
     events: list[Event] = []
-    async with session_of(simulator, on_event=events.append) as session:
+    async with simulated(simulator, on_event=events.append) as session:
         run = asyncio.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=10))
         await asyncio.sleep(5.5)
         run.cancel()
@@ -194,7 +184,7 @@ async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path, monkeypatch
         if progress.pages > 400 and not run.cancelling():
             run.cancel()
 
-    async with session_of(simulator, on_event=events.append) as session:
+    async with simulated(simulator, on_event=events.append) as session:
         walk, path = session.data.evm.blocks, tmp_path / "b.jsonl"
         run = asyncio.create_task(export(walk, chains, path, page_size=10, concurrency=200, on_progress=note))
         with pytest.raises(asyncio.CancelledError):
@@ -213,7 +203,7 @@ async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
     async def run(session: Session) -> ExportResult:
         return await export(session.data.evm.blocks, CHAINS, target, page_size=50)
 
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         first = await run(session)
         requests = simulator.stats.requests
         again = await run(session)
@@ -237,7 +227,7 @@ async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
 async def test_a_cancelled_update_continues(tmp_path: Path) -> None:
     """A cancelled update is completed by the next run, which adds each new row once."""
     simulator = Simulator(chains=(1,), rows=100, latency=1.0)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10)
         simulator.insert("/v1/chains/1/blocks", 100)
         run = asyncio.create_task(export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10))
@@ -257,7 +247,7 @@ async def test_a_cancelled_update_continues(tmp_path: Path) -> None:
 async def test_what_is_new_has_no_limit(tmp_path: Path) -> None:
     """The limit applies to the first run: an update fetches all new rows."""
     simulator = Simulator(chains=(1,), rows=100)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         for new in (0, 30):
             simulator.insert("/v1/chains/1/blocks", new)
             await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10, limit=20)
@@ -269,7 +259,7 @@ async def test_what_is_new_has_no_limit(tmp_path: Path) -> None:
 async def test_a_finished_export_without_an_order_does_nothing(tmp_path: Path) -> None:
     """A finished export of a list without an order sends no request."""
     simulator = Simulator(rows=30)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         walk = session.data.primary_network.utxos
         await export(walk, [("mainnet", "p-chain")], tmp_path / "u.jsonl")
         result = await export(walk, [("mainnet", "p-chain")], tmp_path / "u.jsonl")
@@ -281,7 +271,7 @@ async def test_a_finished_export_without_an_order_does_nothing(tmp_path: Path) -
 async def test_sources_may_be_added_later(tmp_path: Path) -> None:
     """A finished export adds new sources, and keeps the rows of dropped ones."""
     simulator = Simulator(chains=CHAINS, rows=50)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export(session.data.evm.blocks, CHAINS[:2], tmp_path / "b.jsonl")
         await export(session.data.evm.blocks, CHAINS[1:4], tmp_path / "b.jsonl")
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 50, CHAINS[:4]))
@@ -292,7 +282,7 @@ async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) 
     """An expired page token, between runs or within one, leaves each row there once."""
     simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
     walk: Callable[..., Any]
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         walk, over = session.data.evm.blocks, 1
         if not ordered:
             walk, over = session.data.list, "/v1/chains/1/blocks"  # type: ignore[assignment]
@@ -315,7 +305,7 @@ async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) 
 async def test_a_limit_holds_where_a_walk_begins_again(tmp_path: Path) -> None:
     """Rows that a restart repeats do not count towards the limit."""
     simulator = Simulator(chains=(1,), rows=100, latency=1.0)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         path = "/v1/chains/1/blocks"
         run = asyncio.create_task(
             export(session.data.list, [path], tmp_path / "b.jsonl", page_size=10, limit=60)
@@ -335,7 +325,7 @@ async def test_a_limit_holds_where_a_walk_begins_again(tmp_path: Path) -> None:
 async def test_a_source_that_fails_stops_no_other(tmp_path: Path) -> None:
     """The error names the failed sources; the others are in the file."""
     simulator = Simulator(chains=CHAINS[:3], rows=50)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         with pytest.raises(IncompleteExportError, match=r"1 of 3 sources failed: 77 \(404") as caught:
             await export(session.data.evm.blocks, [1, 77, 2], tmp_path / "b.jsonl")
         assert isinstance(caught.value.failures["77"], NotFoundError)
@@ -347,7 +337,7 @@ async def test_a_source_that_fails_stops_no_other(tmp_path: Path) -> None:
 async def test_a_failed_source_continues_behind_its_last_page(tmp_path: Path) -> None:
     """The journal keeps the rows of a failed source for a later run."""
     simulator = Simulator(chains=(1, 2), rows=100)
-    async with session_of(simulator, max_attempts=1) as session:
+    async with simulated(simulator, max_attempts=1) as session:
         walk, path = session.data.evm.blocks, tmp_path / "b.jsonl"
         simulator.faults = (Fault(at=4, status=500),)
         with pytest.raises(IncompleteExportError):
@@ -380,7 +370,7 @@ async def test_a_key_that_is_refused_ends_the_export(tmp_path: Path) -> None:
 async def test_sources_without_rows_make_an_empty_file(tmp_path: Path) -> None:
     """An export whose sources have no rows writes an empty file."""
     simulator = Simulator(chains=(1, 2), rows=0)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         result = await export(session.data.evm.blocks, [1, 2], tmp_path / "b.jsonl")
     assert result == ExportResult(tmp_path / "b.jsonl", 0, 2, tmp_path / "b.jsonl")
     assert rows_in(tmp_path / "b.jsonl") == []
@@ -395,7 +385,7 @@ async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text("mine")
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours" / "mine.txt").write_text("mine")
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         for name in ("mine.jsonl", "ours", "ours/"):
             with pytest.raises(ExportError, match="no export wrote it"):
                 await export(session.data.evm.blocks, [43114], f"{tmp_path}/{name}")
@@ -407,7 +397,7 @@ async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
 async def test_two_exports_on_one_target(tmp_path: Path) -> None:
     """A second export to the same target is refused; the first is not disturbed."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         first = asyncio.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl"))
         await asyncio.sleep(0.5)
         with pytest.raises(ExportError, match="another export is writing to this target"):
@@ -428,7 +418,7 @@ async def test_a_target_that_holds_another_export(
 ) -> None:
     """Other arguments for a target are refused; the message lists the differences."""
     simulator = Simulator()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
         with pytest.raises(ExportError, match=message):
             await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl", **other)
@@ -440,7 +430,7 @@ async def test_a_file_that_was_changed_or_deleted(tmp_path: Path) -> None:
     """A final file that was changed or deleted is refused, and not overwritten."""
     simulator = Simulator()
     path = tmp_path / "b.jsonl"
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export(session.data.evm.blocks, [43114], path)
         text = path.read_text()
         path.write_text(text + "\n")
@@ -458,10 +448,10 @@ async def test_a_journal_that_is_older_than_its_file(name: str, tmp_path: Path) 
     """An old copy of the journal does not let the export overwrite a later file."""
     simulator = Simulator()
     target, journal = tmp_path / name, tmp_path / ("b.jsonl.export" if "." in name else "b/_export")
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         simulator.faults = (Fault(at=1, status=500),)
         with pytest.raises(IncompleteExportError):
-            async with session_of(simulator, max_attempts=1) as hasty:
+            async with simulated(simulator, max_attempts=1) as hasty:
                 await export(hasty.data.evm.blocks, [43114], target)
         older = journal.read_bytes()
         await export(session.data.evm.blocks, [43114], target)
@@ -485,7 +475,7 @@ async def test_a_file_that_is_not_a_journal(content: bytes | None, tmp_path: Pat
     else:
         journal.write_bytes(content)
     before = journal.read_bytes()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         with pytest.raises(ExportError, match=r"b\.jsonl\.export is not a journal"):
             await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
     assert journal.read_bytes() == before
@@ -495,7 +485,7 @@ async def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
     """A target below a file, or in a read-only place, is refused with the reason."""
     simulator = Simulator()
     (tmp_path / "file").write_text("")
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         for target in (tmp_path / "file" / "b.jsonl", Path("/proc/b.jsonl")):
             with pytest.raises(ExportError, match=r"cannot be written"):
                 await export(session.data.evm.blocks, [43114], target)
@@ -505,7 +495,7 @@ async def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
 async def test_a_folder_in_place_of_the_partial_file(tmp_path: Path) -> None:
     """A folder in place of the .partial file is named; no row is fetched again."""
     simulator = Simulator(rows=30)
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         for name, target in (("b.jsonl", "b.jsonl"), ("c", "c/part-00001.jsonl")):
             aside = tmp_path / f"{target}.partial"
             if name == "c":
@@ -545,7 +535,7 @@ async def test_a_symbolic_link_is_neither_followed_nor_replaced(
     (tmp_path / link).parent.mkdir(exist_ok=True)
     if not dangling:
         theirs.write_bytes(b"")
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         if link.startswith("b/part"):
             simulator.faults = (Fault(at=1, status=404),)
             with pytest.raises(IncompleteExportError):
@@ -566,7 +556,7 @@ async def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export(session.data.evm.blocks, [43114], tmp_path / "link" / "b.jsonl")
         await export(session.data.evm.blocks, [43114], tmp_path / "link" / "folder")
         with pytest.raises(ExportError, match=r"nowhere is a symbolic link to .*gone"):
@@ -582,7 +572,7 @@ async def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
 async def test_an_invalid_file_name(name: str, tmp_path: Path) -> None:
     """A name that is too long, or contains NUL, raises ExportError before any request."""
     simulator = Simulator()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         with pytest.raises(ExportError, match=r"cannot be written: .*; choose another target"):
             await export(session.data.evm.blocks, [43114], tmp_path / name)
     assert simulator.stats.requests == 0
@@ -591,7 +581,7 @@ async def test_an_invalid_file_name(name: str, tmp_path: Path) -> None:
 async def test_invalid_arguments(tmp_path: Path) -> None:
     """Invalid arguments are refused before any request."""
     simulator, path = Simulator(), tmp_path / "b.jsonl"
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         for limit in (0, -1, 1.5, True):
             with pytest.raises(ConfigurationError, match="limit="):
                 await export(session.data.evm.blocks, [43114], path, limit=limit)  # type: ignore[arg-type]
@@ -621,7 +611,7 @@ async def test_progress_is_reported(tmp_path: Path) -> None:
         reports.append((progress.stage, progress.done, progress.pages, progress.rows))
         left.append(progress.seconds_left)
 
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         await export(
             session.data.evm.blocks,
             CHAINS,
@@ -646,7 +636,7 @@ async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
         if progress.pages > 3:
             raise RuntimeError("the disk of the callback is full")
 
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         with pytest.raises(RuntimeError, match="of the callback"):
             await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", on_progress=note)
         result = await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl")
@@ -658,7 +648,7 @@ async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
 async def test_rows_without_columns_are_refused_at_once(format_: str, tmp_path: Path) -> None:
     """A format with columns refuses rows without a model before any request."""
     simulator = Simulator()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         with pytest.raises(ConfigurationError, match="those of these rows are not known"):
             await export(session.data.list, ["/v1/chains/43114/blocks"], tmp_path / f"b.{format_}")
     assert simulator.stats.requests == 0

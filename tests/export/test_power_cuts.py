@@ -22,7 +22,8 @@ from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 from tests.export.power_cuts import PowerCuts
-from tests.export.test_export import blocks_of, numbers_in, session_of
+from tests.export.test_export import blocks_of, numbers_in
+from tests.sessions import simulated
 from tests.test_session import DATA_URL, reply
 
 CHAINS = (1, 2, 3)
@@ -39,7 +40,7 @@ async def test_only_what_was_synced_survives(format_: str, shape: str, tmp_path:
     def target(place: Path) -> Path:
         return place if shape == "folder" else place / f"b.{format_}"
 
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         walk = session.data.evm.blocks
         with PowerCuts(folder) as cuts:
             await export(walk, CHAINS, target(folder), format=format_)
@@ -66,7 +67,7 @@ async def test_a_file_is_synced_before_it_has_its_name(tmp_path: Path) -> None:
     simulator = Simulator(chains=CHAINS, rows=40)
     folder = tmp_path / "run"
     folder.mkdir()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         with PowerCuts(folder) as cuts:
             await export(session.data.evm.blocks, CHAINS, folder / "b.jsonl")
     whole = (folder / "b.jsonl").read_bytes()
@@ -138,7 +139,7 @@ async def test_five_hundred_chains_through_one_quota(tmp_path: Path) -> None:
     chains = range(1, 501)
     simulator = Simulator(chains=chains, rows=40, limit=limit, window=window, latency=0.05)
     loop = asyncio.get_running_loop()
-    async with session_of(simulator) as session:
+    async with simulated(simulator) as session:
         begun = loop.time()
         result = await export(session.data.evm.blocks, chains, tmp_path / "b.jsonl", page_size=10)
         taken = loop.time() - begun

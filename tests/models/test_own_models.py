@@ -18,7 +18,7 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import MetricPoint
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Simulator
-from tests.client.test_resume import simulated
+from tests.sessions import simulated
 
 T = TypeVar("T")
 HUGE = 10**40
@@ -174,6 +174,39 @@ def test_faults_of_pydantic_are_decode_errors() -> None:
     with pytest.raises(DecodeError) as caught:
         decode_resource(b'{"blockNumber": ', Pydantic)
     assert caught.value.malformed
+
+
+@dataclass
+class SnakeData:
+    """A dataclass whose field has a name of Python."""
+
+    block_number: int
+
+
+class SnakeTyped(TypedDict):
+    """A TypedDict with the same field."""
+
+    block_number: int
+
+
+class SnakeStruct(msgspec.Struct):
+    """A Struct with the same field."""
+
+    block_number: int
+
+
+class SnakePydantic(BaseModel):
+    """A Pydantic class with the same field."""
+
+    block_number: int
+
+
+@pytest.mark.parametrize("model", [SnakeData, SnakeTyped, SnakeStruct, SnakePydantic])
+def test_name_of_python_without_an_alias(model: Any) -> None:
+    """The error of a field that only its name keeps from being read says which name it needs."""
+    with pytest.raises(DecodeError, match=r"missing \(.*'blockNumber'.* alias\)") as caught:
+        decoded(model, SENT)
+    assert caught.value.path == "$.rows[0].block_number"
 
 
 @pytest.mark.parametrize("model", MODELS)

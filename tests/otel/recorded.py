@@ -11,11 +11,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from chainapi import Session
 from chainapi.otel import OpenTelemetry
-from chainapi.simulator import Simulator
 
-__all__ = ["Recorded", "simulated"]
+__all__ = ["Recorded"]
 
 
 class Recorded:
@@ -53,14 +51,3 @@ class Recorded:
                 value = point.count if hasattr(point, "count") else point.value
                 found[key] = found.get(key, 0) + value
         return found
-
-
-def simulated(simulator: Simulator, **options: Any) -> Session:
-    """Return a session that reaches `simulator` in memory."""
-    return Session(
-        metrics_base_url=simulator.metrics_base_url,
-        data_base_url=simulator.data_base_url,
-        api_key=simulator.api_key,
-        transport=simulator.transport(),
-        **options,
-    )

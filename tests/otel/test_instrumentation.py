@@ -18,7 +18,8 @@ from chainapi import Session
 from chainapi.errors import ConfigurationError
 from chainapi.otel import ChainAPIInstrumentor, OpenTelemetry
 from chainapi.simulator import Simulator
-from tests.otel.recorded import Recorded, simulated
+from tests.otel.recorded import Recorded
+from tests.sessions import simulated
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from chainapi.errors import NotFoundError
 from chainapi.otel import OpenTelemetry
 from chainapi.otel.metrics import METRICS
 from chainapi.simulator import Fault, Simulator
-from tests.otel.recorded import Recorded, simulated
+from tests.otel.recorded import Recorded
+from tests.sessions import simulated
 
 DURATION = "http.client.request.duration"
 STATUS = "http.response.status_code"

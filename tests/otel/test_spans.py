@@ -19,7 +19,8 @@ from chainapi.errors import APITimeoutError, DeadlineExceededError, NotFoundErro
 from chainapi.otel import OpenTelemetry
 from chainapi.otel.spans import SPANS
 from chainapi.simulator import Fault, Simulator
-from tests.otel.recorded import Recorded, simulated
+from tests.otel.recorded import Recorded
+from tests.sessions import simulated
 
 CHAIN = "GET /v1/chains/{chainId}"
 

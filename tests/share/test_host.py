@@ -714,7 +714,7 @@ def roomy(permit: int, wait: float | None = None) -> Answered:
 
 
 async def shared(*joins: Join) -> tuple[Host, Process, Process]:
-    """Return a host with room for 100 requests in flight, and two processes of which none is busy."""
+    """Return a host with room for 100 requests in flight, and two processes that are not busy."""
     host = Host()
     one, other = Process(host, *(joins or (LEASING,))), Process(host, *(joins or (LEASING,)))
     await one.after(Acquire(0, 1, "/a", again=True))

@@ -55,12 +55,7 @@ def simulator(**settings: Any) -> Simulator:
 
 def session_with(sim: Simulator) -> Session:
     """Make a session that reaches a simulator in memory."""
-    return Session(
-        metrics_base_url=sim.metrics_base_url,
-        data_base_url=sim.data_base_url,
-        api_key=sim.api_key,
-        transport=sim.transport(),
-    )
+    return Session(**sim.arguments())
 
 
 def arguments(declared: Endpoint, *, optional: bool = False) -> Json:

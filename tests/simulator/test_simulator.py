@@ -21,10 +21,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from chainapi import Session
+from chainapi import Provider, Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.core.http import Request, Response
-from chainapi.errors import APIConnectionError, DecodeError, SessionClosedError
+from chainapi.errors import (
+    APIConnectionError,
+    AuthenticationError,
+    DecodeError,
+    QueueFullError,
+    SessionClosedError,
+)
 from chainapi.simulator import Fault, Settings, Simulator, World
 from chainapi.simulator.sources import to_hundredths
 from tests.simulator.conform import CHAINS
@@ -1058,6 +1064,32 @@ async def test_session_of_a_simulator_needs_only_its_arguments() -> None:
         assert len(await session.metrics.avg_tps(43114).collect(limit=2)) == 2
     assert sim.stats.answered == {200: 2}
     assert sim.environment()["CHAINAPI_API_KEY_HEADER"] == "x-own"
+
+
+async def test_the_public_services_are_simulated_with_and_without_a_key() -> None:
+    """Without `api_key_required` sessions without a key have answers, and a quota of their own."""
+    sim = Simulator(api_key_header="x-glacier-api-key", api_key_required=False, limit=1, log=True)
+    public = {
+        **sim.arguments(),
+        "provider": Provider.PUBLIC,
+        "api_key": None,
+        "max_waiting": 0,
+        "isolated": True,
+    }
+    async with Session(**public) as session:
+        assert (await session.data.get("/v1/chains/43114"))["chainId"] == "43114"
+        assert len(await session.metrics.avg_tps(43114).collect(limit=2)) == 2
+        with pytest.raises(QueueFullError):
+            await session.data.get("/v1/chains/43114")
+    async with Session(**{**public, "api_key": sim.api_key}) as session:
+        assert (await session.data.get("/v1/chains/43114"))["chainId"] == "43114"
+    async with Session(**{**public, "api_key": "wrong"}) as session:
+        with pytest.raises(AuthenticationError):
+            await session.data.get("/v1/chains/43114")
+    places = [(one.quota, one.path) for one in sim.requests]
+    chain = "/v1/chains/43114"
+    assert places[:2] == [("data, no key", chain), ("metrics", "/v2/chains/43114/metrics/avgTps")]
+    assert places[2] == ("data", chain)
 
 
 def test_nothing_of_a_server_is_loaded_before_one_is_started() -> None:

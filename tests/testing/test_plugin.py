@@ -241,7 +241,7 @@ SAID = (
     "@pytest.mark.chainapi_session: Session got an unknown argument 'max_attempt'; did you mean",
     "@pytest.mark.chainapi_recording: ",
     "'strikt'",
-    "Record it with pytest --chainapi-record=all",
+    "Record it with pytest --chainapi-record=once",
 )
 
 

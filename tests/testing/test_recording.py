@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi import Provider, Session
+from chainapi import Cache, Provider, Session
 from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
 from chainapi.core.url import Query
@@ -519,7 +519,7 @@ async def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "cannot read the recording .*: No such file.*--chainapi-record=all"),
+        (None, "cannot read the recording .*: No such file.*--chainapi-record=once"),
         (b"", "line 1 of .* is not one of a recording"),
         (b"[]", "line 1 of"),
         (b"{}", "line 1 of"),
@@ -549,3 +549,24 @@ async def test_player_uses_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert request.headers["x-glacier-api-key"] == "recorded"
         with pytest.raises(RateLimitedError):
             await session.data.get("/v1/x")
+
+
+async def test_cached_calls_and_writes_are_played(tmp_path: Path) -> None:
+    """A program with cached walks, coalesced calls and a write sends the same requests in playback."""
+    simulator = Simulator(rows=25, api_key=KEY, latency=0.1)
+    file, reach = tmp_path / "a.jsonl", simulator.arguments()
+
+    async def work(session: Session) -> list[Any]:
+        view = session.with_options(cache=Cache(3600.0))
+        walks = [await view.data.evm.blocks(43114, page_size=10).collect() for _ in range(2)]
+        chains = await asyncio.gather(*(view.data.chain(43114) for _ in range(3)))
+        await session.data.nfts.reindex(43114, "0x71C7656EC7ab88b098defB751B7401B5f6d8976F", "1")
+        return [*walks, *chains]
+
+    async with Recorder(file, reach.pop("transport")) as recorder, recorder.session(**reach) as session:
+        recorded = await work(session)
+    assert simulator.stats.requests == 5  # three pages, the chain, the write
+    player = Player(file)
+    async with player.session() as session:
+        assert await work(session) == recorded
+    player.assert_all_played()

@@ -108,6 +108,16 @@ class Fetched:
     response: Any = None
 
     @property
+    def call(self) -> int | None:
+        """Number of the call that fetched it; None for a page of a cache."""
+        return self.sent.call
+
+    @property
+    def request_id(self) -> str | None:
+        """Id that the service gave to its request; None without one."""
+        return None if self.response is None else self.response.request_id
+
+    @property
     def token(self) -> PageToken | None:
         """Token to the page after this one."""
         value = self.page.next_page_token
@@ -195,6 +205,7 @@ class Walk:
         self._failure: PagingError | None = None
         self._reports = False
         self._call: int | None = None  # number of the call that was answered last
+        self._request_id: str | None = None  # id of its request
         dedupe.resume_inside(start.head)
 
     # The open page
@@ -357,6 +368,8 @@ class Walk:
                 yield from self._report_page()
             yield Deliver(page)
         except PagingError as error:
+            if error.call is None:
+                error.call, error.request_id = self._call, self._request_id
             if self._states.state is State.FAILED:
                 self._failure = error
             if reports and isinstance(error, PaginationLoopError):
@@ -373,7 +386,7 @@ class Walk:
             answer = yield self.fetch(states.token)
             if answer is None:
                 continue
-            self._call = answer.sent.call if isinstance(answer, Fetched) else answer.call
+            self._call, self._request_id = answer.call, answer.request_id
             if not isinstance(answer, Fetched):
                 yield from self._recover(answer)
             elif states.state is State.CHECK:

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
+from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 from chainapi.export.columns import Column
 
@@ -91,7 +92,5 @@ def format_of(name_or_path: str | Path) -> Format:
         package = (error.name or "").partition(".")[0]
         if package not in _PACKAGES:
             raise
-        raise ConfigurationError(
-            f"{name} files need {package}, which is not installed: pip install 'chainapi[{name}]'"
-        ) from None
+        raise missing_extra(f"{name} files need", package, name) from None
     return cast("Format", module.FORMAT)

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from chainapi.core.extras import missing_extra
 from chainapi.core.share.packets import quota_key
-from chainapi.errors import ConfigurationError
 from chainapi.share.link import Link, Serve
 
 if TYPE_CHECKING:
@@ -53,10 +53,7 @@ class RedisCarrier:
             from chainapi.share.redis.term import Times
             from chainapi.share.redis.wire import Address
         except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                f"a quota shared over Redis needs {error.name}, which is not installed: "
-                "pip install 'chainapi[redis]'"
-            ) from None
+            raise missing_extra("a quota shared over Redis needs", error.name, "redis") from None
         self._address = Address(url)
         self._prefix = prefix
         self._secret = secret

@@ -91,13 +91,13 @@ def strategy(kind: type[FromParticipant | FromHost]) -> st.SearchStrategy[FromPa
 
 @given(st.lists(st.one_of([strategy(kind) for kind in get_args(FromParticipant)]), max_size=5))
 def test_messages_of_a_participant_survive_their_frame(sent: list[FromParticipant]) -> None:
-    """What a participant sends is what the host reads."""
+    """A host reads the messages that a participant sends."""
     assert read_participant_frame(encode(sent)) == sent
 
 
 @given(st.lists(st.one_of([strategy(kind) for kind in get_args(FromHost)]), max_size=5))
 def test_messages_of_a_host_survive_their_frame(sent: list[FromHost]) -> None:
-    """What a host sends is what the participant reads."""
+    """A participant reads the messages that a host sends."""
     assert read_host_frame(encode(sent)) == sent
 
 

@@ -614,9 +614,7 @@ async def test_sessions_share_over_redis(own_server: RedisServer) -> None:
     sim = Simulator(limit=10_000, window=60.0, latency=lambda _: 0.0)
     sessions = [
         Session(
-            data_base_url=sim.data_base_url,
-            api_key=sim.api_key,
-            transport=sim.transport(),
+            **sim.arguments(),
             share=RedisCarrier(own_server.url, secret=b"s"),
         )
         for _ in range(3)

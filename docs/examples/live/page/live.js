@@ -238,6 +238,6 @@ find("chart").addEventListener("pointermove", (event) => {
 });
 
 find("stop").addEventListener("click", () => all.forEach((series) => series.stop()));
-// A page that the browser keeps for "back" must not go on reading.
+// A page that the browser keeps for "back" must not continue to read.
 addEventListener("pagehide", () => all.forEach((series) => series.stop()));
 begin();
