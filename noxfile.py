@@ -99,3 +99,4 @@ def bench(session: nox.Session) -> None:
     session.run("python", "-m", "tests.bench", *session.posargs)
     if not session.posargs:
         session.run("python", "-m", "tests.bench.processes")
+        session.run("python", "-m", "tests.bench.web")

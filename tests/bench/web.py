@@ -359,7 +359,7 @@ def line(
         f"{load.count(200)} / {load.count(503)}",
         f"{load.without_retry_after + len(load.failures)}",
         f"{load.kept / max(1, load.repeated):.0%} / {repeated:.0%}",
-        f"{quantiles([0.0, *load.decided], n=100)[98]:.0f} ms",
+        f"{quantiles([0.0, *load.decided], n=100)[98]:.1f} ms",
         f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
         f"{rest}",
         more,
