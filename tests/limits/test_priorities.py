@@ -210,11 +210,22 @@ def priced_scene(seed: int, share: float | None, *, documented: bool) -> Scene:
 
 
 @pytest.mark.parametrize(
-    ("seed", "share", "documented"),
-    [(6, None, True), (6, 0.3, True), (10, 0.1, False), (38, 0.2, True), (52, 0.3, True)],
+    ("seed", "share", "documented", "in_time"),
+    [
+        (6, None, True, 265),
+        (6, 0.3, True, 227),
+        (10, 0.1, False, 157),
+        (38, 0.2, True, 210),
+        (52, 0.3, True, 12),
+    ],
 )
-def test_no_call_leaves_later_than_it_may_wait(seed: int, share: float | None, documented: bool) -> None:
-    """While units drip back, calls of cost 1 and 8 leave within `max_wait` and a second, or are refused."""
+def test_no_call_leaves_later_than_it_may_wait(
+    seed: int, share: float | None, documented: bool, in_time: int
+) -> None:
+    """While units drip back, calls of cost 1 and 8 leave within `max_wait` and a second, or are refused.
+
+    At least those are answered that were in time when others left too late.
+    """
     outcome = run(priced_scene(seed, share, documented=documented), 1e5)
     assert (outcome.overdue, outcome.hung) == (0, False)
-    assert outcome.done > 100
+    assert outcome.done >= in_time
