@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import logging
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,17 @@ from tests.raw_server import let_pass, settle, until
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 CHAIN = 43114
 pytestmark = pytest.mark.real_time
+
+
+@pytest.fixture(autouse=True)
+def _levels() -> Iterator[None]:
+    """Restore the levels of loggers, which frameworks change."""
+    loggers = [logging.getLogger(name) for name in ("", "chainapi")]
+    before = [(logger.level, logger.handlers[:]) for logger in loggers]
+    yield
+    for logger, (level, handlers) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
 
 
 @pytest_asyncio.fixture
