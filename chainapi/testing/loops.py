@@ -91,6 +91,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_ended)
         return future
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait until the threads have ended, however long that really takes; no time passes."""
+        self._virtual.threads += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self._virtual.threads -= 1
+
     def _thread_ended(self, _: object) -> None:
         self._virtual.threads -= 1
 
