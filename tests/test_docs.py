@@ -23,6 +23,7 @@ import pytest_asyncio
 from chainapi._tooling.generate import PICTURES
 from chainapi.cli.export import FileFormat
 from chainapi.export.formats import FORMATS
+from chainapi.models import evm as _loaded  # noqa: F401 - pytester forgets modules that its tests load
 from chainapi.simulator import Simulator
 from tests.cli.recorder import Recorder
 

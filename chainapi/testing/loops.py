@@ -92,7 +92,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Wait until the threads have ended, however long that really takes; no time passes."""
+        """Wait until the threads have ended; no virtual time passes."""
         self._virtual.threads += 1
         try:
             await super().shutdown_default_executor()
