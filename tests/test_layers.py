@@ -22,6 +22,7 @@ LAYERS = (
     {"_version", "_text", "errors"},
     {"core"},
     {"models"},
+    {"tables"},
     {"client"},
     {"share"},
     {"api"},

@@ -37,9 +37,10 @@ from chainapi.dask.matching import Matched, Matcher
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
-from chainapi.export.columns import INVALID, SOURCE, Column
-from chainapi.export.formats.arrow import Types, write_fitting
+from chainapi.export.formats.arrow import write_fitting
 from chainapi.export.records import Batch, SourceRecord
+from chainapi.tables.arrow import Types
+from chainapi.tables.columns import INVALID, SOURCE, Column
 
 __all__ = ["CLAIMS", "INVALID_FOLDER", "LOGS", "PENDING_INVALID", "Outrun", "PartLog", "partition_of"]
 

@@ -25,10 +25,10 @@ from chainapi._text import printable
 from chainapi.core.duration import DAY, HOUR
 from chainapi.core.numbers import is_of
 from chainapi.errors import ConfigurationError
-from chainapi.export.columns import SOURCE
 from chainapi.export.formats import format_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.timestamps import utc_datetime
+from chainapi.tables.columns import SOURCE
 
 __all__ = ["Chart", "Point", "chart_of", "draw", "read_chart", "require_pictures", "save", "visible"]
 

@@ -13,7 +13,6 @@ from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError, ExportError
-from chainapi.export.columns import Codec, Column
 from chainapi.export.formats.values import require
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Batch, PageLog, SourceRecord
@@ -21,6 +20,7 @@ from chainapi.export.sources import SourceStream
 from chainapi.export.spec import Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker
 from chainapi.export.writer import Writer
+from chainapi.tables.columns import Codec, Column
 
 __all__ = ["Fetcher"]
 

@@ -24,7 +24,6 @@ from pathlib import Path
 import msgspec
 
 from chainapi.errors import ExportError
-from chainapi.export.columns import INVALID, SOURCE, Column
 from chainapi.export.files import (
     Target,
     digest_of,
@@ -35,6 +34,7 @@ from chainapi.export.files import (
 )
 from chainapi.export.journal import Journal
 from chainapi.export.records import Part
+from chainapi.tables.columns import INVALID, SOURCE, Column
 
 __all__ = ["Stopped", "finalize", "recover"]
 

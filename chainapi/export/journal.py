@@ -15,10 +15,10 @@ from typing import Any, Self
 
 from attrs import evolve
 
-from chainapi.export.columns import INVALID
 from chainapi.export.database import Database
 from chainapi.export.integrity import checksum
 from chainapi.export.records import Batch, Part, SourceRecord
+from chainapi.tables.columns import INVALID
 
 __all__ = ["Journal"]
 

@@ -11,8 +11,8 @@ from chainapi._text import quoted
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.columns import Column
 from chainapi.export.formats import Format
+from chainapi.tables.columns import Column
 
 __all__ = ["Arguments", "ExportSpec", "Sources", "checked_sources", "compare_settings"]
 

@@ -29,11 +29,11 @@ from chainapi.cli import FAILED, WRONG_USAGE, run
 from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
 from chainapi.export.chart import Chart, chart_of, draw, read_chart, save, visible
-from chainapi.export.columns import Codec
 from chainapi.export.formats import FORMATS, format_of
 from chainapi.export.formats.duckdb import _CONFINED, _SETTINGS
 from chainapi.models import EvmBlock, MetricPoint
 from chainapi.simulator import Simulator
+from chainapi.tables.columns import Codec
 from chainapi.testing.loops import VirtualLoop
 from tests.export.test_formats import block
 

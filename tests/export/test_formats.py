@@ -26,12 +26,12 @@ from hypothesis import strategies as st
 
 from chainapi import models
 from chainapi.errors import ConfigurationError
-from chainapi.export.columns import Codec
 from chainapi.export.formats import FORMATS, Format, format_of
 from chainapi.models import EvmBlock, Unknown
 from chainapi.models.codec import decode_resource
 from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.models.unions import tags_of
+from chainapi.tables.columns import Codec
 from tests.documents import Maker
 
 TYPED = ("parquet", "duckdb")

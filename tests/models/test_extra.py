@@ -19,10 +19,10 @@ from attrs import frozen
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.errors import DecodeError
-from chainapi.export.columns import Codec
 from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, Transfer, Unknown
 from chainapi.models.codec import DecodedPage, PageDecoder, decode_resource
 from chainapi.models.records import Record
+from chainapi.tables.columns import Codec
 from tests.documents import Maker
 
 NEWS = {"brand new": [1, {"x": None}], "ratio": Decimal("0.1234567890123456789")}

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
-from chainapi.export.columns import Column
+from chainapi.tables.columns import Column
 
 __all__ = ["FORMATS", "Format", "Rows", "format_of"]
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import NESTED, header, loads, require, unlike, value_of
 from chainapi.models.timestamps import utc_datetime
+from chainapi.tables.columns import SOURCE, Column, json_text, unpacker
 
 __all__ = ["FORMAT", "Csv"]
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import duckdb
 
-from chainapi.export.columns import SOURCE, Column
 from chainapi.export.formats import Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, Types, python_rows, write_fitting
+from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, write_fitting
 from chainapi.export.formats.values import not_a_table, require, unlike, value_of
+from chainapi.tables.arrow import Types
+from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "DuckDb"]
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from chainapi.export.columns import SOURCE, Column
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import loads, unlike, value_of
+from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "JsonLines"]
 

@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from chainapi.export.columns import SOURCE, Column, json_text, unpacker
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import NESTED, header, loads, not_a_table, require, unlike, value_of
+from chainapi.tables.columns import SOURCE, Column, json_text, unpacker
 
 __all__ = ["FORMAT", "Sqlite"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from chainapi.errors import ConfigurationError
-from chainapi.export.columns import SOURCE, Column
 from chainapi.models.timestamps import utc_datetime
+from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["NESTED", "header", "loads", "not_a_table", "require", "unlike", "value_of"]
 

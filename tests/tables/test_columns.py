@@ -17,11 +17,11 @@ from attrs import frozen
 
 from chainapi import models
 from chainapi.errors import ConfigurationError
-from chainapi.export.columns import Codec, Column, json_text, unpacker
 from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, Unknown
 from chainapi.models.codec import decode_resource
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import tags_of
+from chainapi.tables.columns import Codec, Column, json_text, unpacker
 from tests.documents import Maker
 
 RAW = {"Invalid", "Unknown"}

@@ -1,0 +1,1 @@
+"""Rows as tables: the columns of models, and Arrow tables of them."""
