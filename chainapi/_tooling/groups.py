@@ -126,7 +126,7 @@ class Groups:
     def in_body(self, document: Document, operation: Operation) -> list[Schema]:
         """Return the fields of the body as parameters.
 
-        There are none if the body is one of several records.
+        The list is empty if the body is one of several records.
         """
         body = {} if operation.body is None else document.follow(operation.body)
         needed = body.get("required", ())

@@ -30,7 +30,7 @@ class CacheStore(Protocol):
     """
 
     async def get(self, key: str) -> bytes | None:
-        """Return the bytes of a key; None if there are none."""
+        """Return the bytes of a key; None without an entry."""
         ...
 
     async def set(self, key: str, value: bytes, ttl: float) -> object:
@@ -63,7 +63,7 @@ class MemoryStore:
         return f"<MemoryStore: {len(entries)} entries, {entries.currsize:g} of {entries.maxsize:g} bytes>"
 
     async def get(self, key: str) -> bytes | None:
-        """Return the bytes of a key; None if there are none."""
+        """Return the bytes of a key; None without an entry."""
         return self._entries.get(key)
 
     async def set(self, key: str, value: bytes, ttl: float) -> None:

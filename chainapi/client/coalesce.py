@@ -38,7 +38,7 @@ class Coalescer(Generic[T]):
         send: Callable[[], Coroutine[Any, Any, T]],
         may_succeed: Callable[[Late], bool],
     ) -> T:
-        """Return the result of the identical request in flight; send one if there is none.
+        """Return the result of the identical request in flight; send it if needed.
 
         A caller that joined later has more time than the first one: if the request ends with the deadline or
         the `max_wait` of its first caller, the others send it again, those for which `may_succeed` returns

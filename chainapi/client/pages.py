@@ -101,7 +101,7 @@ class Pages(Generic[T]):
         return self._page_type.of(walk, self._source.extra, rest)
 
     async def first(self) -> T | None:
-        """Return the first row, or None if there is none.
+        """Return the first row; None for an empty list.
 
         It is the next row if rows were read before. The stream can be read on.
 

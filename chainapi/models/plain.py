@@ -88,7 +88,7 @@ def _fields(kind: Any) -> tuple[tuple[str, str, bool, Convert | None], ...]:
 
 
 def _conversion(kind: Type) -> Convert | None:
-    """Return the conversion of values to their form in JSON; None if there is none."""
+    """Return the conversion of values to JSON; None if they stay as they are."""
     if kind.kind in ("integer", "decimal") and kind.as_text:
         return str
     if kind.kind in ("boolean", "integer", "float", "text", "any"):

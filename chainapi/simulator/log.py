@@ -30,7 +30,7 @@ class Exchange:
         sent: time of sending.
         segments: service and decoded segments of the path.
         stopped: whether it was sent after a 429 had arrived and before its retry-after was over.
-        status: status of the answer; None while there is none, and for a broken connection.
+        status: status of the answer; None before the answer, and for a broken connection.
         broken: break of the connection, as the fault names it; None for no break.
         answered: time at which the answer arrived; None for one that never arrived.
         retry_after: seconds of the answer's retry-after; None without one.
