@@ -12,9 +12,12 @@ from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
-from chainapi.tables.columns import Column
+from chainapi.tables.columns import Column, changes, described
+from chainapi.tables.types import Amounts
 
-__all__ = ["Arguments", "ExportSpec", "Sources", "checked_sources", "compare_settings"]
+__all__ = ["COLUMNS", "Arguments", "ExportSpec", "Sources", "checked_sources", "compare_settings"]
+
+COLUMNS = "columns"  # the setting with the names and kinds of the columns
 
 Sources: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 
@@ -62,15 +65,17 @@ def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]
         ExportError: they differ; the message names each of them.
 
     """
-    changes = [
+    differences = [
         f"{name} was {old.get(name)}, is {new.get(name)}"
         for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
+        if name != COLUMNS and old.get(name) != new.get(name)
     ]
-    if changes:
+    # A column that the rows gained is no other export.
+    differences = differences or changes(old.get(COLUMNS, {}), new.get(COLUMNS, {}))
+    if differences:
         raise ExportError(
-            f"{target} holds another export: {'; '.join(changes)}. Use the same settings, or choose another"
-            " target"
+            f"{target} holds another export: {'; '.join(differences)}. Use the same settings, or choose "
+            "another target"
         )
 
 
@@ -86,6 +91,7 @@ class ExportSpec:
         query: keyword arguments of `walk` that all sources share.
         limit: rows of each source; None for all.
         concurrency: sources that are open at once.
+        amounts: type of amounts.
 
     """
 
@@ -96,6 +102,7 @@ class ExportSpec:
     query: Mapping[str, Any]
     limit: int | None
     concurrency: int
+    amounts: Amounts = "text"
 
     @property
     def total(self) -> int | None:
@@ -134,7 +141,8 @@ class ExportSpec:
         settings = {
             "route": route,
             "format": self.format.name,
-            "columns": ", ".join(column.name for column in columns),
+            COLUMNS: described(columns),
+            "amounts": self.amounts,
             "ordered": pages.walk.ordered,
             "limit": self.limit,
         }
