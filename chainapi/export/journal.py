@@ -111,14 +111,14 @@ class Journal:
             raise
 
     def _store(self, db: Connection, batch: Batch) -> int:
-        source, rows = batch.source, _new_rows(db, batch)
+        source, (rows, met) = batch.source, _new_rows(db, batch)
         (last,) = db.execute(
             "SELECT coalesce(max(place), 0) FROM rows WHERE source = ?", (source.number,)
         ).fetchone()
         encoded = [(digest, batch.encode(row)) for digest, row in rows]
         self.invalid += sum(row.startswith(INVALID) for _, row in encoded)
         db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", batch.records(last, encoded))
-        source.advance(batch)
+        source.advance(batch, len(rows), met=met)
         number, _, _, *changed = fields = source.fields
         db.execute(
             "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?,"
@@ -206,17 +206,30 @@ def _set_state(db: Connection, part: Part, state: int) -> None:
     )
 
 
-def _new_rows(db: Connection, batch: Batch) -> list[tuple[bytes, Any]]:
+def _new_rows(db: Connection, batch: Batch) -> tuple[list[tuple[bytes, Any]], bool]:
     """Return the rows of a batch that the journal lacks, with their digests.
 
-    In a later pass equal rows are matched one by one: the list may hold a row more than once.
+    Return as well whether this pass had a row that the journal has. In a later pass equal rows are matched
+    one by one: the list may hold a row more than once.
     """
-    rows = zip(batch.digests, batch.rows, strict=True)
     if not batch.checkpoint.restarts:
-        return list(rows)
+        return [*zip(batch.digests, batch.rows, strict=True)], True
     for digest in batch.repeats:
         _match(db, batch, digest)
-    return [(digest, row) for digest, row in rows if not (batch.matched and _match(db, batch, digest))]
+    if not batch.matched:
+        return [*zip(batch.digests, batch.rows, strict=True)], True
+    met = batch.limit is None or _has_met(db, batch)
+    known = [_match(db, batch, digest) for digest in batch.digests]
+    return batch.unmatched(known, met=met), met or any(known)
+
+
+def _has_met(db: Connection, batch: Batch) -> bool:
+    """Check whether this pass of a source with a limit had a row that the journal has."""
+    (found,) = db.execute(
+        "SELECT EXISTS (SELECT 1 FROM rows WHERE source = ? AND pass = ?)",
+        (batch.source.number, batch.checkpoint.restarts),
+    ).fetchone()
+    return bool(found)
 
 
 def _match(db: Connection, batch: Batch, digest: bytes) -> bool:
