@@ -743,7 +743,7 @@ def test_a_walk_without_rows_has_no_watermark() -> None:
     assert (plain.number(0), plain.watermark(1)) == (None, None)
 
 
-VALUES: st.SearchStrategy[Any] = st.one_of(
+PARTS: st.SearchStrategy[Any] = st.one_of(
     st.integers(0, 3),
     st.none(),
     st.text(max_size=1),
@@ -752,7 +752,7 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
     st.tuples(st.none()),
     st.floats(),
 )
-ATTRIBUTES = st.dictionaries(st.sampled_from(["a", "b"]), VALUES, max_size=2) | st.fixed_dictionaries(
+ATTRIBUTES = st.dictionaries(st.sampled_from(["a", "b"]), PARTS, max_size=2) | st.fixed_dictionaries(
     {"a": st.integers(0, 3), "b": st.text(max_size=1)}
 )
 

@@ -244,6 +244,11 @@ def test_new_rows_that_share_the_newest_number() -> None:
     assert order.take(page(10, 9, 9, 9, 8), of_content("xyzab")) == {0, 1, 2, 3, 4}
 
 
+def marker(rows: Sequence[Row]) -> Callable[[int], str]:
+    """Return the marks of the rows of a page by their indices."""
+    return lambda index: mark(rows[index])
+
+
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=6), max_size=6),
     st.lists(st.integers(1, 5), min_size=1, max_size=20),
@@ -265,8 +270,8 @@ def test_a_page_is_its_rows_one_by_one(
             rows = listed.rows[begin : begin + size]
             begin += size
             numbers = [number for number, _ in rows]
-            stale = whole.take(Rows(range(len(rows)), numbers, run_of(numbers)), lambda i, r=rows: mark(r[i]))
-            each = [single.take(Rows([0], [row[0]]), lambda _, row=row: mark(row)) for row in rows]
+            stale = whole.take(Rows(range(len(rows)), numbers, run_of(numbers)), marker(rows))
+            each = [single.take(Rows([0], [row[0]]), marker([row])) for row in rows]
             assert stale == {index for index, found in enumerate(each) if found}
             assert whole.watermark() == single.watermark()
         whole.restart()
