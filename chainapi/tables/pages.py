@@ -28,7 +28,8 @@ from chainapi.models.schema import Field, fields_of
 
 __all__ = ["ColumnarDecoder", "ColumnarPage", "Values"]
 
-# Values of a field: whole numbers as bytes, eight for each in the order of the machine, or Python objects.
+# Values of a field, as bytes in the order of the machine or as Python objects. Whole numbers have eight bytes
+# each, floats eight, times (Unix seconds) four.
 Values: TypeAlias = bytes | Sequence[Any]
 Check: TypeAlias = Callable[[Sequence[Any]], Values]
 
@@ -198,7 +199,7 @@ def _check(field: Field) -> Check | None:
     nothing = {NoneType} if kind.optional else set[type]()
     match kind.kind:
         case "integer":
-            return _whole
+            return _times if field.timestamp else _whole if field.amount else _whole64
         case "float":
             return partial(_floats, {float, int} | nothing)
         case "boolean":
@@ -231,6 +232,25 @@ def _whole(values: Sequence[Any]) -> Values:
         return struct.pack(f"{len(values)}q", *values)
     except struct.error:  # there is None, a number beyond 64 bits, or a fraction
         return _of({int, NoneType}, values)
+
+
+def _whole64(values: Sequence[Any]) -> Values:
+    checked = _whole(values)
+    return checked if isinstance(checked, bytes) else _between(INT64, checked)
+
+
+def _times(values: Sequence[Any]) -> Values:
+    try:
+        return struct.pack(f"{len(values)}I", *values)  # up to the year 2106
+    except struct.error:
+        return _between(YEARS, _of({int, NoneType}, values))
+
+
+def _between(limits: tuple[int, int], values: Sequence[Any]) -> Values:
+    given = [value for value in values if value is not None]
+    if given and not limits[0] <= min(given) <= max(given) <= limits[1]:
+        raise msgspec.ValidationError("a number is out of range")
+    return values
 
 
 def _floats(kinds: set[type], values: Sequence[Any]) -> Values:

@@ -247,21 +247,22 @@ class Walk:
             if not stale or index not in stale:
                 yield row
 
-    def take(self, most: int | None = None) -> Sequence[int]:
-        """Return the indices of the rows that `rows` would give, at most that many.
+    def next_rows(self, most: int | None = None) -> tuple[Sequence[int], int]:
+        """Return the indices of the rows that `rows` gives next, and the offset behind them.
 
-        The offset moves behind the last one.
+        They are at most `most` rows. Nothing moves: see `move_to`.
         """
         begin, size, stale = self._offset, self._size, self._compared.stale
         unread: Sequence[int] = range(begin, size)
         if stale:
             unread = [index for index in unread if index not in stale]
         if most is None or most > len(unread):
-            self._offset = size
-            return unread
-        if most:
-            self._offset = unread[most - 1] + 1
-        return unread[:most]
+            return unread, size
+        return unread[:most], unread[most - 1] + 1 if most else begin
+
+    def move_to(self, offset: int) -> None:
+        """Move the offset forward: the rows before it were given or left out."""
+        self._offset = offset
 
     def skip(self) -> None:
         """Move the offset behind the last row of the open page."""
