@@ -409,7 +409,6 @@ async def test_two_exports_on_one_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"page_size": 50}, "page_size was None, is 50"),
         ({"limit": 7}, "limit was None, is 7"),
     ],
 )
@@ -587,7 +586,8 @@ async def test_invalid_arguments(tmp_path: Path) -> None:
                 await export(session.data.evm.blocks, [43114], path, limit=limit)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="over= has no source"):
             await export(session.data.evm.blocks, [], path)
-        single: list[Any] = ["43114", 43114, {"chain_id": 43114}, b"43114"]
+        single: list[Any] = ["43114", 43114, {"chain_id": 43114}, b"43114", bytearray(b"43114")]
+        single.append(memoryview(b"43114"))
         for source in single:
             with pytest.raises(ConfigurationError, match="over= must be a list of sources"):
                 await export(session.data.evm.blocks, source, path)
