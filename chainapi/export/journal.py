@@ -17,7 +17,7 @@ from attrs import evolve
 
 from chainapi.export.database import Database
 from chainapi.export.integrity import checksum
-from chainapi.export.records import Batch, Part, SourceRecord
+from chainapi.export.records import CLEANED, IN_PLACE, Batch, Part, SourceRecord
 from chainapi.export.spec import free_label
 from chainapi.tables.columns import INVALID
 
@@ -175,16 +175,13 @@ class Journal:
                 yield from rows
 
     def last_part(self) -> Part | None:
-        """Return the newest final file, whole or begun; None for an export without files."""
+        """Return the newest final file, in any state; None for an export without files."""
         with self._database.reading() as db:
             found = db.execute(
-                "SELECT number, name, rows, size, digest, invalid, whole FROM parts"
+                "SELECT number, name, rows, size, digest, invalid, state FROM parts"
                 " ORDER BY number DESC LIMIT 1"
             ).fetchone()
-        if found is None:
-            return None
-        number, name, rows, size, digest, invalid, whole = found
-        return Part(number, name, rows, size, digest, invalid, bool(whole))
+        return None if found is None else Part(*found)
 
     def begin_part(self, part: Part) -> None:
         """Store the digest of a file with the pending rows, before its rename."""
@@ -194,12 +191,14 @@ class Journal:
             db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
 
     def complete_part(self, part: Part) -> None:
-        """Delete the pending rows after their final file got its name."""
-        fields = evolve(part, whole=True).fields
+        """Store that a file has its name: a user may take it away from here on."""
         with self._database.transaction() as db:
-            db.execute(
-                "UPDATE parts SET whole = 1, checksum = ? WHERE number = ?", (checksum(*fields), part.number)
-            )
+            _set_state(db, part, IN_PLACE)
+
+    def clean(self, part: Part) -> None:
+        """Delete the pending rows, which are in a final file."""
+        with self._database.transaction() as db:
+            _set_state(db, part, CLEANED)
             db.execute("DELETE FROM rows WHERE source IN (SELECT number FROM sources WHERE done)")
             db.execute("UPDATE sources SET checksum = checksum - kept, kept = 0 WHERE done")
         self._database.shrink()
@@ -209,6 +208,13 @@ class Journal:
         with self._database.transaction() as db:
             self._database.add_to_total("parts", -1)
             db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
+
+
+def _set_state(db: Connection, part: Part, state: int) -> None:
+    fields = evolve(part, state=state).fields
+    db.execute(
+        "UPDATE parts SET state = ?, checksum = ? WHERE number = ?", (state, checksum(*fields), part.number)
+    )
 
 
 def _new_rows(db: Connection, batch: Batch) -> tuple[list[tuple[bytes, Any]], bool]:

@@ -12,7 +12,9 @@ from attrs import define, field, frozen
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.integrity import row_checksum
 
-__all__ = ["Batch", "PageLog", "Part", "SourceRecord"]
+__all__ = ["BEGUN", "CLEANED", "IN_PLACE", "Batch", "PageLog", "Part", "SourceRecord"]
+
+BEGUN, IN_PLACE, CLEANED = range(3)  # states of a final file
 
 
 @define
@@ -231,7 +233,8 @@ class Part:
         size: its size in bytes.
         digest: digest of its content.
         invalid: size in bytes of the file with invalid rows, up to and with the rows of this part.
-        whole: whether the file has its final name.
+        state: `BEGUN` once the journal has its digest, `IN_PLACE` once it has its name, `CLEANED` once the
+            journal has deleted its rows.
 
     """
 
@@ -241,12 +244,12 @@ class Part:
     size: int
     digest: str
     invalid: int
-    whole: bool
+    state: int
 
     @property
     def fields(self) -> tuple[Any, ...]:
         """Columns of the record."""
-        return self.number, self.name, self.rows, self.size, self.digest, self.invalid, int(self.whole)
+        return self.number, self.name, self.rows, self.size, self.digest, self.invalid, self.state
 
 
 def _text(number: int | None) -> str | None:

@@ -238,4 +238,4 @@ def test_the_format_on_the_disk_is_pinned() -> None:
     """A new schema or checksum needs a new format number, or it looks like damage."""
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
     checksums = checksum("a", 1, None), row_checksum(1, 2, b"digest", b"row")
-    assert (FORMAT, schema, checksums) == (4, "04c9f1e5f26215ed", (4033506478, 195845498))
+    assert (FORMAT, schema, checksums) == (6, "4dc8743566e0f0b2", (4033506478, 195845498))
