@@ -55,6 +55,11 @@ class DecodedPage:
     items: str = ""
 
     @property
+    def light(self) -> list[Any]:
+        """Rows for keys and numbers: the rows themselves."""
+        return self.rows
+
+    @property
     def digest(self) -> int:
         """Hash of the body from the first ``[`` to the last ``]``, for this process.
 
