@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from math import inf
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from attrs import define, evolve, frozen
@@ -201,7 +202,7 @@ class Walk:
         self._page: ListPage = EmptyPage()
         self._rows: Sequence[Any] = ()  # of the open page
         self._compared = Comparison()  # which of these rows were given before
-        self._offset = 0  # rows of the open page that were given or left out
+        self._left: Iterator[Any] = iter(())  # its unread rows; all readers share the iterator
         self._failure: PagingError | None = None
         self._reports = False
         self._call: int | None = None  # number of the call that was answered last
@@ -218,7 +219,12 @@ class Walk:
     @property
     def unread(self) -> bool:
         """Return whether the open page has rows neither given nor left out."""
-        return self._offset < len(self._rows)
+        return length_hint(self._left) > 0
+
+    @property
+    def _offset(self) -> int:
+        """Rows of the open page that were given or left out."""
+        return len(self._rows) - length_hint(self._left)
 
     @property
     def resumed_inside(self) -> bool:
@@ -241,15 +247,17 @@ class Walk:
         The offset moves with each.
         """
         stale = self._compared.stale
-        rows = self._rows[self._offset :] if self._offset else self._rows
-        for index, row in enumerate(rows, self._offset):
-            self._offset = index + 1
-            if not stale or index not in stale:
+        return self._fresh(self._left, len(self._rows), stale) if stale else self._left
+
+    @staticmethod
+    def _fresh(left: Iterator[Any], size: int, stale: Collection[int]) -> Iterator[Any]:
+        for row in left:
+            if size - length_hint(left) - 1 not in stale:
                 yield row
 
     def skip(self) -> None:
         """Move the offset behind the last row of the open page."""
-        self._offset = len(self._rows)
+        self._left = iter(())
 
     def number(self, index: int) -> int | None:
         """Return the descending number of a row of the open page.
@@ -432,9 +440,9 @@ class Walk:
 
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
-        start, page, token = self.checkpoint, fetched.page, fetched.token
-        self._states.received(token, rows=compared.signature, size=len(page.rows), fresh=compared.fresh)
-        self._page, self._rows, self._compared, self._offset = page, tuple(page.rows), compared, 0
+        start, rows = self.checkpoint, self._dedupe.rows
+        self._states.received(fetched.token, rows=compared.signature, size=len(rows), fresh=compared.fresh)
+        self._page, self._rows, self._compared, self._left = fetched.page, rows, compared, iter(rows)
         self.response = fetched.response
         self._start = start
         self._end = self._after()
@@ -461,7 +469,7 @@ class Walk:
             bound=bound,
             head=(),
         )
-        self._end, self._page, self._rows, self._offset = None, EmptyPage(), (), 0
+        self._end, self._page, self._rows, self._left = None, EmptyPage(), (), iter(())
         self._compared = Comparison()
         yield Discard()
         yield from self._report_restart(reason, exact=dedupe.complete)
