@@ -404,7 +404,7 @@ def _fields(query: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1_024)
 def _place(method: str, address: str) -> tuple[Service | None, str, Segments]:
-    """Return the service of an address without its query, the path there and the segments of the path."""
+    """Return the service of an address, the path there and the segments of the path."""
     whole = urlsplit(address).path
     name, slash, rest = whole[1:].partition("/")
     service = SERVICES.get(name)
