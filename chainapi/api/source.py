@@ -52,8 +52,7 @@ def open_list(
     """
     start = _start(options.resume, _beginning(service, query))
     source = ListSource(connection, service, route, query, options, call_options, endpoint, start.range)
-    invalid = options.on_invalid == "raw"
-    dedupe = deduplicator(route, start, declared=endpoint is not None, invalid=invalid)
+    dedupe = deduplicator(route, start, declared=endpoint is not None)
     return Walk(source.facts, connection.states(start), dedupe, start), source
 
 
@@ -116,6 +115,17 @@ class ListSource:
             return None
         names = frozenset(parameter.wire for parameter in endpoint.parameters)
         return ListRanges(ranged, query, self._within, _beginning(self._service, query), names, self._open)
+
+    @property
+    def address(self) -> str:
+        """Base address of the service."""
+        return self._service.endpoint.base_url
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
+        query = self._query.unsized()
+        return query_fingerprint(self.address, query.path, query.params, query.method, query.body)
 
     @property
     def facts(self) -> ListQuery:

@@ -14,7 +14,7 @@ from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.canonical import canonical_rows, scan
 from chainapi.models.decode_errors import DECODING_ERRORS, UNKNOWN_FIELD, below, to_decode_error
-from chainapi.models.envelope import Envelope, envelope_of, find_list, lists_of
+from chainapi.models.envelope import Envelope, envelope_of, find_list
 from chainapi.models.exact_json import decode_leniently, is_json
 from chainapi.models.invalid import Invalid
 from chainapi.models.records import NULL
@@ -57,12 +57,18 @@ class DecodedPage:
     kept: Sequence[int] | None = None
 
     @property
+    def light(self) -> list[Any]:
+        """Rows for keys and numbers: the rows themselves."""
+        return self.rows
+
+    @property
     def digest(self) -> int:
         """Hash of the body from the first ``[`` to the last ``]``, for this process.
 
         A page token or `lastRun` before or after all lists does not change it.
         """
-        return hash(lists_of(self.body))
+        body = self.body
+        return hash(memoryview(body)[body.find(b"[") : body.rfind(b"]") + 1])  # without a copy
 
     def canonical_rows(self) -> list[bytes]:
         """Return canonical JSON of each row, in order, as the service sent it.

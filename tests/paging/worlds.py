@@ -183,6 +183,7 @@ class FlowSource:
 
     prefetch = 0
     ranges = None
+    address = fingerprint = ""
     quota_wait = 0.0
 
     def __init__(

@@ -76,7 +76,8 @@ class Ranged:
 def borders(oldest: int, newest: int, count: int, grid: int = 1) -> list[int]:
     """Return the borders of ranges of equal width.
 
-    They cut the numbers from `oldest` to `newest` into `count` ranges, ascend, and are multiples of `grid`. There are fewer where the numbers do not suffice.
+    They cut the numbers from `oldest` to `newest` into `count` ranges, ascend, and are multiples of `grid`.
+    There are fewer where the numbers do not suffice.
     """
     width = newest + 1 - oldest
     cuts = {(oldest + width * place // count) // grid * grid for place in range(1, count)}

@@ -59,8 +59,8 @@ class ListPage(RowsOfPage, Protocol):
     """Decoded page of a list."""
 
     @property
-    def rows(self) -> list[Any]:
-        """Rows of the page."""
+    def rows(self) -> Sequence[Any]:
+        """Rows of the page; a page of columns makes them at the first access."""
         ...
 
     @property
@@ -199,7 +199,7 @@ class Walk:
         self._start = start  # position before the open page
         self._end: Checkpoint | None = None  # position after the open page; None without one
         self._page: ListPage = EmptyPage()
-        self._rows: Sequence[Any] = ()  # of the open page
+        self._size = 0  # rows of the open page
         self._compared = Comparison()  # which of these rows were given before
         self._offset = 0  # rows of the open page that were given or left out
         self._failure: PagingError | None = None
@@ -218,7 +218,7 @@ class Walk:
     @property
     def unread(self) -> bool:
         """Return whether the open page has rows neither given nor left out."""
-        return self._offset < len(self._rows)
+        return self._offset < self._size
 
     @property
     def resumed_inside(self) -> bool:
@@ -241,15 +241,32 @@ class Walk:
         The offset moves with each.
         """
         stale = self._compared.stale
-        rows = self._rows[self._offset :] if self._offset else self._rows
+        rows = tuple(self._page.rows)[self._offset :] if self.unread else ()
         for index, row in enumerate(rows, self._offset):
             self._offset = index + 1
             if not stale or index not in stale:
                 yield row
 
+    def next_rows(self, most: int | None = None) -> tuple[Sequence[int], int]:
+        """Return the indices of the rows that `rows` gives next, and the offset behind them.
+
+        They are at most `most` rows. Nothing moves: see `move_to`.
+        """
+        begin, size, stale = self._offset, self._size, self._compared.stale
+        unread: Sequence[int] = range(begin, size)
+        if stale:
+            unread = [index for index in unread if index not in stale]
+        if most is None or most > len(unread):
+            return unread, size
+        return unread[:most], unread[most - 1] + 1 if most else begin
+
+    def move_to(self, offset: int) -> None:
+        """Move the offset forward: the rows before it were given or left out."""
+        self._offset = offset
+
     def skip(self) -> None:
         """Move the offset behind the last row of the open page."""
-        self._offset = len(self._rows)
+        self._offset = self._size
 
     def number(self, index: int) -> int | None:
         """Return the descending number of a row of the open page.
@@ -310,7 +327,7 @@ class Walk:
     @property
     def rows_wanted(self) -> float:
         """Rows that the reader wants beyond the open page."""
-        return self.row_limit - (self._start.rows + len(self._rows) - len(self._compared.stale))
+        return self.row_limit - (self._start.rows + self._size - len(self._compared.stale))
 
     @property
     def ordered(self) -> bool:
@@ -432,9 +449,9 @@ class Walk:
 
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
-        start, page, token = self.checkpoint, fetched.page, fetched.token
-        self._states.received(token, rows=compared.signature, size=len(page.rows), fresh=compared.fresh)
-        self._page, self._rows, self._compared, self._offset = page, tuple(page.rows), compared, 0
+        start, page, token, size = self.checkpoint, fetched.page, fetched.token, len(fetched.page.light)
+        self._states.received(token, rows=compared.signature, size=size, fresh=compared.fresh)
+        self._page, self._size, self._compared, self._offset = page, size, compared, 0
         self.response = fetched.response
         self._start = start
         self._end = self._after()
@@ -461,7 +478,7 @@ class Walk:
             bound=bound,
             head=(),
         )
-        self._end, self._page, self._rows, self._offset = None, EmptyPage(), (), 0
+        self._end, self._page, self._size, self._offset = None, EmptyPage(), 0, 0
         self._compared = Comparison()
         yield Discard()
         yield from self._report_restart(reason, exact=dedupe.complete)
@@ -491,7 +508,7 @@ class Walk:
             minted_at=None if token is None else token.minted_at,
             offset=0,
             pages=states.depth,
-            rows=start.rows + len(self._rows) - len(self._compared.stale),
+            rows=start.rows + self._size - len(self._compared.stale),
             restarts=states.restarts,
             watermark=dedupe.watermark(),
             unordered=dedupe.broken,
@@ -524,7 +541,7 @@ class Walk:
         from chainapi.core.events import KeyNotUnique, OrderBroken, PageReceived
 
         depth = self.depth
-        yield self._report(PageReceived, depth, len(self._rows))
+        yield self._report(PageReceived, depth, self._size)
         for assumption in self._compared.refuted:
             if assumption is Assumption.KEY:
                 yield self._report(KeyNotUnique, depth)
