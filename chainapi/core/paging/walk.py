@@ -532,6 +532,7 @@ class Walk:
             bound=start.bound,
             head=dedupe.head,
             done=states.exhausted,
+            range=start.range,
         )
 
     def _inside(self) -> Checkpoint:
