@@ -57,8 +57,8 @@ async def export(
         amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token
             ids), in every file alike: ``text``, exact at any length; ``decimal``, exact up to 38 digits;
             ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most significant first.
-        limit: number of rows of each source; all by default. A walk that restarts may add up to a page, and
-            later runs fetch all new rows.
+        limit: greatest number of rows of each source until it has ended for the first time; all by default.
+            Later runs fetch all new rows.
         concurrency: number of sources that are open at once. Memory holds a page or two of each.
         progress: whether a notebook or a terminal shows rows, speed and the time left.
         on_progress: called after each commit and at each stage.
@@ -88,6 +88,7 @@ async def export(
     target = Target.of(out, format)
     chosen = checked_amounts(amounts)
     spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency, chosen)
+    await spec.check()
     exporter = Exporter(spec, target, on_progress)
     if not progress:
         return await exporter.run()
