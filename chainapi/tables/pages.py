@@ -25,6 +25,7 @@ from chainapi.models.envelope import Envelope, envelope_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.row_type import Finish, RowType
 from chainapi.models.schema import Field, fields_of
+from chainapi.tables.types import INT64, YEARS
 
 __all__ = ["ColumnarDecoder", "ColumnarPage", "Values"]
 
