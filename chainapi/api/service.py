@@ -318,8 +318,7 @@ class ServiceAPI:
         start = _start(options.resume, service.endpoint.base_url, query)
         own = own_options(self._options, options.priority, options.deadline, options.tag)
         source = ListSource(connection, service, route, query, options, own, endpoint)
-        invalid = options.on_invalid == "raw"
-        dedupe = deduplicator(route, start, declared=endpoint is not None, invalid=invalid)
+        dedupe = deduplicator(route, start, declared=endpoint is not None)
         return Walk(source.facts, connection.states(start), dedupe, start), source
 
 

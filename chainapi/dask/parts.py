@@ -181,7 +181,7 @@ class PartLog:
         return count
 
     def _take(self, batch: Batch) -> int:
-        source, rows = batch.source, self._new_rows(batch)
+        source, (rows, met) = batch.source, self._new_rows(batch)
         for _, row in rows:
             encoded = batch.encode(row)
             self._bytes += len(encoded)
@@ -193,32 +193,36 @@ class PartLog:
                 )
             else:
                 self._rows.append((source.label, encoded))
-        source.advance(batch)
+        source.advance(batch, len(rows), met=met)
         if source.done:
             self._forget(source.number)
         return len(rows)
 
     # Rows of later passes
 
-    def _new_rows(self, batch: Batch) -> list[tuple[bytes, Any]]:
-        """Return the rows of a batch that the export lacks, with their digests."""
-        rows, again = [*zip(batch.digests, batch.rows, strict=True)], list[bytes]()
+    def _new_rows(self, batch: Batch) -> tuple[list[tuple[bytes, Any]], bool]:
+        """Return the rows of a batch that the export lacks, with their digests.
+
+        Return as well whether this pass had a row that the export has.
+        """
+        rows, again, met = [*zip(batch.digests, batch.rows, strict=True)], list[bytes](), True
         number, restarts = batch.source.number, batch.checkpoint.restarts
         if restarts:
             matcher = self._matcher(number)
             again = [
-                one for one, met in _zipped(batch.repeats, matcher.match(restarts, batch.repeats)) if met
+                one for one, old in _zipped(batch.repeats, matcher.match(restarts, batch.repeats)) if old
             ]
             if batch.matched:
+                met = matcher.has_met(restarts)
                 known = matcher.match(restarts, batch.digests)
-                again += [one for one, met in _zipped(batch.digests, known) if met]
-                rows = [row for row, met in _zipped(rows, known) if not met]
+                again += [one for one, old in _zipped(batch.digests, known) if old]
+                rows, met = batch.unmatched(known, met=met), met or any(known)
         added = [digest for digest, _ in rows]
         if number in self._matchers:
             self._matchers[number].add(restarts, added)
         outcome = Matched(restarts, b"".join(added), b"".join(again))
         self._digests.setdefault(number, []).append(outcome)
-        return rows
+        return rows, met
 
     def _matcher(self, number: int) -> Matcher:
         """Return the matcher of a source, at its first use from the logs."""

@@ -19,7 +19,7 @@ from chainapi.export.integrity import checksum, find_damage
 
 __all__ = ["Database"]
 
-FORMAT = 3  # of the schema and the checksums; a journal of another number is refused
+FORMAT = 5  # of the schema and the checksums; a journal of another number is refused
 
 SCHEMA = """
 CREATE TABLE totals (
@@ -38,7 +38,7 @@ CREATE TABLE rows (
 CREATE INDEX digests ON rows (source, digest);
 CREATE TABLE parts (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
-    digest TEXT NOT NULL, invalid INTEGER NOT NULL, whole INTEGER NOT NULL, checksum INTEGER NOT NULL
+    digest TEXT NOT NULL, invalid INTEGER NOT NULL, state INTEGER NOT NULL, checksum INTEGER NOT NULL
 );
 """
 COUNTED = ("about", "sources", "parts")  # tables whose records `totals` counts

@@ -25,6 +25,7 @@ __all__ = [
     "Target",
     "digest_of",
     "os_errors_explained",
+    "partial_of",
     "put_in_place",
     "refuse_link",
     "sync_folder",
@@ -150,12 +151,15 @@ def write_partial(path: Path, write: Callable[[Path], None]) -> tuple[Path, int,
         ExportError: the file cannot be written.
 
     """
-    partial = path.with_name(path.name + ".partial")
+    partial = partial_of(path)
     _remove(partial)
     try:
         write(partial)
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
+        sync_folder(
+            path.parent
+        )  # the journal may say that the file exists once its name survives a power cut
         return partial, partial.stat().st_size, digest_of(partial)
     except BaseException as error:
         with suppress(OSError):
@@ -166,6 +170,11 @@ def write_partial(path: Path, write: Callable[[Path], None]) -> tuple[Path, int,
                 "make room and start the same export again"
             ) from error
         raise
+
+
+def partial_of(path: Path) -> Path:
+    """Return the name that a file has until it is whole."""
+    return path.with_name(path.name + ".partial")
 
 
 def _remove(partial: Path) -> None:

@@ -84,7 +84,7 @@ class ExportSpec:
         target: name of the file or the folder for the rows.
         format: format of the files.
         query: keyword arguments of `walk` that all sources share.
-        limit: rows of each source; None for all.
+        limit: greatest number of rows of a source until it has ended for the first time; None for all.
         concurrency: sources that are open at once.
 
     """
