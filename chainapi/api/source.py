@@ -12,6 +12,7 @@ from chainapi.client.connection import Connection
 from chainapi.client.service import Service
 from chainapi.core.call import Call, CallOptions, GivenUp
 from chainapi.core.limits.limit import Limit
+from chainapi.core.paging.checkpoint import query_fingerprint
 from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListPage, ListQuery
 from chainapi.core.url import Query
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError, PageTokenExpiredError
@@ -70,6 +71,17 @@ class ListSource:
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
         return self._route.model if self._endpoint is None else self._endpoint.rows
+
+    @property
+    def address(self) -> str:
+        """Base address of the service."""
+        return self._service.endpoint.base_url
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
+        query = self._query.unsized()
+        return query_fingerprint(self.address, query.path, query.params, query.method, query.body)
 
     @property
     def facts(self) -> ListQuery:

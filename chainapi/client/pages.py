@@ -77,6 +77,16 @@ class Pages(Generic[T]):
         return self._runner.checkpoint
 
     @property
+    def address(self) -> str:
+        """Base address of the service."""
+        return self._source.address
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the query: equal for streams of the same list, whatever their page size."""
+        return self._source.fingerprint
+
+    @property
     def quota_wait(self) -> float:
         """Seconds until the service takes requests again; 0 without a wait for quota.
 

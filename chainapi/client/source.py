@@ -52,6 +52,16 @@ class Source(Protocol):
         ...
 
     @property
+    def address(self) -> str:
+        """Base address of the service."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
+        ...
+
+    @property
     def quota_wait(self) -> float:
         """Seconds of the wait for quota (see `Pages.quota_wait`)."""
         ...

@@ -92,6 +92,13 @@ class Query:
         kept = tuple(pair for pair in self.params if pair[0] != name)
         return self if name is None else evolve(self, params=(*kept, (name, str(bound))))
 
+    def unsized(self) -> Query:
+        """Return the query without its page size."""
+        params, body = tuple(pair for pair in self.params if pair[0] != "pageSize"), self.body
+        if body is not None:
+            body = json.dumps({k: v for k, v in json.loads(body).items() if k != "pageSize"}).encode()
+        return evolve(self, params=params, body=body)
+
     @property
     def page_size(self) -> int | None:
         """Rows of a page, where the query or the body names a size."""

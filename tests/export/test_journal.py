@@ -108,7 +108,7 @@ def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
 def test_equal_rows_are_kept(tmp_path: Path) -> None:
     """Equal rows within one pass are all kept."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         assert journal.commit([batch_of(one, [b"1", b"1"]), batch_of(other, [b"1"], done=True)]) == 3
         assert journal.commit([batch_of(one, [b"2", b"1"], done=True)]) == 2
         assert list(journal.pending_rows()) == [
@@ -120,7 +120,7 @@ def test_equal_rows_are_kept(tmp_path: Path) -> None:
 def test_a_later_pass_is_matched(tmp_path: Path) -> None:
     """A later pass leaves out each row as often as the journal has it."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1", b"1", b"2"]), batch_of(other, [b"3"])])
         again = [b"2", b"1", b"3", b"1", b"1", b"2"]
         assert journal.commit([batch_of(one, again, walk_pass=1, matched=True)]) == 3
@@ -219,7 +219,7 @@ def test_a_new_source_has_no_exported_rows(tmp_path: Path) -> None:
 def test_rows_of_unfinished_sources_are_not_pending(tmp_path: Path) -> None:
     """Rows of finished sources alone are written to the final file."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1"]), batch_of(other, [b"2"], done=True)])
         assert list(journal.pending_rows()) == [("b", b"2")]
         assert (journal.count_pending_rows(), journal.count_finished_sources()) == ((1, 0), 1)
@@ -238,4 +238,4 @@ def test_the_format_on_the_disk_is_pinned() -> None:
     """A new schema or checksum needs a new format number, or it looks like damage."""
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
     checksums = checksum("a", 1, None), row_checksum(1, 2, b"digest", b"row")
-    assert (FORMAT, schema, checksums) == (5, "bf503fa389a35fb0", (4033506478, 195845498))
+    assert (FORMAT, schema, checksums) == (6, "4dc8743566e0f0b2", (4033506478, 195845498))

@@ -182,6 +182,7 @@ class FlowSource:
     """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
+    address = fingerprint = ""
     quota_wait = 0.0
 
     def __init__(

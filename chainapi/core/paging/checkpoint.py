@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from chainapi._text import quoted
 from chainapi.core.numbers import is_of, is_whole
@@ -61,6 +61,28 @@ class Checkpoint:
     bound: int | None = None
     head: tuple[str, ...] = ()
     done: bool = False
+
+    def at_first_page(self, query: str) -> Checkpoint:
+        """Return the position at the first page of the same list, asked for by another query.
+
+        The walk restarts there, as it does when its page token has died.
+
+        Args:
+            query: fingerprint of that query, such as one with another page size.
+
+        """
+        mark = self.watermark
+        return evolve(
+            self,
+            query=query,
+            token=None,
+            minted_at=None,
+            offset=0,
+            pages=0,
+            restarts=self.restarts + 1,
+            watermark=None if mark is None else evolve(mark, at=None, met=()),
+            head=(),
+        )
 
     def dumps(self) -> str:
         """Return the checkpoint as one line of JSON."""
