@@ -48,6 +48,7 @@ from chainapi.cli.wording import counted, shell_words, worded
 from chainapi.client.pages import OnInvalid
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
 from chainapi.export import export as run
+from chainapi.tables.types import Amounts
 
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
@@ -74,6 +75,7 @@ async def export(
     from_: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
+    amounts: Amounts = "text",
     limit: Rows | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
@@ -99,6 +101,8 @@ async def export(
         from_: File with one source per line, and comments behind #; - is standard input.
         api: The service of a path; data by default.
         items: The field of the response that holds the list of a path; by default the only list.
+        amounts: Type of amounts, which may exceed 64 bits: text and decimal (38 digits) are exact, float is
+            rounded, binary is 32 bytes, unsigned.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
@@ -118,6 +122,7 @@ async def export(
         "from": from_,
         "api": api,
         "items": items,
+        "amounts": None if amounts == "text" else amounts,
         "limit": limit,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
@@ -140,6 +145,7 @@ async def export(
                         sources,
                         out,
                         format_,
+                        amounts=amounts,
                         limit=limit,
                         concurrency=concurrency,
                         on_progress=view.update,

@@ -17,10 +17,11 @@ from chainapi.export.formats.values import require
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream
-from chainapi.export.spec import Arguments, ExportSpec, compare_settings
+from chainapi.export.spec import COLUMNS, Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker
 from chainapi.export.writer import Writer
-from chainapi.tables.columns import Codec, Column
+from chainapi.tables.codec import Codec
+from chainapi.tables.columns import Column
 
 __all__ = ["Fetcher"]
 
@@ -148,12 +149,17 @@ class Fetcher:
 
     def _begin(self, pages: Pages[Any]) -> Codec:
         """Return the codec of the rows; store or compare the settings of the export."""
-        codec, format_ = Codec(pages.model), self.spec.format
+        spec, format_ = self.spec, self.spec.format
+        raw = spec.query.get("on_invalid") == "raw"
+        codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise")
         if format_.needs_columns:
             require(codec.columns, format_.name)
-        settings = self.spec.settings(pages, codec.columns)
+        settings = spec.settings(pages, codec.columns)
         if self.journal.has_pages():
-            compare_settings(self.spec.target, self.journal.settings(), settings)
+            stored = self.journal.settings()
+            compare_settings(spec.target, stored, settings)
+            if stored[COLUMNS] != settings[COLUMNS]:
+                self.journal.extend(settings)
         else:  # an export without pages has nothing to protect: its command may have been a mistake
             self.journal.begin(settings)
         return codec

@@ -206,6 +206,10 @@ class PageLog(Protocol):
         """Store the settings of an export without pages, in place of those stored before."""
         ...
 
+    def extend(self, settings: Mapping[str, Any]) -> None:
+        """Store settings that say more than the stored ones: there are new columns."""
+        ...
+
     def has_pages(self) -> bool:
         """Return whether a page was ever committed."""
         ...

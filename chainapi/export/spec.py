@@ -24,12 +24,14 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
-from chainapi.tables.columns import Column
+from chainapi.tables.columns import Column, changes, described
+from chainapi.tables.types import Amounts
 
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
 
 __all__ = [
+    "COLUMNS",
     "Arguments",
     "ExportSpec",
     "Sources",
@@ -39,6 +41,7 @@ __all__ = [
     "sent_values",
 ]
 
+COLUMNS = "columns"  # the setting with the names and kinds of the columns
 CHECKED_AT_ONCE = 256  # sources, before other tasks have their turn
 
 Sources: TypeAlias = Iterable[Any] | AsyncIterable[Any]
@@ -135,15 +138,17 @@ def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]
         ExportError: they differ; the message names each of them.
 
     """
-    changes = [
+    differences = [
         f"{name} was {old.get(name)}, is {new.get(name)}"
         for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
+        if name != COLUMNS and old.get(name) != new.get(name)
     ]
-    if changes:
+    # A column that the rows gained is no other export.
+    differences = differences or changes(old.get(COLUMNS, {}), new.get(COLUMNS, {}))
+    if differences:
         raise ExportError(
-            f"{target} holds another export: {'; '.join(changes)}. Use the same settings, or choose another"
-            " target"
+            f"{target} holds another export: {'; '.join(differences)}. Use the same settings, or choose "
+            "another target"
         )
 
 
@@ -159,6 +164,7 @@ class ExportSpec:
         query: keyword arguments of `walk` that all sources share.
         limit: greatest number of rows of a source until it has ended for the first time; None for all.
         concurrency: sources that are open at once.
+        amounts: type of amounts.
 
     """
 
@@ -169,6 +175,7 @@ class ExportSpec:
     query: Mapping[str, Any]
     limit: int | None
     concurrency: int
+    amounts: Amounts = "text"
 
     @property
     def total(self) -> int | None:
@@ -230,7 +237,8 @@ class ExportSpec:
             "address": pages.address,
             "route": route,
             "format": self.format.name,
-            "columns": ", ".join(column.name for column in columns),
+            COLUMNS: described(columns),
+            "amounts": self.amounts,
             "limit": self.limit,
         }
         return {**settings, **sent_values(endpoint, self.query)}

@@ -135,10 +135,10 @@ def unnamed(record: Any) -> dict[str, Any]:
     """
     found = dict(record.extra)
     for field in fields_of(type(record)):
-        if any(map(_is_record, field.type.parts())) and (
-            within := _unnamed_within(getattr(record, field.name))
-        ):
-            found[field.wire] = within
+        if any(map(_is_record, field.type.parts())):
+            within = _unnamed_within(getattr(record, field.name))
+            if within:
+                found[field.wire] = within
     return found
 
 

@@ -13,7 +13,7 @@ from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text
 from chainapi.tables.types import BYTES, PRECISION, SCALARS, SCALE, Kind, bytes_of
 
-__all__ = ["array_of", "arrow_schema", "arrow_type"]
+__all__ = ["array_of", "arrow_schema", "arrow_type", "grows_to"]
 
 _TIME = pa.timestamp("ms", "UTC")
 _KNOWN = (
@@ -94,3 +94,27 @@ _ARRAYS: Mapping[Kind, Callable[[Sequence[Any], Any], Any]] = {
     "bytes32": _bytes,
     "json": _texts,
 }
+
+
+# Types that grow
+
+
+def grows_to(found: Any, wanted: Any) -> bool:
+    """Return whether the fields of a schema or a struct have the types that they have in another one.
+
+    Records may have more fields there. DuckDB returns times in other units, and 32 bytes as any bytes.
+    """
+    return all(
+        wanted.get_field_index(field.name) >= 0 and _fits(field.type, wanted.field(field.name).type)
+        for field in found
+    )
+
+
+def _fits(found: Any, wanted: Any) -> bool:
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        return grows_to(found, wanted)
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return _fits(found.value_type, wanted.value_type)
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        return (found.tz is None) == (wanted.tz is None)
+    return bool(found == wanted or (pa.types.is_binary(found) and pa.types.is_fixed_size_binary(wanted)))

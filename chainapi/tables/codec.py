@@ -63,14 +63,14 @@ class Codec:
         """Return a row as a JSON object; that of an invalid row begins with `INVALID`.
 
         Raises:
-            ColumnValueError: a value does not fit its column.
+            ColumnValueError: a value does not fit its column; with ``on_invalid="raw"`` the row is invalid.
             ConfigurationError: the row is no row of the model.
 
         """
-        return self.encode_many([row])[0]
+        return self.encode_lines([row])[:-1]
 
-    def encode_many(self, rows: Sequence[Any]) -> list[bytes]:
-        """Return rows as `encode` does, a page of rows at a time.
+    def encode_lines(self, rows: Sequence[Any]) -> bytes:
+        """Return rows as JSON lines, as `encode` encodes each of them; a page takes a few steps.
 
         Raises:
             ColumnValueError: a value does not fit its column; with ``on_invalid="raw"`` its row is invalid.
@@ -83,31 +83,31 @@ class Codec:
         made = [b""] * len(rows)
         for kind in kinds:
             places = [place for place, row in enumerate(rows) if type(row) is kind]
-            encoded = self._encode_alike(kind, [rows[place] for place in places])
-            for place, row in zip(places, encoded, strict=True):
-                made[place] = row
-        return made
+            lines = self._encode_alike(kind, [rows[place] for place in places])
+            for place, line in zip(places, lines.split(b"\n"), strict=False):
+                made[place] = line
+        return b"".join(line + b"\n" for line in made)
 
-    def _encode_alike(self, kind: type, rows: Sequence[Any]) -> list[bytes]:
+    def _encode_alike(self, kind: type, rows: Sequence[Any]) -> bytes:
         """Encode rows of one class."""
         mirror = self._mirrors.get(kind)
         if mirror is None:
-            return [self._encode_other(row) for row in rows]
+            return b"".join(self._encode_other(row) + b"\n" for row in rows)
         try:
             return mirror.encode(rows)
         except (msgspec.ValidationError, _Misfit):
-            return [self._encode_one(mirror, place, row) for place, row in enumerate(rows)]
+            return b"".join(self._encode_one(mirror, place, row) for place, row in enumerate(rows))
 
     def _encode_one(self, mirror: _Mirror, place: int, row: Any) -> bytes:
         try:
-            return mirror.encode([row])[0]
+            return mirror.encode([row])
         except msgspec.ValidationError as error:
             reason, _, path = str(error).partition(" - at `")
             fault = _fault(mirror, row, path.removesuffix("`").removeprefix("$[0]"), reason)
         except _Misfit as misfit:
             fault = _fault(mirror, row, misfit.path)
         if self._raw:
-            return _invalid(fault.path, fault.reason, to_wire(row))
+            return _invalid(fault.path, fault.reason, to_wire(row)) + b"\n"
         raise fault.changed(row=place, advice=_ADVICE)
 
     def _encode_other(self, row: Any) -> bytes:
@@ -187,8 +187,8 @@ class _Mirror:
         self._extra = b"" if extra is None else b',"%b":' % extra.encode()
         self.struct = msgspec.defstruct("Mirror", fields, kw_only=True, gc=False)
 
-    def encode(self, rows: Sequence[Any]) -> list[bytes]:
-        """Return the JSON of records.
+    def encode(self, rows: Sequence[Any]) -> bytes:
+        """Return records as JSON lines.
 
         Raises msgspec.ValidationError or _Misfit if a value does not fit its column.
         """
@@ -196,14 +196,14 @@ class _Mirror:
         self.change(made)
         lines = _ENCODER.encode_lines(made)
         if not self._extra:
-            return lines.split(b"\n")[:-1]
+            return lines
         if all(getattr(row, "_extra", None) is None for row in rows):  # nearly always
-            return lines.replace(b"}\n", self._extra + b"null}\n").split(b"\n")[:-1]
-        return [*map(self._with_extra, rows, lines.split(b"\n")[:-1])]
+            return lines.replace(b"}\n", self._extra + b"null}\n")
+        return b"".join(map(self._with_extra, rows, lines.split(b"\n")))
 
     def _with_extra(self, row: Any, line: bytes) -> bytes:
         found = unnamed(row) if isinstance(row, Record) else {}
-        return line[:-1] + self._extra + (encode_json(found) if found else b"null") + b"}"
+        return line[:-1] + self._extra + (encode_json(found) if found else b"null") + b"}\n"
 
     def change(self, rows: list[Any]) -> list[Any]:
         """Give the values of Structs the forms of their columns; some Structs may be None."""
@@ -316,9 +316,8 @@ def _fault(mirror: _Mirror, row: Any, path: str, reason: str = "") -> ColumnValu
     if column is not None and type(value) in (int, float, Decimal):
         reason = _REASONS.get(column.kind, reason)
     shown = printable(encode_json(to_wire(row)).decode("utf-8", "replace"), _SHOWN)
-    return ColumnValueError(
-        f"{quoted(value)} does not fit its column: {reason}. The row is {shown}", path=f"${path}"
-    )
+    text = f"{quoted(value)} does not fit its column: {reason}. The row is {shown}"
+    return ColumnValueError(text, path=f"${path}")
 
 
 # Values of rows of unknown kinds

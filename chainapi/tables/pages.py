@@ -92,6 +92,10 @@ class ColumnarPage:
         """Return the canonical JSON of each row (see `DecodedPage.canonical_rows`)."""
         return self._page.canonical_rows()
 
+    def keep(self, indices: Sequence[int]) -> DecodedPage:
+        """Return the page with some of its rows alone, made of the model: few pages are cut."""
+        return self._decode(self.body).keep(indices)
+
 
 @frozen(eq=False, repr=False)
 class _Checked:

@@ -20,9 +20,9 @@ def reader(columns: Sequence[Column], *, nested: bool) -> Callable[[bytes], list
     """Return a function from JSON lines of encoded rows to the values of each column.
 
     Values have the types of `Scalar.json`: whole numbers and times are int, amounts and decimals are texts, a
-    value of a ``json`` column is raw JSON, for `json_text`. Records and lists are raw JSON too; with `nested`,
-    a list is a list, and a record is a Struct, whose values `msgspec.structs.astuple` returns in the order of
-    its columns.
+    value of a ``json`` column is raw JSON, for `json_text`. Records and lists are raw JSON too; with
+    `nested`, a list is a list, and a record is a Struct, whose values `msgspec.structs.astuple` returns in
+    the order of its columns.
     """
     decoder = msgspec.json.Decoder(_struct(columns, nested))
     nothing: list[Sequence[Any]] = [()] * len(columns)

@@ -128,12 +128,11 @@ def fraction_text(value: Decimal) -> str:
         ValueError: it has more digits before or behind the point.
 
     """
-    exponent = value.as_tuple().exponent
-    if not isinstance(exponent, int):
+    if not value.is_finite():
         raise ValueError(f"{value} is not a number")
     if value.adjusted() >= PRECISION - SCALE:
         raise ValueError(f"{value} has more than {PRECISION - SCALE} digits before the point")
-    if exponent < -SCALE:
+    if int(value.as_tuple().exponent) < -SCALE:
         raise ValueError(f"{value} has more than {SCALE} digits behind the point")
     return f"{value:f}"
 

@@ -130,7 +130,10 @@ def show(rows: int, stream: Callable[[Session], Any], loop: Walk, table: Walk) -
     with canned_server(PAGES, rows) as base:
         for name, ratios in measured(base, contestants).items():
             low, _, high = quantiles(ratios, n=4)
-            print(f"| {rows:,} {stream.__name__} | {name} | {median(ratios):.2f} | {low:.2f} to {high:.2f} |", flush=True)
+            print(
+                f"| {rows:,} {stream.__name__} | {name} | {median(ratios):.2f} | {low:.2f} to {high:.2f} |",
+                flush=True,
+            )
 
 
 def main() -> None:
