@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
@@ -31,6 +31,7 @@ from chainapi.models.codec import DecodedPage, PageDecoder
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
+    from chainapi.tables.pages import ColumnarPage
 
 __all__ = ["ListSource", "open_list"]
 
@@ -54,6 +55,9 @@ def open_list(
     source = ListSource(connection, service, route, query, options, call_options, endpoint, start.range)
     dedupe = deduplicator(route, start, declared=endpoint is not None)
     return Walk(source.facts, connection.states(start), dedupe, start), source
+
+
+Decode: TypeAlias = "Callable[[bytes], DecodedPage | ColumnarPage]"
 
 
 class ListSource:
@@ -87,6 +91,8 @@ class ListSource:
     ) -> None:
         self.emit = service.events.emit
         self.prefetch = options.prefetch
+        self.on_invalid = options.on_invalid
+        self.columnar = False
         self.extra = tuple(name for name, _ in route.extra)
         self._connection = connection
         self._service = service
@@ -98,7 +104,8 @@ class ListSource:
         self._options = options
         self._call_options = call_options
         self._endpoint = endpoint
-        self._decoder: Callable[[bytes], DecodedPage] | None = None
+        self._decoder: Decode | None = None
+        self._to_columns: Decode | None = None
         if endpoint is None or endpoint.loaded:
             self._decoder = self._make_decoder()
 
@@ -161,6 +168,8 @@ class ListSource:
             if began >= fetch.not_after:
                 raise PageTokenExpiredError("the page token has reached its lifetime")
             decode = self._decoder or await self._load()
+            if self.columnar:
+                decode = self._to_columns = self._to_columns or self._columnar_decoder()
             call, service = self._call(fetch, needed), self._service
             page, exchange = await self._connection.call(service, call, decode, began)
             if self._part is not None:
@@ -211,7 +220,7 @@ class ListSource:
             fetch.fresh,
         )
 
-    async def _load(self) -> Callable[[bytes], DecodedPage]:
+    async def _load(self) -> Decode:
         """Load the records of the route, off the event loop, and return their decoder."""
         if self._endpoint is not None:
             await self._endpoint.load()
@@ -219,11 +228,15 @@ class ListSource:
             self._decoder = self._make_decoder()
         return self._decoder
 
-    def _make_decoder(self) -> Callable[[bytes], DecodedPage]:
-        shown = self._shown if self._options.on_invalid == "raw" else None
-        if self._endpoint is None:
-            return PageDecoder(self._route.model, self._route.items, shown=shown)
-        return self._endpoint.decoder(shown=shown)
+    def _make_decoder(self, kind: type[PageDecoder] = PageDecoder) -> Decode:
+        shown = self._shown if self.on_invalid == "raw" else None
+        route = self._route if self._endpoint is None else self._endpoint.route
+        return kind(route.model, route.items, route.extra, shown=shown)
+
+    def _columnar_decoder(self) -> Decode:
+        from chainapi.tables.pages import ColumnarDecoder  # most streams are read row by row
+
+        return self._make_decoder(ColumnarDecoder)
 
     def _shown(self, fault: DecodeError) -> DecodeError:
         """Return the error of an invalid row as it may be shown."""

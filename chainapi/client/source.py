@@ -9,6 +9,7 @@ from chainapi.client.emitter import Emitter
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.ranges import Interval, Ranged
 from chainapi.core.paging.walk import Answer, Fetch, Walk
+from chainapi.models.codec import OnInvalid
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
@@ -49,7 +50,14 @@ class Ranges(Protocol):
 
 
 class Source(Protocol):
-    """One list query of one service."""
+    """One list query of one service.
+
+    Attributes:
+        columnar: whether pages are decoded to columns, for tables.
+
+    """
+
+    columnar: bool
 
     @property
     def emit(self) -> Emitter:
@@ -64,6 +72,11 @@ class Source(Protocol):
     @property
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
+        ...
+
+    @property
+    def on_invalid(self) -> OnInvalid:
+        """Treatment of rows that do not fit their model."""
         ...
 
     @property

@@ -7,6 +7,7 @@ import multiprocessing
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from multiprocessing.connection import Connection
 
 import msgspec
@@ -18,6 +19,10 @@ PATHS = {
     "/v1/chains/43114/blocks": ("data", "?pageSize=100"),
     "/v1/avg_tps/43114": ("metrics", ""),
 }
+
+
+NEWEST = 1_767_225_600  # Unix time of the first row
+HOUR = 3_600  # seconds from one point to the next
 
 
 async def canned_bodies(points: int) -> dict[str, bytes]:
@@ -38,9 +43,15 @@ async def canned_bodies(points: int) -> dict[str, bytes]:
     return bodies
 
 
-def older(body: bytes, seconds: int) -> bytes:
-    """Return a page of points with earlier timestamps, so that no page repeats."""
-    return re.sub(rb'"timestamp":(\d+)', lambda match: b'"timestamp":%d' % (int(match[1]) - seconds), body)
+def older(body: bytes, rows: int) -> bytes:
+    """Return a page that many rows further down its list, so that no row comes twice."""
+    hours = count(NEWEST // HOUR - rows, -1)
+    body = re.sub(rb'"timestamp":\d+', lambda _: b'"timestamp":%d' % (next(hours) * HOUR), body)
+    seconds = count(NEWEST - 2 * rows, -2)
+    body = re.sub(rb'"blockTimestamp":\d+', lambda _: b'"blockTimestamp":%d' % next(seconds), body)
+    numbers = count(NEWEST - rows, -1)
+    body = re.sub(rb'"blockNumber":"\d+"', lambda _: b'"blockNumber":"%d"' % next(numbers), body)
+    return re.sub(rb'"blockHash":"0x.{8}', b'"blockHash":"0x%08x' % rows, body)
 
 
 class Canned(asyncio.Protocol):
@@ -79,10 +90,9 @@ def serve(pipe: Connection, pages: int, points: int) -> None:
     """Run the server until the process is ended."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         first = runner.run(canned_bodies(points))
-    span = first["/v1/avg_tps/43114"].count(b'"timestamp"') * 86_400
+    sizes = {path: body.count(b'"timestamp"') + body.count(b'"blockNumber"') for path, body in first.items()}
     bodies = {
-        path: [older(body, page * span) for page in range(pages)] if "avg_tps" in path else [body]
-        for path, body in first.items()
+        path: [older(body, page * sizes[path]) for page in range(pages)] for path, body in first.items()
     }
 
     async def run() -> None:
