@@ -90,7 +90,10 @@ def _identity(route: Route, *, declared: bool) -> Identity:
 
 
 def _plain_number(route: Route) -> Reader | None:
-    """Return a reader of the number of a row without any check; None for rows that are no objects."""
+    """Return a reader of the number of a row that makes no check.
+
+    Return None for rows that are no objects.
+    """
     name = route.descending_key
     if name is None or route.model is None or typing.is_typeddict(route.model):
         return None

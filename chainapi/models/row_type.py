@@ -28,7 +28,9 @@ Finish: TypeAlias = Callable[[list[Any]], list[Any]]
 
 @frozen(eq=False, repr=False)
 class FastPath:
-    """Fast path of rows: it accepts nothing that the general path refuses, and makes the same objects.
+    """Fast path of rows.
+
+    It accepts nothing that the general path refuses, and makes the same objects.
 
     Attributes:
         wire: type that msgspec decodes, in lax mode with `lax`: numbers may be texts.
@@ -69,16 +71,19 @@ class RowType:
         """Return a decoder of `wire`, a type with rows in it."""
         return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact_number)
 
-    def names_all(self, raw: bytes | msgspec.Raw, count: int) -> bool:
-        """Check that JSON of `count` rows has no further fields.
+    def names_all(self, raw: bytes | msgspec.Raw, count: int, begin: int = 0, end: int | None = None) -> bool:
+        """Check that JSON of `count` rows has no further fields, between two places of a body.
 
         A colon follows each field.
         """
-        return self.fields is None or bytes(raw).count(b":") == self.fields * count
+        return self.fields is None or bytes(raw).count(b":", begin, end) == self.fields * count
 
 
 class FastDecoder:
-    """Decoder of rows on the fast path, within the type that `shape` makes of the type of a row."""
+    """Decoder of rows on the fast path.
+
+    It decodes the type that `shape` makes of the type of a row.
+    """
 
     def __init__(self, rows: RowType, fast: FastPath, shape: Callable[[Any], Any]) -> None:
         self.finish = fast.finish
