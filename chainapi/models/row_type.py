@@ -72,9 +72,9 @@ class RowType:
         return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact_number)
 
     def names_all(self, raw: bytes | msgspec.Raw, count: int, begin: int = 0, end: int | None = None) -> bool:
-        """Check that JSON of `count` rows has no further fields, between two places of a body.
+        """Check that JSON of `count` rows has no further fields.
 
-        A colon follows each field.
+        The rows are between `begin` and `end`. A colon follows each field.
         """
         return self.fields is None or bytes(raw).count(b":", begin, end) == self.fields * count
 
