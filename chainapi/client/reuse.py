@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
+from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, assert_never, cast
 
 from attrs import define, evolve, field, frozen
 
@@ -112,23 +113,36 @@ class ResponseReuse:
         if cache is None or call.fresh:
             return await self._decoded(request, decode, await self._send(request))
         stored = await cache.read(request.key, request.deadline)
-        now, wall = asyncio.get_running_loop().time(), service.member.now()
-        age = 0.0 if stored is None else wall - stored.sent
-        use = Use.NEVER if stored is None else cache.policy.use(age, self.page_token_lifetime)
-        if stored is None or use is Use.NEVER:
+        if stored is None:
             return await self._decoded(request, decode, await self._send(request))
-        if use is Use.REVALIDATE:
-            self._coalescer.start(request.identity, partial(self._fetch, request))
-        elif use is Use.ON_ERROR:
-            try:
-                exchange = await self._send(request)
-            except _FAULTS:
-                pass  # the request reported its fault
-            else:
-                return await self._decoded(request, decode, exchange)
+        now, age = asyncio.get_running_loop().time(), service.member.now() - stored.sent
+        use = cache.policy.use(age, self.page_token_lifetime)
+        if (exchange := await self._renewed(use, request)) is not None:
+            return await self._decoded(request, decode, exchange)
         if service.events.emit:
             service.events.cached(call.query.where, service.tag(call.options), age, use.value)
         return await self._decoded(request, decode, _exchange(stored, SentAt(now - age, stored.sent), age))
+
+    async def _renewed(self, use: Use, request: _Request) -> Exchange | None:
+        """Return a new exchange in place of a cached response; None to use the response.
+
+        Raises:
+            ChainAPIError: the error of the request, if the cached response cannot take its place.
+
+        """
+        match use:
+            case Use.NEVER:
+                return await self._send(request)
+            case Use.ON_ERROR:
+                with suppress(*_FAULTS):  # the request reported its fault
+                    return await self._send(request)
+            case Use.REVALIDATE:
+                self._coalescer.start(request.identity, partial(self._fetch, request))
+            case Use.ANSWER:
+                pass
+            case _:
+                assert_never(use)
+        return None
 
     async def aclose(self) -> None:
         """Wait until the requests have ended; the connection ended them."""

@@ -51,6 +51,11 @@ class Matcher:
         self._met.update(added)
         self._met.update(digests_in(one.again))
 
+    def has_met(self, restarts: int) -> bool:
+        """Check whether this pass has had a row that the export has."""
+        self._begin(restarts)
+        return bool(self._met)
+
     def match(self, restarts: int, digests: Sequence[bytes]) -> list[bool]:
         """Return for each row of a page whether the export has it; count it as met."""
         self._begin(restarts)

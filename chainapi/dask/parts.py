@@ -39,6 +39,7 @@ from chainapi.dask.store import Store
 from chainapi.errors import ExportError
 from chainapi.export.formats.arrow import write_fitting
 from chainapi.export.records import Batch, SourceRecord
+from chainapi.export.spec import free_label
 from chainapi.tables.arrow import Types
 from chainapi.tables.columns import INVALID, SOURCE, Column
 
@@ -90,6 +91,7 @@ class PartLog:
     _state: State = field(factory=State, init=False)
     _schema: Any = field(default=None, init=False)
     _sources: dict[str, SourceRecord] = field(factory=dict[str, SourceRecord], init=False)
+    _by_query: dict[str, SourceRecord] = field(factory=dict[str, SourceRecord], init=False)
     _matchers: dict[int, Matcher] = field(factory=dict[int, Matcher], init=False)
     _settings: dict[str, Any] = field(factory=dict[str, Any], init=False)
     _logs: dict[str, list[int]] = field(factory=dict[str, list[int]], init=False)
@@ -121,6 +123,7 @@ class PartLog:
             self._state.export = self.export
             self._state.before = self._state.rows, self._state.invalid
         self._sources, self._settings = self._state.records, dict(self._state.settings)
+        self._by_query = {record.query: record for record in self._sources.values()}
         self._logs = dict(self._state.logs)
         self._publish_invalid()
         self._remove_unnamed()
@@ -163,7 +166,11 @@ class PartLog:
 
     def source(self, label: str, query: str) -> SourceRecord:
         """See `PageLog.source`."""
-        return self._sources.setdefault(label, SourceRecord(len(self._sources) + 1, label, query))
+        if (known := self._by_query.get(query)) is None:
+            label = free_label(label, query, self._sources.__contains__)
+            known = SourceRecord(len(self._sources) + 1, label, query)
+            self._sources[label] = self._by_query[query] = known
+        return known
 
     def commit(self, batches: Sequence[Batch]) -> int:
         """Take the rows of pages; write a part once it has enough.
@@ -181,7 +188,7 @@ class PartLog:
         return count
 
     def _take(self, batch: Batch) -> int:
-        source, rows = batch.source, self._new_rows(batch)
+        source, (rows, met) = batch.source, self._new_rows(batch)
         for _, row in rows:
             encoded = batch.encode(row)
             self._bytes += len(encoded)
@@ -193,32 +200,36 @@ class PartLog:
                 )
             else:
                 self._rows.append((source.label, encoded))
-        source.advance(batch)
+        source.advance(batch, len(rows), met=met)
         if source.done:
             self._forget(source.number)
         return len(rows)
 
     # Rows of later passes
 
-    def _new_rows(self, batch: Batch) -> list[tuple[bytes, Any]]:
-        """Return the rows of a batch that the export lacks, with their digests."""
-        rows, again = [*zip(batch.digests, batch.rows, strict=True)], list[bytes]()
+    def _new_rows(self, batch: Batch) -> tuple[list[tuple[bytes, Any]], bool]:
+        """Return the rows of a batch that the export lacks, with their digests.
+
+        Return as well whether this pass had a row that the export has.
+        """
+        rows, again, met = [*zip(batch.digests, batch.rows, strict=True)], list[bytes](), True
         number, restarts = batch.source.number, batch.checkpoint.restarts
         if restarts:
             matcher = self._matcher(number)
             again = [
-                one for one, met in _zipped(batch.repeats, matcher.match(restarts, batch.repeats)) if met
+                one for one, old in _zipped(batch.repeats, matcher.match(restarts, batch.repeats)) if old
             ]
             if batch.matched:
+                met = matcher.has_met(restarts)
                 known = matcher.match(restarts, batch.digests)
-                again += [one for one, met in _zipped(batch.digests, known) if met]
-                rows = [row for row, met in _zipped(rows, known) if not met]
+                again += [one for one, old in _zipped(batch.digests, known) if old]
+                rows, met = batch.unmatched(known, met=met), met or any(known)
         added = [digest for digest, _ in rows]
         if number in self._matchers:
             self._matchers[number].add(restarts, added)
         outcome = Matched(restarts, b"".join(added), b"".join(again))
         self._digests.setdefault(number, []).append(outcome)
-        return rows
+        return rows, met
 
     def _matcher(self, number: int) -> Matcher:
         """Return the matcher of a source, at its first use from the logs."""

@@ -16,7 +16,7 @@ from chainapi.export.records import SourceRecord
 
 __all__ = ["FOOTER_KEY", "DamagedStateError", "State"]
 
-FORMAT = 1  # of the state; another number is refused
+FORMAT = 2  # of the state; another number is refused
 FOOTER_KEY = b"chainapi"
 
 

@@ -52,8 +52,8 @@ async def export(
         out: a file; or a folder, which exists, ends with a slash, or has no suffix.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``. The default is the suffix of the
             file, and ``jsonl`` in a folder.
-        limit: number of rows of each source; all by default. A walk that restarts may add up to a page, and
-            later runs fetch all new rows.
+        limit: greatest number of rows of each source until it has ended for the first time; all by default.
+            Later runs fetch all new rows.
         concurrency: number of sources that are open at once. Memory holds a page or two of each.
         progress: whether a notebook or a terminal shows rows, speed and the time left.
         on_progress: called after each commit and at each stage.
@@ -81,6 +81,7 @@ async def export(
     over = checked_sources("over", over)
     target = Target.of(out, format)
     spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency)
+    await spec.check()
     exporter = Exporter(spec, target, on_progress)
     if not progress:
         return await exporter.run()

@@ -19,7 +19,7 @@ from chainapi.export.integrity import checksum, find_damage
 
 __all__ = ["Database"]
 
-FORMAT = 3  # of the schema and the checksums; a journal of another number is refused
+FORMAT = 6  # of the schema and the checksums; a journal of another number is refused
 
 SCHEMA = """
 CREATE TABLE totals (
@@ -27,7 +27,8 @@ CREATE TABLE totals (
 ) WITHOUT ROWID;
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE sources (
-    number INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, query TEXT NOT NULL, checkpoint TEXT,
+    number INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, query TEXT NOT NULL UNIQUE,
+    checkpoint TEXT,
     taken INTEGER NOT NULL, newest TEXT, floor TEXT, edge TEXT NOT NULL, done INTEGER NOT NULL,
     kept INTEGER NOT NULL, checksum INTEGER NOT NULL
 );
@@ -38,7 +39,7 @@ CREATE TABLE rows (
 CREATE INDEX digests ON rows (source, digest);
 CREATE TABLE parts (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
-    digest TEXT NOT NULL, invalid INTEGER NOT NULL, whole INTEGER NOT NULL, checksum INTEGER NOT NULL
+    digest TEXT NOT NULL, invalid INTEGER NOT NULL, state INTEGER NOT NULL, checksum INTEGER NOT NULL
 );
 """
 COUNTED = ("about", "sources", "parts")  # tables whose records `totals` counts

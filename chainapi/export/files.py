@@ -7,6 +7,7 @@ the whole file is there, or the old one. Everything here blocks.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -25,6 +26,7 @@ __all__ = [
     "Target",
     "digest_of",
     "os_errors_explained",
+    "partial_of",
     "put_in_place",
     "refuse_link",
     "sync_folder",
@@ -63,10 +65,8 @@ class Target:
         """
         path = Path(out)
         slash = os.fspath(out).endswith(("/", os.sep))
-        if "\0" in str(path):
-            raise ExportError(
-                f"{str(path)!r} cannot be written: a file name cannot contain NUL; choose another target"
-            )
+        if (fault := _fault_of_name(str(path))) is not None:
+            raise ExportError(f"{str(path)!r} cannot be written: {fault}; choose another target")
         with os_errors_explained(path):
             folder = path.is_dir() or (not path.is_file() and (slash or not path.suffix))
         return cls(path, folder, format_of(format_name or (FOLDER_FORMAT if folder else path.name)))
@@ -96,9 +96,11 @@ class Target:
         with os_errors_explained(folder):
             refuse_link(folder, dangling=True)
             folder.mkdir(parents=True, exist_ok=True)
-            refuse_link(self.journal_path)
+            own = [self.journal_path, self.journal_path.with_name(self.journal_path.name + "-wal")]
             if not self.folder:
-                refuse_link(self.path)
+                own += self.path, self.invalid_part(1)
+            for path in own:
+                refuse_link(path)
             if self.journal_path.exists():
                 return
             foreign = any(self.path.iterdir()) if self.folder else self.path.exists()
@@ -150,12 +152,17 @@ def write_partial(path: Path, write: Callable[[Path], None]) -> tuple[Path, int,
         ExportError: the file cannot be written.
 
     """
-    partial = path.with_name(path.name + ".partial")
+    partial = partial_of(path)
     _remove(partial)
     try:
         write(partial)
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
+        if path.exists():  # a rename would replace its mode as well
+            partial.chmod(stat.S_IMODE(path.stat().st_mode))
+        sync_folder(
+            path.parent
+        )  # the journal may say that the file exists once its name survives a power cut
         return partial, partial.stat().st_size, digest_of(partial)
     except BaseException as error:
         with suppress(OSError):
@@ -168,8 +175,14 @@ def write_partial(path: Path, write: Callable[[Path], None]) -> tuple[Path, int,
         raise
 
 
+def partial_of(path: Path) -> Path:
+    """Return the name that a file has until it is whole."""
+    return path.with_name(path.name + ".partial")
+
+
 def _remove(partial: Path) -> None:
     """Delete a ``.partial`` file that an earlier run left behind."""
+    refuse_link(partial)
     try:
         partial.unlink(missing_ok=True)
     except OSError as error:
@@ -214,6 +227,17 @@ def digest_of(path: Path) -> str:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def _fault_of_name(name: str) -> str | None:
+    """Return why no file of an export can have this name, or None."""
+    if "\0" in name:
+        return "a file name cannot contain NUL"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "its name is not UTF-8, as the libraries of most formats need it"
+    return None
 
 
 def _reason(error: OSError) -> str:

@@ -3,10 +3,12 @@
 1. The file is written under another name (``.partial``), with rows of finished sources only.
 2. The journal stores its digest.
 3. The file is renamed.
-4. The journal deletes the rows.
+4. The journal stores that the file is in place, in a transaction of its own.
+5. The journal deletes the rows.
 
-A run that finds a stored digest and pending rows follows one that stopped between 2 and 4. If the file has
-the digest, only step 4 is left; else the file never got its name, and its rows are written again.
+A run that finds a file of step 2 follows one that stopped before 4. If the ``.partial`` file has the digest,
+the file gets its name now. If there is no such file, the rename took place: the ``.partial`` file was on the
+disk before step 2. A user may have taken the file away since then, so its rows are never written again.
 
 Invalid rows go to a file of their own, which is renamed just before the final one: a final file proves that
 both exist.
@@ -28,12 +30,13 @@ from chainapi.export.files import (
     Target,
     digest_of,
     os_errors_explained,
+    partial_of,
     put_in_place,
     refuse_link,
     write_partial,
 )
 from chainapi.export.journal import Journal
-from chainapi.export.records import Part
+from chainapi.export.records import BEGUN, CLEANED, Part
 from chainapi.tables.columns import INVALID, SOURCE, Column
 
 __all__ = ["Stopped", "finalize", "recover"]
@@ -52,12 +55,11 @@ def recover(journal: Journal, target: Target) -> None:
     """
     part = journal.last_part()
     with os_errors_explained(target.path):
-        if part is not None and not part.whole:
-            if _matches(target.part(part.number), part):
-                journal.complete_part(part)
-            else:
-                journal.discard_part(part)
+        if part is not None and part.state == BEGUN and not _placed(target, part):
+            journal.discard_part(part)
             part = journal.last_part()
+        if part is not None and part.state != CLEANED:
+            _complete(journal, part)
         if part is not None and not target.folder:
             _check_unchanged(target.part(part.number), part, journal)
         else:
@@ -92,12 +94,33 @@ def finalize(
         partial, invalid_size = _write_invalid(invalid_path, rows(invalid=True), invalid_size)
         renames.insert(0, (partial, invalid_path))
     before = 0 if previous is None else previous.rows
-    part = Part(number, path.name, before + pending, size, digest, invalid_size, whole=False)
+    part = Part(number, path.name, before + pending, size, digest, invalid_size, BEGUN)
     journal.begin_part(part)
     for source, final in renames:
         put_in_place(source, final)
-    journal.complete_part(part)
+    _complete(journal, part)
     return part
+
+
+def _complete(journal: Journal, part: Part) -> None:
+    """Store that a file has its name, and delete its rows from the journal."""
+    if part.state == BEGUN:
+        journal.complete_part(part)
+    journal.clean(part)
+
+
+def _placed(target: Target, part: Part) -> bool:
+    """Give a begun file its name; return False if its rows must be written again."""
+    path, invalid = target.part(part.number), target.invalid_part(part.number)
+    partial = partial_of(path)
+    if not partial.exists():
+        return True
+    if not _matches(partial, part):
+        return False
+    if partial_of(invalid).exists():
+        put_in_place(partial_of(invalid), invalid)
+    put_in_place(partial, path)
+    return True
 
 
 def _rows(journal: Journal, stop: threading.Event, *, invalid: bool = False) -> Iterator[tuple[str, bytes]]:

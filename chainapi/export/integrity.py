@@ -84,7 +84,7 @@ def _damage_in_records(database: sqlite3.Connection, totals: dict[object, object
 _RECORDS = {
     "about": "name, value",
     "sources": "number, label, query, checkpoint, taken, newest, floor, edge, done, kept",
-    "parts": "number, name, rows, size, digest, invalid, whole",
+    "parts": "number, name, rows, size, digest, invalid, state",
 }
 
 

@@ -17,7 +17,8 @@ from attrs import evolve
 
 from chainapi.export.database import Database
 from chainapi.export.integrity import checksum
-from chainapi.export.records import Batch, Part, SourceRecord
+from chainapi.export.records import CLEANED, IN_PLACE, Batch, Part, SourceRecord
+from chainapi.export.spec import free_label
 from chainapi.tables.columns import INVALID
 
 __all__ = ["Journal"]
@@ -81,24 +82,34 @@ class Journal:
     # Sources and their rows
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this label; create it if it is missing."""
+        """Return the source with this query; create it if it is missing.
+
+        Its label gets a suffix if another source has it.
+        """
         with self._database.reading() as db:
             found = db.execute(
                 "SELECT number, label, query, checkpoint, taken, newest, floor, edge, done FROM sources"
-                " WHERE label = ?",
-                (label,),
+                " WHERE query = ?",
+                (query,),
             ).fetchone()
             if found is not None:
                 return SourceRecord.from_fields(*found)
         with self._database.transaction() as db:
             (number,) = db.execute("SELECT coalesce(max(number), 0) + 1 FROM sources").fetchone()
-            source = SourceRecord(number, label, query)
+            source = SourceRecord(number, free_label(label, query, self._is_taken), query)
             fields = source.fields
             self._database.add_to_total("sources", 1)
             db.execute(
                 "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)", (*fields, checksum(*fields))
             )
         return source
+
+    def _is_taken(self, label: str) -> bool:
+        with self._database.reading() as db:
+            (taken,) = db.execute(
+                "SELECT EXISTS (SELECT 1 FROM sources WHERE label = ?)", (label,)
+            ).fetchone()
+        return bool(taken)
 
     def commit(self, batches: Sequence[Batch]) -> int:
         """Store the rows of pages and the positions behind; count and return new rows."""
@@ -111,14 +122,14 @@ class Journal:
             raise
 
     def _store(self, db: Connection, batch: Batch) -> int:
-        source, rows = batch.source, _new_rows(db, batch)
+        source, (rows, met) = batch.source, _new_rows(db, batch)
         (last,) = db.execute(
             "SELECT coalesce(max(place), 0) FROM rows WHERE source = ?", (source.number,)
         ).fetchone()
         encoded = [(digest, batch.encode(row)) for digest, row in rows]
         self.invalid += sum(row.startswith(INVALID) for _, row in encoded)
         db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", batch.records(last, encoded))
-        source.advance(batch)
+        source.advance(batch, len(rows), met=met)
         number, _, _, *changed = fields = source.fields
         db.execute(
             "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?,"
@@ -164,16 +175,13 @@ class Journal:
                 yield from rows
 
     def last_part(self) -> Part | None:
-        """Return the newest final file, whole or begun; None for an export without files."""
+        """Return the newest final file, in any state; None for an export without files."""
         with self._database.reading() as db:
             found = db.execute(
-                "SELECT number, name, rows, size, digest, invalid, whole FROM parts"
+                "SELECT number, name, rows, size, digest, invalid, state FROM parts"
                 " ORDER BY number DESC LIMIT 1"
             ).fetchone()
-        if found is None:
-            return None
-        number, name, rows, size, digest, invalid, whole = found
-        return Part(number, name, rows, size, digest, invalid, bool(whole))
+        return None if found is None else Part(*found)
 
     def begin_part(self, part: Part) -> None:
         """Store the digest of a file with the pending rows, before its rename."""
@@ -183,12 +191,14 @@ class Journal:
             db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
 
     def complete_part(self, part: Part) -> None:
-        """Delete the pending rows after their final file got its name."""
-        fields = evolve(part, whole=True).fields
+        """Store that a file has its name: a user may take it away from here on."""
         with self._database.transaction() as db:
-            db.execute(
-                "UPDATE parts SET whole = 1, checksum = ? WHERE number = ?", (checksum(*fields), part.number)
-            )
+            _set_state(db, part, IN_PLACE)
+
+    def clean(self, part: Part) -> None:
+        """Delete the pending rows, which are in a final file."""
+        with self._database.transaction() as db:
+            _set_state(db, part, CLEANED)
             db.execute("DELETE FROM rows WHERE source IN (SELECT number FROM sources WHERE done)")
             db.execute("UPDATE sources SET checksum = checksum - kept, kept = 0 WHERE done")
         self._database.shrink()
@@ -200,17 +210,37 @@ class Journal:
             db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
 
 
-def _new_rows(db: Connection, batch: Batch) -> list[tuple[bytes, Any]]:
+def _set_state(db: Connection, part: Part, state: int) -> None:
+    fields = evolve(part, state=state).fields
+    db.execute(
+        "UPDATE parts SET state = ?, checksum = ? WHERE number = ?", (state, checksum(*fields), part.number)
+    )
+
+
+def _new_rows(db: Connection, batch: Batch) -> tuple[list[tuple[bytes, Any]], bool]:
     """Return the rows of a batch that the journal lacks, with their digests.
 
-    In a later pass equal rows are matched one by one: the list may hold a row more than once.
+    Return as well whether this pass had a row that the journal has. In a later pass equal rows are matched
+    one by one: the list may hold a row more than once.
     """
-    rows = zip(batch.digests, batch.rows, strict=True)
     if not batch.checkpoint.restarts:
-        return list(rows)
+        return [*zip(batch.digests, batch.rows, strict=True)], True
     for digest in batch.repeats:
         _match(db, batch, digest)
-    return [(digest, row) for digest, row in rows if not (batch.matched and _match(db, batch, digest))]
+    if not batch.matched:
+        return [*zip(batch.digests, batch.rows, strict=True)], True
+    met = batch.limit is None or _has_met(db, batch)
+    known = [_match(db, batch, digest) for digest in batch.digests]
+    return batch.unmatched(known, met=met), met or any(known)
+
+
+def _has_met(db: Connection, batch: Batch) -> bool:
+    """Check whether this pass of a source with a limit had a row that the journal has."""
+    (found,) = db.execute(
+        "SELECT EXISTS (SELECT 1 FROM rows WHERE source = ? AND pass = ?)",
+        (batch.source.number, batch.checkpoint.restarts),
+    ).fetchone()
+    return bool(found)
 
 
 def _match(db: Connection, batch: Batch, digest: bytes) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import Any, Protocol, Self
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.integrity import row_checksum
 
-__all__ = ["Batch", "PageLog", "Part", "SourceRecord"]
+__all__ = ["BEGUN", "CLEANED", "IN_PLACE", "Batch", "PageLog", "Part", "SourceRecord"]
+
+BEGUN, IN_PLACE, CLEANED = range(3)  # states of a final file
 
 
 @define
@@ -20,15 +23,17 @@ class SourceRecord:
 
     Attributes:
         number: counts the sources from 1, in the order in which the export met them.
-        label: name of the source, such as ``43114``.
-        query: fingerprint of its query.
+        label: name of the source, such as ``43114``; no other one has it.
+        query: fingerprint of its query, whatever the page size.
         checkpoint: position of its walk, as text; None before the first page.
-        taken: rows of this walk that count towards its limit.
+        taken: rows that were stored before the source ended for the first time; a limit counts these.
         newest: greatest number among its rows, where the route has a descending number.
+        newest_ties: marks of its rows that have the number `newest`.
         exported: greatest number among the rows that earlier walks brought into the target.
         exported_ties: marks of the target's rows that have the number `exported`; None where no two rows
             share a number.
         done: whether its walk has ended.
+        limited: whether the limit ended it in this run.
 
     """
 
@@ -41,6 +46,8 @@ class SourceRecord:
     exported: int | None = None
     exported_ties: tuple[str, ...] | None = None
     done: bool = False
+    newest_ties: tuple[str, ...] = ()
+    limited: bool = field(default=False, init=False)
 
     @classmethod
     def from_fields(
@@ -63,35 +70,53 @@ class SourceRecord:
         """
         if checkpoint is not None:
             Checkpoint.loads(checkpoint)
-        numbers, marks = (_number(newest), _number(exported)), json.loads(ties)
-        known = None if marks is None else tuple(marks)
-        return cls(number, label, query, checkpoint, taken, *numbers, known, bool(done))
+        numbers, (known, new) = (_number(newest), _number(exported)), json.loads(ties)
+        known = None if known is None else tuple(known)
+        return cls(number, label, query, checkpoint, taken, *numbers, known, bool(done), tuple(new))
 
     @property
     def fields(self) -> tuple[Any, ...]:
         """Columns of the record; large numbers are texts, as SQLite has 64 bits."""
         numbers = _text(self.newest), _text(self.exported)
-        ties, done = json.dumps(self.exported_ties), int(self.done)
+        ties, done = json.dumps([self.exported_ties, self.newest_ties]), int(self.done)
         return (self.number, self.label, self.query, self.checkpoint, self.taken, *numbers, ties, done)
 
-    def advance(self, batch: Batch) -> None:
-        """Move the position behind a page of this source."""
-        checkpoint = batch.checkpoint
-        numbers = [number for number in (self.newest, batch.newest) if number is not None]
-        self.newest = None if checkpoint.unordered else max(numbers, default=None)
-        self.checkpoint, self.taken, self.done = checkpoint.dumps(), batch.taken, batch.done
-        if batch.done:
-            self.exported = self.newest
-            self.exported_ties = self._ties(checkpoint)
+    def advance(self, batch: Batch, stored: int, *, met: bool = True) -> None:
+        """Move the position behind a page of this source.
 
-    def _ties(self, checkpoint: Checkpoint) -> tuple[str, ...] | None:
-        """Return the marks of the newest rows; the old ones if the list has no such rows."""
-        if checkpoint.watermark is None:
-            return self.exported_ties
-        if not checkpoint.watermark.ties:
-            return None
-        ties = checkpoint.watermark.ties
-        return next((marks for number, marks in ties if number == self.exported), self.exported_ties)
+        Args:
+            batch: rows of the page.
+            stored: number of these rows that were stored.
+            met: whether the pass of the page has had a row that an earlier pass stored.
+
+        """
+        checkpoint, first = batch.checkpoint, self.exported is None
+        self.taken += stored if first else 0
+        self.limited = self.limited or self._at_limit(batch, met=met)
+        self.checkpoint, self.done = checkpoint.dumps(), batch.done or self.limited
+        self._advance_newest(batch)
+        if self.done:
+            unique = checkpoint.watermark is not None and not checkpoint.watermark.ties
+            self.exported = self.newest
+            self.exported_ties = None if unique else self.newest_ties
+
+    def _at_limit(self, batch: Batch, *, met: bool) -> bool:
+        """Check whether the limit ends the source.
+
+        It does so too if a later pass begins with as many rows of which none was stored: the rows that
+        the source has are too far down, or gone.
+        """
+        if batch.limit is None:
+            return False
+        return self.taken >= batch.limit or (not met and batch.seen >= batch.limit)
+
+    def _advance_newest(self, batch: Batch) -> None:
+        if batch.checkpoint.unordered:
+            self.newest, self.newest_ties = None, ()
+        elif batch.newest is not None and (self.newest is None or batch.newest > self.newest):
+            self.newest, self.newest_ties = batch.newest, batch.ties
+        elif batch.newest == self.newest:
+            self.newest_ties += batch.ties
 
 
 @frozen
@@ -104,11 +129,13 @@ class Batch:
         digests: digest of each row.
         encode: returns the bytes that the journal keeps of a row.
         checkpoint: position of the walk behind the page.
-        taken: rows of the walk that count towards its limit.
         done: whether the walk has ended.
         repeats: digests of rows that the stream recognised as rows of an earlier pass.
         newest: greatest number among the rows; None for a list without a descending number.
+        ties: marks of the rows with that number.
         matched: whether the journal matches rows of a later pass with the rows that it has.
+        limit: number of rows that the source may have; None for any number.
+        seen: number of rows that this pass has brought so far.
 
     """
 
@@ -117,11 +144,33 @@ class Batch:
     digests: Sequence[bytes]
     encode: Callable[[Any], bytes]
     checkpoint: Checkpoint
-    taken: int
     done: bool
     repeats: Sequence[bytes] = ()
     newest: int | None = None
+    ties: tuple[str, ...] = ()
     matched: bool = False
+    limit: int | None = None
+    seen: int = 0
+
+    def unmatched(self, known: Sequence[bool], *, met: bool) -> list[tuple[bytes, Any]]:
+        """Return the rows of a later pass to store, with their digests.
+
+        With a limit, rows above the first one that an earlier pass stored are left out: they are newer
+        than the list that the limit is about, and as many as fit would leave a gap below them.
+
+        Args:
+            known: whether an earlier pass stored each row of the page.
+            met: whether an earlier page of this pass had a row that is known.
+
+        """
+        rows = zip(known, self.digests, self.rows, strict=True)
+        if self.limit is None:
+            return [(digest, row) for old, digest, row in rows if not old]
+        if self.source.limited:
+            return []
+        below = rows if met or not self.source.taken else dropwhile(lambda row: not row[0], rows)
+        new = [(digest, row) for old, digest, row in below if not old]
+        return new[: max(0, self.limit - self.source.taken)]
 
     def records(self, last: int, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[Any, ...]]:
         """Yield the columns of encoded rows.
@@ -162,7 +211,10 @@ class PageLog(Protocol):
         ...
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this label; create it if it is missing."""
+        """Return the source with this query; create it if it is missing.
+
+        Its label gets a suffix if another source has it.
+        """
         ...
 
     def commit(self, batches: Sequence[Batch]) -> int:
@@ -181,7 +233,8 @@ class Part:
         size: its size in bytes.
         digest: digest of its content.
         invalid: size in bytes of the file with invalid rows, up to and with the rows of this part.
-        whole: whether the file has its final name.
+        state: `BEGUN` once the journal has its digest, `IN_PLACE` once it has its name, `CLEANED` once the
+            journal has deleted its rows.
 
     """
 
@@ -191,12 +244,12 @@ class Part:
     size: int
     digest: str
     invalid: int
-    whole: bool
+    state: int
 
     @property
     def fields(self) -> tuple[Any, ...]:
         """Columns of the record."""
-        return self.number, self.name, self.rows, self.size, self.digest, self.invalid, int(self.whole)
+        return self.number, self.name, self.rows, self.size, self.digest, self.invalid, self.state
 
 
 def _text(number: int | None) -> str | None:

@@ -31,9 +31,9 @@ class SourceStream:
         self._walk = pages.walk
         self._encode = encode
         self._limit = limit
-        self._taken = source.taken
+        self._taken = source.taken  # until the journal matches rows
+        self._newest = source.newest
         self._restarts = pages.restarts
-        self._matched = pages.restarts > 0 and not pages.walk.ordered
         self._rows_of_pass = 0
         self._ties = list(source.exported_ties or ())  # marks of the target's rows that this pass has not met
         self._done = False
@@ -43,14 +43,14 @@ class SourceStream:
 
     async def __anext__(self) -> Batch:
         """Fetch a page and return the rows that it adds."""
-        if self._done:
+        if self.exhausted:
             raise StopAsyncIteration
         return self._batch(await anext(self._pages))
 
     @property
     def exhausted(self) -> bool:
-        """Check whether the last batch was returned."""
-        return self._done
+        """Check whether the journal will have all rows after the last batch."""
+        return self._done or self.source.limited
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -65,29 +65,43 @@ class SourceStream:
         """Return the rows of a page that the target may lack."""
         walk, matched = self._walk, self._begin_page(page)
         new = self._new_rows(page, matched=matched)
-        numbers = [number for index in new if (number := walk.number(index)) is not None]
         repeats = [index for index in walk.stale if index not in walk.repeated]
+        newest, ties = self._newest_of(new)
         return Batch(
             source=self.source,
             rows=[page.items[index] for index in new],
             digests=[walk.digest(index) for index in new],
             encode=self._encode,
             checkpoint=page.checkpoint,
-            taken=self._taken,
             done=self._done,
             repeats=[walk.digest(index) for index in repeats] if page.restarts and not matched else (),
-            newest=max(numbers, default=None),
+            newest=newest,
+            ties=ties,
             matched=matched,
+            limit=self._limit,
+            seen=self._rows_of_pass,
+        )
+
+    def _newest_of(self, indices: Sequence[int]) -> tuple[int | None, tuple[str, ...]]:
+        """Return the greatest number of rows, and the marks of those that have it.
+
+        Only the newest number of the source has marks.
+        """
+        numbers = [self._walk.number(index) for index in indices]
+        newest = max((number for number in numbers if number is not None), default=None)
+        if newest is None or (self._newest is not None and newest < self._newest):
+            return newest, ()
+        self._newest = newest
+        return newest, tuple(
+            self._walk.mark(index) for index, number in zip(indices, numbers, strict=True) if number == newest
         )
 
     def _begin_page(self, page: Page[Any]) -> bool:
         """Count the rows of this pass; return whether the journal must match the page."""
-        matched, restarted = page.restarts > 0 and not self._walk.ordered, page.restarts > self._restarts
-        if restarted:
+        matched = page.restarts > 0 and not self._walk.ordered
+        if page.restarts > self._restarts:
             self._rows_of_pass = 0
-        if matched and (restarted or not self._matched):
-            self._taken = self._rows_of_pass  # this pass fetches all rows again
-        self._restarts, self._matched = page.restarts, matched
+        self._restarts = page.restarts
         self._rows_of_pass += len(page.items) - len(self._walk.repeated)
         return matched
 
@@ -98,12 +112,27 @@ class SourceStream:
         new, ends = self._not_exported(
             [index for index in range(len(page.items)) if index not in stale], keyless=page.checkpoint.keyless
         )
-        if self._limit is not None:
-            new = new if matched else new[: self._limit - self._taken]
-            self._taken += len(new)
+        if self._limit is not None and not matched:  # else the journal holds the limit
+            new = self._limited(new, self._limit, restarted=page.restarts > 0)
             ends = ends or self._taken >= self._limit
         self._done = ends or page.checkpoint.done
         return new
+
+    def _limited(self, new: Sequence[int], limit: int, *, restarted: bool) -> Sequence[int]:
+        """Return as many rows as the limit allows.
+
+        The limit is about the list as it was at first: what a later pass brings above its rows is left
+        to the next run, because a limit inside of it would leave a gap.
+        """
+        if restarted and self._newest is not None:
+            new = [index for index in new if not self._is_above(index, self._newest)]
+        new = new[: limit - self._taken]
+        self._taken += len(new)
+        return new
+
+    def _is_above(self, index: int, newest: int) -> bool:
+        number = self._walk.number(index)
+        return number is not None and number > newest
 
     def _not_exported(self, indices: Sequence[int], *, keyless: bool) -> tuple[Sequence[int], bool]:
         """Return the rows that the target lacks, and whether it has all rows behind."""

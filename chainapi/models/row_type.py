@@ -80,10 +80,7 @@ class RowType:
 
 
 class FastDecoder:
-    """Decoder of rows on the fast path.
-
-    It decodes the type that `shape` makes of the type of a row.
-    """
+    """Decoder of rows on the fast path; `shape` makes its type of the type of a row."""
 
     def __init__(self, rows: RowType, fast: FastPath, shape: Callable[[Any], Any]) -> None:
         self.finish = fast.finish

@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ import aiohttp
 from attrs import define, field, frozen
 
 from chainapi.simulator import Simulator
+from tests.ports import free_port
 
 CLIENTS = 500
 LIMITS = ((500, 10.0), (50, 1.0))  # requests and seconds: 50 a second, at once or evenly
@@ -124,13 +124,6 @@ async def service(limit: int, window: float) -> AsyncIterator[Service]:
 
 
 # --- the backend ----------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    """Return a port of loopback that no socket uses."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @asynccontextmanager

@@ -49,7 +49,10 @@ def batch_of(
     matched: bool = False,
     repeats: Sequence[bytes] = (),
     newest: int | None = None,
+    ties: tuple[str, ...] = (),
     watermark: Watermark | None = None,
+    limit: int | None = None,
+    seen: int = 0,
 ) -> Batch:
     """Return what a page with these rows adds, which are their own digests."""
     return Batch(
@@ -58,11 +61,13 @@ def batch_of(
         digests=rows,
         encode=lambda row: cast("bytes", row),
         checkpoint=Checkpoint("q", restarts=walk_pass, watermark=watermark),
-        taken=0,
         done=done,
         repeats=repeats,
         newest=newest,
+        ties=ties,
         matched=matched,
+        limit=limit,
+        seen=seen,
     )
 
 
@@ -103,7 +108,7 @@ def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
 def test_equal_rows_are_kept(tmp_path: Path) -> None:
     """Equal rows within one pass are all kept."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         assert journal.commit([batch_of(one, [b"1", b"1"]), batch_of(other, [b"1"], done=True)]) == 3
         assert journal.commit([batch_of(one, [b"2", b"1"], done=True)]) == 2
         assert list(journal.pending_rows()) == [
@@ -115,7 +120,7 @@ def test_equal_rows_are_kept(tmp_path: Path) -> None:
 def test_a_later_pass_is_matched(tmp_path: Path) -> None:
     """A later pass leaves out each row as often as the journal has it."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1", b"1", b"2"]), batch_of(other, [b"3"])])
         again = [b"2", b"1", b"3", b"1", b"1", b"2"]
         assert journal.commit([batch_of(one, again, walk_pass=1, matched=True)]) == 3
@@ -146,29 +151,61 @@ def test_repeats_that_the_stream_found_are_matched(tmp_path: Path) -> None:
         assert rows_of(journal) == [b"1", b"2", b"3", b"1"]
 
 
-A, B, OLD = (mark * 16 for mark in "abc")  # marks of rows
+def test_a_limit_leaves_out_what_is_above_known_rows(tmp_path: Path) -> None:
+    """A later pass stores no row above the first known one, and ends at the limit."""
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        one = journal.source("a", "q")
+        journal.commit([batch_of(one, [b"1", b"2"], limit=4)])
+        assert not one.done
+        assert journal.commit([batch_of(one, [b"8", b"9"], walk_pass=1, matched=True, limit=4, seen=2)]) == 0
+        assert journal.commit([batch_of(one, [b"0", b"1"], walk_pass=1, matched=True, limit=4, seen=3)]) == 0
+        again = batch_of(one, [b"2", b"3", b"4", b"5"], walk_pass=1, matched=True, limit=4, seen=7)
+        assert journal.commit([again]) == 2
+        assert (one.done, one.limited) == (True, True)
+        assert journal.commit([batch_of(one, [b"6"], walk_pass=1, matched=True, limit=4, seen=8)]) == 0
+        assert rows_of(journal) == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_limit_ends_a_pass_that_meets_no_known_row(tmp_path: Path) -> None:
+    """A pass that begins with as many unknown rows as the limit stores none."""
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        one = journal.source("a", "q")
+        journal.commit([batch_of(one, [b"1", b"2"], limit=3)])
+        assert journal.commit([batch_of(one, [b"7", b"8"], walk_pass=1, matched=True, limit=3, seen=2)]) == 0
+        assert not one.done
+        assert journal.commit([batch_of(one, [b"9"], walk_pass=1, matched=True, limit=3, seen=3)]) == 0
+        assert one.done
+        assert rows_of(journal) == [b"1", b"2"]
+
+
+A, B, C = (mark * 16 for mark in "abc")  # marks of rows
 
 
 @pytest.mark.parametrize(
-    ("watermark", "ties"),
+    ("pages", "newest", "ties"),
     [
-        (Watermark(9, 1, at=1), None),  # each number is of one row
-        (Watermark(9, 1, at=1, ties=((9, (A, A)), (1, (B,)))), (A, A)),
-        (Watermark(9, 1, at=1, ties=((9, ()), (1, ()))), ()),  # the rows of the target are unknown
-        (Watermark(8, 1, at=1, ties=((8, (A,)), (1, (B,)))), (OLD,)),  # the list has none of them now
-        (None, (OLD,)),  # the list is empty now
+        ([(9, (A,), Watermark(9, 1, at=1))], 9, None),  # each number is of one row
+        ([(9, (A, A), Watermark(9, 1, at=1, ties=((9, (A, A)),)))], 9, (A, A)),
+        ([(9, (A,), None), (9, (B,), None), (8, (C,), None)], 9, (A, B)),
+        ([(8, (A,), None), (9, (B,), None), (None, (), None)], 9, (B,)),
     ],
 )
 def test_the_newest_exported_rows_have_marks(
-    tmp_path: Path, watermark: Watermark | None, ties: tuple[str, ...] | None
+    pages: list[tuple[int | None, tuple[str, ...], Watermark | None]],
+    newest: int,
+    ties: tuple[str, ...] | None,
+    tmp_path: Path,
 ) -> None:
     """The journal keeps marks of the newest rows if rows may share a number."""
     with closing(Journal.open(tmp_path / "s")) as journal:
         source = journal.source("a", "q")
-        source.newest, source.exported_ties = 9, (OLD,)
-        journal.commit([batch_of(source, newest=None, watermark=watermark, done=True)])
+        for place, (number, marks, watermark) in enumerate(pages, 1):
+            done = place == len(pages)
+            journal.commit([batch_of(source, newest=number, ties=marks, watermark=watermark, done=done)])
         for record in (source, journal.source("a", "q")):
-            assert (record.exported, record.exported_ties) == (9, ties)
+            assert (record.exported, record.exported_ties) == (newest, ties)
+        journal.commit([batch_of(source, done=True)])  # a run without news
+        assert journal.source("a", "q").exported == newest
 
 
 def test_a_new_source_has_no_exported_rows(tmp_path: Path) -> None:
@@ -182,7 +219,7 @@ def test_a_new_source_has_no_exported_rows(tmp_path: Path) -> None:
 def test_rows_of_unfinished_sources_are_not_pending(tmp_path: Path) -> None:
     """Rows of finished sources alone are written to the final file."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1"]), batch_of(other, [b"2"], done=True)])
         assert list(journal.pending_rows()) == [("b", b"2")]
         assert (journal.count_pending_rows(), journal.count_finished_sources()) == ((1, 0), 1)
@@ -201,4 +238,4 @@ def test_the_format_on_the_disk_is_pinned() -> None:
     """A new schema or checksum needs a new format number, or it looks like damage."""
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
     checksums = checksum("a", 1, None), row_checksum(1, 2, b"digest", b"row")
-    assert (FORMAT, schema, checksums) == (3, "9cfc7e374fa58894", (4033506478, 195845498))
+    assert (FORMAT, schema, checksums) == (6, "4dc8743566e0f0b2", (4033506478, 195845498))

@@ -30,6 +30,16 @@ from tests.test_session import DATA_URL, reply
 CHAINS = (1, 2, 3)
 
 
+def blocks_in(folders: list[Path], format_: str) -> Counter[tuple[str, int]]:
+    """Count the blocks of all files by source and number."""
+    return Counter(
+        (row["source"], int(row["block_number"]))
+        for folder in folders
+        for file in folder.glob(f"*.{format_}")
+        for row in format_of(format_).read(file)
+    )
+
+
 @pytest.mark.parametrize("format_", ["jsonl", "parquet", "sqlite", "duckdb"])
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_only_what_was_synced_survives(format_: str, shape: str, tmp_path: Path) -> None:
@@ -53,14 +63,32 @@ async def test_only_what_was_synced_survives(format_: str, shape: str, tmp_path:
             place = tmp_path / f"image-{number}"
             cuts.restore(image, place)
             await export(walk, CHAINS, target(place), format=format_)
-            read = format_of(format_).read
-            found = Counter(
-                (row["source"], int(row["block_number"]))
-                for file in place.glob(f"*.{format_}")
-                for row in read(file)
-            )
+            found = blocks_in([place], format_)
             assert found.keys() >= blocks_of(simulator, 40, CHAINS)
             assert found.total() == len(found) == 3 * 40 + 7
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
+async def test_a_part_that_was_taken_away_is_not_written_again(format_: str, tmp_path: Path) -> None:
+    """A part may be moved away as soon as it has its name, also if the export stops then."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    simulator = Simulator(chains=CHAINS, rows=40)
+    moved = 0
+    async with simulated(simulator) as session:
+        walk = session.data.evm.blocks
+        with PowerCuts(folder) as cuts:
+            await export(walk, CHAINS, folder, format=format_)
+        for number, image in enumerate(cuts.images):
+            place, away = tmp_path / f"image-{number}", tmp_path / f"away-{number}"
+            cuts.restore(image, place)
+            away.mkdir()
+            for part in place.glob(f"*.{format_}"):
+                part.rename(away / f"moved-{part.name}")
+                moved += 1
+            await export(walk, CHAINS, place, format=format_)
+            assert blocks_in([place, away], format_) == Counter(blocks_of(simulator, 40, CHAINS))
+    assert moved
 
 
 async def test_a_file_is_synced_before_it_has_its_name(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ class RowsOfPage(Protocol):
     """Rows of a page, and the content of each as the service sent it."""
 
     @property
-    def rows(self) -> Sequence[Any]:
-        """Rows of the page."""
+    def light(self) -> Sequence[Any]:
+        """Rows of the page, or cheaper objects with the attributes that identify the rows."""
         ...
 
     @property
@@ -100,7 +100,7 @@ class PageRows:
     """Rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        self.rows = tuple(page.rows)
+        self.rows = tuple(page.light)
         self.size = len(self.rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
@@ -177,6 +177,7 @@ class EmptyPage:
     """Empty page, open before the first page arrives."""
 
     rows: list[Any] = []  # noqa: RUF012 - never filled
+    light = rows
     next_page_token = None
     extra = ()
     body = b"{}"

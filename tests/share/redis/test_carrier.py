@@ -26,8 +26,9 @@ from chainapi.share.link import Link, Serve
 from chainapi.share.redis import RedisCarrier
 from chainapi.share.redis.wire import Address, Wire
 from chainapi.simulator import Simulator
+from tests.ports import free_port
 from tests.raw_server import let_pass, settle, until
-from tests.share.redis.server import RedisServer, free_port
+from tests.share.redis.server import RedisServer
 
 pytestmark = pytest.mark.real_time
 

@@ -1,0 +1,120 @@
+"""Limits of exports: no gap, no repeat, and no row too many, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from chainapi.export import export
+from chainapi.simulator import Simulator
+from chainapi.testing import run
+from tests.sessions import simulated
+
+BLOCKS = "/v1/chains/1/blocks"
+LIFETIME = 100.0  # seconds of a page token
+
+
+def numbers_in(path: Path) -> list[int]:
+    """Return the numbers of the exported blocks, newest first; each is there once."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    numbers = [int(row.get("block_number") or row["blockNumber"]) for row in rows]
+    assert set(Counter(numbers).values()) <= {1}
+    return sorted(numbers, reverse=True)
+
+
+def assert_no_gap(numbers: Sequence[int]) -> None:
+    """Fail if a block between the newest and the oldest one is missing."""
+    assert all(above == below + 1 for above, below in pairwise(numbers))
+
+
+@pytest.mark.parametrize("growth", [5, 35, 200])
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_limit_and_a_dead_token_leave_no_gap(named: bool, growth: int, tmp_path: Path) -> None:
+    """A limited export whose token died while its list grew has no gap and no row too many."""
+    simulator = Simulator(chains=(1,), rows=1_000, token_lifetime=LIFETIME, latency=1.0)
+    path = tmp_path / "b.jsonl"
+    async with simulated(simulator) as session:
+        walk: Any = session.data.evm.blocks if named else session.data.list
+        sources = [1] if named else [BLOCKS]
+        stopped = asyncio.create_task(export(walk, sources, path, page_size=10, limit=50))
+        await asyncio.sleep(3.5)
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+        await asyncio.sleep(LIFETIME)
+        newest = int((await session.data.list(BLOCKS).collect(1))[0]["blockNumber"])
+        simulator.insert(BLOCKS, growth)
+        await export(walk, sources, path, page_size=10, limit=50)
+        # More than the limit on top of a list without an order: it may be another list by now.
+        had = 50 if named or growth < 50 else 30
+        assert numbers_in(path) == list(range(newest, newest - had, -1))
+        if named:
+            await export(walk, sources, path, page_size=10, limit=50)
+            assert numbers_in(path) == list(range(newest + growth, newest - 50, -1))
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.floats(0.5, 12.0),  # seconds until the export is cancelled
+        st.sampled_from([0.0, LIFETIME / 2, LIFETIME + 1]),  # seconds until the next run
+        st.integers(0, 120),  # rows that the list gains meanwhile
+        st.booleans(),  # tokens die while the export runs
+    ),
+    max_size=4,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(named=st.booleans(), limit=st.integers(1, 120), page_size=st.sampled_from([7, 10, 50]), steps=STEPS)
+@example(named=True, limit=60, page_size=10, steps=[(3.5, 101.0, 100, False)] * 3)
+@example(named=False, limit=60, page_size=10, steps=[(3.5, 101.0, 40, False)] * 3)
+def test_limits_hold(
+    named: bool, limit: int, page_size: int, steps: list[tuple[float, float, int, bool]]
+) -> None:
+    """A limited export of a growing list that is stopped again and again has no gap and no repeat."""
+
+    async def check(path: Path) -> None:
+        simulator = Simulator(chains=(1,), rows=300, token_lifetime=LIFETIME, latency=1.0)
+        async with simulated(simulator) as session:
+            walk: Any = session.data.evm.blocks if named else session.data.list
+            arguments: Any = (walk, [1] if named else [BLOCKS], path)
+            options: Any = {"page_size": page_size, "limit": limit}
+            for seconds, pause, growth, dies in steps:
+                task = asyncio.create_task(export(*arguments, **options))
+                done, _ = await asyncio.wait([task], timeout=seconds / 2)
+                simulator.insert(BLOCKS, growth // 2)
+                if dies:
+                    simulator.advance(LIFETIME + 1)
+                done, _ = await asyncio.wait([task], timeout=seconds / 2)
+                if done:
+                    await task
+                    break
+                task.cancel()
+                await asyncio.wait([task])
+                await asyncio.sleep(pause)
+                simulator.insert(BLOCKS, growth - growth // 2)
+            else:
+                await export(*arguments, **options)
+            numbers = numbers_in(path)
+            assert_no_gap(numbers)
+            assert 1 <= len(numbers) <= limit
+            assert not named or len(numbers) == limit
+            await export(*arguments, **options)
+            final = numbers_in(path)
+            assert_no_gap(final)
+            assert final[-1] == numbers[-1]
+            newest = await session.data.list(BLOCKS).collect(1)
+            assert final[0] == (int(newest[0]["blockNumber"]) if named else numbers[0])
+
+    with TemporaryDirectory() as folder:
+        run(check(Path(folder) / "b.jsonl"))
