@@ -15,12 +15,13 @@ from chainapi.simulator import Simulator
 from chainapi.testing.loops import VirtualLoop
 
 PATHS = {
-    "/v1/chains/43114/blocks": ("data", "?pageSize=100"),
+    "/v1/chains/43114/blocks": ("data", "?pageSize={rows}"),
     "/v1/avg_tps/43114": ("metrics", ""),
 }
+BLOCK = "/v1/chains/43114/blocks"
 
 
-async def canned_bodies(points: int) -> dict[str, bytes]:
+async def canned_bodies(points: int, rows: int = 100) -> dict[str, bytes]:
     """Return the first page of each path from the simulator."""
     from chainapi.core.http import Request
 
@@ -30,7 +31,7 @@ async def canned_bodies(points: int) -> dict[str, bytes]:
     for path, (service, query) in PATHS.items():
         base = simulator.data_base_url if service == "data" else simulator.metrics_base_url
         answer = await transport.send(
-            Request("GET", f"{base}{path}{query}", {"x-data-api-key": simulator.api_key})
+            Request("GET", f"{base}{path}{query.format(rows=rows)}", {"x-data-api-key": simulator.api_key})
         )
         fields = msgspec.json.decode(answer.body)
         fields.pop("nextPageToken", None)
@@ -41,6 +42,19 @@ async def canned_bodies(points: int) -> dict[str, bytes]:
 def older(body: bytes, seconds: int) -> bytes:
     """Return a page of points with earlier timestamps, so that no page repeats."""
     return re.sub(rb'"timestamp":(\d+)', lambda match: b'"timestamp":%d' % (int(match[1]) - seconds), body)
+
+
+def older_blocks(body: bytes, page: int, nulls: int) -> bytes:
+    """Return a page of older blocks, with null in each row whose number `nulls` divides."""
+    fields = msgspec.json.decode(body)
+    for index, row in enumerate(fields["blocks"]):
+        place = page * len(fields["blocks"]) + index
+        row["blockNumber"] = str(int(row["blockNumber"]) - page * len(fields["blocks"]))
+        row["blockTimestamp"] -= 2 * page * len(fields["blocks"])
+        row["blockHash"] = f"0x{place:064x}"
+        if nulls and not place % nulls:
+            row["blockTimestampMilliseconds"] = None
+    return msgspec.json.encode(fields)
 
 
 class Canned(asyncio.Protocol):
@@ -75,13 +89,16 @@ class Canned(asyncio.Protocol):
         self._transport.write(head % len(body) + body)
 
 
-def serve(pipe: Connection, pages: int, points: int) -> None:
+def serve(pipe: Connection, pages: int, points: int, rows: int, nulls: int) -> None:
     """Run the server until the process is ended."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        first = runner.run(canned_bodies(points))
+        first = runner.run(canned_bodies(points, rows))
     span = first["/v1/avg_tps/43114"].count(b'"timestamp"') * 86_400
     bodies = {
-        path: [older(body, page * span) for page in range(pages)] if "avg_tps" in path else [body]
+        path: [
+            older_blocks(body, page, nulls) if path == BLOCK else older(body, page * span)
+            for page in range(pages)
+        ]
         for path, body in first.items()
     }
 
@@ -95,11 +112,14 @@ def serve(pipe: Connection, pages: int, points: int) -> None:
 
 
 @contextmanager
-def canned_server(pages: int, points: int = 100) -> Iterator[str]:
-    """Start a canned server, yield its base address, and end it."""
+def canned_server(pages: int, points: int = 100, *, rows: int = 100, nulls: int = 0) -> Iterator[str]:
+    """Start a canned server, yield its base address, and end it.
+
+    A page has `points` points or `rows` blocks, of which each row whose number `nulls` divides has null.
+    """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=serve, args=(there, pages, points), daemon=True)
+    process = context.Process(target=serve, args=(there, pages, points, rows, nulls), daemon=True)
     process.start()
     try:
         yield f"http://127.0.0.1:{here.recv()}"
