@@ -17,7 +17,7 @@ from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.unions import wire_name
 
-__all__ = ["deduplicator", "key_names"]
+__all__ = ["deduplicator", "key_names", "number_reader"]
 
 Reader = Callable[[Any], Any]
 
@@ -59,6 +59,26 @@ def _check_order(watermark: Watermark | None, route: Route) -> None:
 def _number_field(route: Route) -> str:
     """Return the wire name of the field with the descending number, or ""."""
     return ".".join(map(wire_name, (route.descending_key or "").split(".")))
+
+
+def number_reader(names: Sequence[str]) -> Callable[[Any], int | None]:
+    """Return a reader of the first of several numbers that a declared row has.
+
+    The reader returns None for a row without a whole number of these names.
+    """
+    readers = [(operator.attrgetter(name), name) for name in names]
+
+    def number(row: Any) -> int | None:
+        for read, name in readers:
+            try:
+                value = read(row)
+            except AttributeError:
+                value = _raw_field(row.raw, name) if hasattr(row, "raw") else None
+            if (whole := whole_of(value)) is not None:
+                return whole
+        return None
+
+    return number
 
 
 def key_names(key: object) -> tuple[str, ...]:

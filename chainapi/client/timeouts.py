@@ -128,7 +128,8 @@ class Timeouts:
         """Cancel the tasks of all calls under way, soon: one of them may run now."""
         self.closed = True
         self._timer.set(inf)
-        self._loop.call_soon(self._expire_all)
+        if self._new or self._endless or self._heap:
+            self._loop.call_soon(self._expire_all)
 
     def _expire_all(self) -> None:
         for timeout in [*self._new, *self._endless, *(timeout for _, _, timeout in self._heap)]:
