@@ -50,6 +50,24 @@ class Order:
     needs: tuple[str, str] | None = field(default=None, kw_only=True)
 
 
+@frozen
+class Cursor:
+    """Number by which a later export tells new rows of a list from known ones.
+
+    Attributes:
+        attributes: names of attributes with the number; a row has the number of the first one that it has.
+        why: the evidence that rows which come later have no lower number.
+        since: name of the method's parameter that bounds the number from below.
+        needs: name of a parameter; `since` is accepted only with it.
+
+    """
+
+    attributes: tuple[str, ...]
+    why: str = field(kw_only=True)
+    since: str | None = field(default=None, kw_only=True)
+    needs: str | None = field(default=None, kw_only=True)
+
+
 DESCENDING = ("sort_order", "desc")
 
 # Lists with an order: the documents state it, or a recorded answer shows it. A wrong order loses rows, so doubtful
@@ -89,6 +107,77 @@ ORDERS = {
         )
         for name in ("metric", "by_validation", "by_node", "by_subnet")
     },
+}
+
+
+# Numbers by which exports tell new rows, for lists that do not descend by one. An export relies on a number only as
+# long as the rows of the list come in its order, rising or falling; without `since` they have to fall. So a wrong entry
+# costs requests, not rows. Lists without an entry in ORDERS and here have no such number: chains, balances, tokens,
+# holders, contracts, webhooks; or their rows change or leave the list: rewards, validators, delegators, staking
+# transactions; or they never gain a row: transactions of a block.
+IN_BLOCK = Cursor(("block_number",), since="start_block", why="startBlock bounds the block number, inclusive")
+IN_BLOCK_OF_ADDRESS = Cursor(
+    ("native_transaction.block_number",),
+    since="start_block",
+    why="startBlock bounds the block number, inclusive",
+)
+AFTER = "startTimestamp asks for what is after a time"
+LATEST = "the route lists the latest ones"
+MESSAGE_TIME = Cursor(
+    ("source_transaction.timestamp", "destination_transaction.timestamp"),
+    why="ordered by timestamp in descending order; the documents do not specify which of two",
+)
+UTXO_TIME = Cursor(
+    ("block_timestamp", "timestamp"), why="sortOrder sorts by timestamp; an output is as old as it"
+)
+CREATED = Cursor(("create_block_timestamp",), why="sortOrder sorts by timestamp")
+
+CURSORS = {
+    **dict.fromkeys(
+        (
+            "data.evm.transfers",
+            "data.evm.native_transactions",
+            "data.evm.erc20_transactions",
+            "data.evm.erc721_transactions",
+            "data.evm.erc1155_transactions",
+            "data.evm.internal_transactions",
+        ),
+        IN_BLOCK,
+    ),
+    "data.evm.address_transactions": IN_BLOCK_OF_ADDRESS,
+    "data.evm.address_transactions_v2": IN_BLOCK_OF_ADDRESS,
+    "data.evm.transactions": Cursor(("block_number",), why=LATEST),
+    **dict.fromkeys(
+        (
+            "data.evm.blocks_of_all_chains",
+            "data.evm.transactions_of_all_chains",
+            "data.evm.all_latest_blocks",
+            "data.evm.all_latest_transactions",
+        ),
+        Cursor(("block_timestamp",), why=LATEST),
+    ),
+    "data.primary_network.transactions": Cursor(
+        ("block_timestamp", "timestamp"), since="start_timestamp", needs="addresses", why=AFTER
+    ),
+    "data.primary_network.blocks": Cursor(("block_timestamp",), since="start_timestamp", why=AFTER),
+    "data.primary_network.node_blocks": Cursor(("block_timestamp",), since="start_timestamp", why=AFTER),
+    "data.primary_network.asset_transactions": Cursor(("timestamp",), since="start_timestamp", why=AFTER),
+    "data.primary_network.vertices": Cursor(("vertex_timestamp",), why=LATEST),
+    "data.primary_network.vertices_at_height": Cursor(
+        ("vertex_timestamp",), why="sortOrder sorts by timestamp"
+    ),
+    "data.primary_network.blockchains": CREATED,
+    "data.primary_network.subnets": CREATED,
+    "data.primary_network.utxos": UTXO_TIME,
+    "data.primary_network.utxos_v2": UTXO_TIME,
+    "data.icm.messages": MESSAGE_TIME,
+    "data.icm.address_messages": MESSAGE_TIME,
+    "data.teleporter.messages": MESSAGE_TIME,
+    "data.teleporter.address_messages": MESSAGE_TIME,
+    "data.usage.logs": Cursor(
+        ("event_timestamp",), since="start_timestamp", why=AFTER + ", at the start of its day"
+    ),
+    "metrics.icm.timeseries": Cursor(("timestamp",), since="start_timestamp", why=AFTER),
 }
 
 

@@ -11,13 +11,14 @@ from chainapi._text import quoted
 from chainapi.api.routes import Route
 from chainapi.core.numbers import whole_of
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.dedupe import Deduplicator
 from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.unions import wire_name
 
-__all__ = ["deduplicator", "key_names"]
+__all__ = ["cursor_of", "deduplicator", "key_names"]
 
 Reader = Callable[[Any], Any]
 
@@ -45,6 +46,30 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool) -> Deduplic
         keyless=start.keyless,
         resumed=resumed,
     )
+
+
+def cursor_of(route: Route) -> Cursor | None:
+    """Return the cursor of a route; None if its rows have no number, or the list descends by one.
+
+    The number of a descending list is that of its walk.
+    """
+    if not route.cursor or route.descending_key is not None:
+        return None
+    readers = [(name, _reader(name, route.model)) for name in route.cursor]
+
+    def number(row: Any) -> int | None:
+        found = (whole_of(_value(row, name, read)) for name, read in readers)
+        return next((whole for whole in found if whole is not None), None)
+
+    return Cursor(number, route.since)
+
+
+def _value(row: Any, name: str, read: Reader) -> Any:
+    """Return an attribute of a row, or of its JSON if it has no model; None if it is missing."""
+    try:
+        return read(row)
+    except (LookupError, AttributeError, TypeError):
+        return _raw_field(row.raw, name) if hasattr(row, "raw") else None
 
 
 def _check_order(watermark: Watermark | None, route: Route) -> None:

@@ -16,7 +16,7 @@ __all__ = ["UNITS", "Route", "Weight", "route_name"]
 
 Weight: TypeAlias = Literal["none", "free", "small", "medium", "large", "xl", "xxl"]
 
-Conditional: TypeAlias = Literal["key", "descending_key"]
+Conditional: TypeAlias = Literal["key", "descending_key", "since"]
 
 # Cost of a request of each weight, in compute units.
 UNITS: Mapping[Weight, int] = MappingProxyType(
@@ -27,6 +27,7 @@ UNITS: Mapping[Weight, int] = MappingProxyType(
 _WITHOUT: Mapping[Conditional, dict[str, Any]] = {
     "key": {"key": ()},
     "descending_key": {"descending_key": None, "until": None},
+    "since": {"since": None},
 }
 
 
@@ -51,8 +52,11 @@ class Route:
             rows of the other kinds have no key. A list has this or `key`.
         immutable: names of the attributes that do not change between responses, for rows without a key.
             Several rows may share all of them: they serve to count rows, not to identify one.
-        holds_if: conditions of `key` and `descending_key`: name of the attribute, name of a parameter of the
-            method, and the value that the caller has to give for it; None for any value.
+        cursor: names of row attributes with a number that grows with each new row; the first one that a row
+            has counts. Empty if rows have no such number.
+        since: name of the parameter of the method that bounds the number of `cursor` from below.
+        holds_if: conditions of `key`, `descending_key` and `since`: name of the attribute, name of a
+            parameter of the method, and the value that the caller has to give for it; None for any value.
         weight: documented weight of a request; None without documentation.
         deprecated: whether the service will remove the route.
         method: HTTP method.
@@ -74,6 +78,8 @@ class Route:
     deprecated: bool = False
     kind_keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
     immutable: tuple[str, ...] = ()
+    cursor: tuple[str, ...] = ()
+    since: str | None = None
     holds_if: tuple[tuple[Conditional, str, str | None], ...] = ()
     method: str = "GET"
     body: tuple[str, ...] = ()
@@ -97,7 +103,7 @@ class Route:
     def for_call(self, given: Mapping[str, Any]) -> Route:
         """Return the record for a call with the values `given` for its parameters.
 
-        It has no order or no key if the condition in `holds_if` is not met.
+        It has no order, no key or no lower bound if the condition in `holds_if` is not met.
         """
         undone: dict[str, Any] = {}
         for field, name, wanted in self.holds_if:

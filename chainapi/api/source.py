@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chainapi.api.endpoint import Endpoint
+from chainapi.api.identity import cursor_of
 from chainapi.api.options import Options
 from chainapi.api.routes import Route
 from chainapi.client.connection import Connection
@@ -13,6 +14,7 @@ from chainapi.client.service import Service
 from chainapi.core.call import Call, CallOptions, GivenUp
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import query_fingerprint
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery
 from chainapi.core.url import Query
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError, PageTokenExpiredError
@@ -71,6 +73,11 @@ class ListSource:
     def address(self) -> str:
         """Base address of the service."""
         return self._service.endpoint.base_url
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """Cursor of the list (see `Pages.cursor`)."""
+        return cursor_of(self._route)
 
     @property
     def fingerprint(self) -> str:

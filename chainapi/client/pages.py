@@ -13,6 +13,7 @@ from chainapi.client.source import Source
 from chainapi.core.arguments import whole_number
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.walk import Walk
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import OnInvalid as OnInvalid
@@ -71,6 +72,11 @@ class Pages(Generic[T]):
     def address(self) -> str:
         """Base address of the service."""
         return self._source.address
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """Number by which a later walk tells new rows; None if rows have none, or the list descends by it."""
+        return self._source.cursor
 
     @property
     def fingerprint(self) -> str:

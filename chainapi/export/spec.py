@@ -15,12 +15,11 @@ from collections.abc import (
 )
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from chainapi._text import quoted
 from chainapi.api.options import NOT_SENT
 from chainapi.client.pages import Pages
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
@@ -205,15 +204,19 @@ class ExportSpec:
             for source in self.over:
                 yield Arguments.of(source)
 
-    def open(self, arguments: Arguments, **resume: Checkpoint) -> Pages[Any]:
+    def open(self, arguments: Arguments, **more: Any) -> Pages[Any]:
         """Return the stream of a source.
+
+        Args:
+            arguments: arguments of the source.
+            more: further arguments of the method, such as ``resume``.
 
         Raises:
             ConfigurationError: the method rejects the arguments, or does not return a list.
 
         """
         try:
-            pages = self.walk(*arguments.positional, **self.query, **arguments.named, **resume)
+            pages = self.walk(*arguments.positional, **self.query, **arguments.named, **more)
         except TypeError as error:  # of arguments that are missing, or too many
             raise ConfigurationError(str(error)) from error
         if not isinstance(pages, Pages):
@@ -221,6 +224,23 @@ class ExportSpec:
                 f"walk= must return Pages, not {type(pages).__name__}: only lists can be exported"
             )
         return pages
+
+    def open_since(self, arguments: Arguments, name: str, number: int, **more: Any) -> Pages[Any]:
+        """Return the stream of the rows of a source from a number on.
+
+        Args:
+            arguments: arguments of the source.
+            name: name of the argument that bounds the number from below; a greater value of the caller stays.
+            number: the number.
+            more: further arguments of the method, such as ``resume``.
+
+        """
+        given = {**self.query, **arguments.named}.get(name)
+        parameter = next(one for one in self.walk.endpoint.parameters if one.name == name)  # type: ignore[attr-defined]
+        least = number if given is None else max(number, parameter.checked(given))
+        named = {key: value for key, value in arguments.named.items() if key != name}
+        query = {key: value for key, value in self.query.items() if key != name}
+        return evolve(self, query=query).open(evolve(arguments, named={**named, name: least}), **more)
 
     def settings(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
         """Return the settings that must stay the same when the export is started again."""

@@ -183,6 +183,7 @@ class FlowSource:
 
     prefetch = 0
     address = fingerprint = ""
+    cursor = None
     quota_wait = 0.0
 
     def __init__(

@@ -197,6 +197,8 @@ class MetricICM(Group):
             "results",
             key=("timestamp", "src_blockchain_id", "dest_blockchain_id"),
             weight="small",
+            cursor=("timestamp",),
+            since="start_timestamp",
         )
     )
     def timeseries(

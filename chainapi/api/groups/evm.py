@@ -39,7 +39,7 @@ __all__ = ["EVM"]
 class EVM(Group):
     """Blocks, transactions, balances and contracts of EVM chains."""
 
-    @lists(Route("/v1/blocks", "blocks", key=("chain_id", "block_hash")))
+    @lists(Route("/v1/blocks", "blocks", key=("chain_id", "block_hash"), cursor=("block_timestamp",)))
     def blocks_of_all_chains(
         self,
         *,
@@ -55,7 +55,9 @@ class EVM(Group):
         """Walk the latest blocks of all chains."""
         ...
 
-    @lists(Route("/v1/transactions", "transactions", key=("chain_id", "tx_hash")))
+    @lists(
+        Route("/v1/transactions", "transactions", key=("chain_id", "tx_hash"), cursor=("block_timestamp",))
+    )
     def transactions_of_all_chains(
         self,
         *,
@@ -145,7 +147,15 @@ class EVM(Group):
         """Walk the transactions of a block."""
         ...
 
-    @lists(Route("/v1/chains/{chainId}/transactions", "transactions", key=("tx_hash",), weight="medium"))
+    @lists(
+        Route(
+            "/v1/chains/{chainId}/transactions",
+            "transactions",
+            key=("tx_hash",),
+            weight="medium",
+            cursor=("block_number",),
+        )
+    )
     def transactions(
         self,
         chain_id: ChainId,
@@ -366,6 +376,7 @@ class EVM(Group):
             "transactions",
             key=("chain_id", "tx_hash"),
             weight="free",
+            cursor=("block_timestamp",),
             deprecated=True,
         )
     )
@@ -387,7 +398,12 @@ class EVM(Group):
 
     @lists(
         Route(
-            "/v1/chains/allBlocks", "blocks", key=("chain_id", "block_hash"), weight="free", deprecated=True
+            "/v1/chains/allBlocks",
+            "blocks",
+            key=("chain_id", "block_hash"),
+            weight="free",
+            cursor=("block_timestamp",),
+            deprecated=True,
         )
     )
     def all_latest_blocks(
@@ -415,6 +431,8 @@ class EVM(Group):
             ),
             immutable=("tx_hash", "log_index", "erc1155_token.token_id", "value"),
             weight="medium",
+            cursor=("block_number",),
+            since="start_block",
         )
     )
     def transfers(
@@ -442,6 +460,8 @@ class EVM(Group):
             key=("native_transaction.tx_hash",),
             weight="medium",
             descending_key="native_transaction.block_timestamp",
+            cursor=("native_transaction.block_number",),
+            since="start_block",
             holds_if=(("descending_key", "sort_order", "desc"),),
         )
     )
@@ -471,6 +491,8 @@ class EVM(Group):
             key=("native_transaction.tx_hash",),
             weight="medium",
             descending_key="native_transaction.block_timestamp",
+            cursor=("native_transaction.block_number",),
+            since="start_block",
             holds_if=(("descending_key", "sort_order", "desc"),),
         )
     )
@@ -500,6 +522,8 @@ class EVM(Group):
             "transactions",
             key=("tx_hash",),
             weight="medium",
+            cursor=("block_number",),
+            since="start_block",
         )
     )
     def native_transactions(
@@ -526,6 +550,8 @@ class EVM(Group):
             "transactions",
             key=("tx_hash", "log_index"),
             weight="medium",
+            cursor=("block_number",),
+            since="start_block",
         )
     )
     def erc20_transactions(
@@ -552,6 +578,8 @@ class EVM(Group):
             "transactions",
             key=("tx_hash", "log_index", "erc721_token.token_id"),
             weight="medium",
+            cursor=("block_number",),
+            since="start_block",
         )
     )
     def erc721_transactions(
@@ -578,6 +606,8 @@ class EVM(Group):
             "transactions",
             immutable=("tx_hash", "log_index", "erc1155_token.token_id", "value"),
             weight="medium",
+            cursor=("block_number",),
+            since="start_block",
         )
     )
     def erc1155_transactions(
@@ -613,6 +643,8 @@ class EVM(Group):
                 "gas_limit",
             ),
             weight="medium",
+            cursor=("block_number",),
+            since="start_block",
         )
     )
     def internal_transactions(

@@ -85,6 +85,9 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
+            cursor=("block_timestamp", "timestamp"),
+            since="start_timestamp",
+            holds_if=(("since", "addresses", None),),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -192,6 +195,7 @@ class PrimaryNetwork(Group):
             "utxos",
             key=("utxo_id",),
             weight="xl",
+            cursor=("block_timestamp", "timestamp"),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -241,6 +245,7 @@ class PrimaryNetwork(Group):
             "utxos",
             key=("utxo_id",),
             weight="xl",
+            cursor=("block_timestamp", "timestamp"),
             extra=(("chain_info", "PrimaryNetworkChain"),),
             method="POST",
             body=("addresses",),
@@ -324,6 +329,8 @@ class PrimaryNetwork(Group):
             "blocks",
             key=("block_hash",),
             weight="medium",
+            cursor=("block_timestamp",),
+            since="start_timestamp",
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -351,6 +358,8 @@ class PrimaryNetwork(Group):
             "blocks",
             key=("block_hash",),
             weight="medium",
+            cursor=("block_timestamp",),
+            since="start_timestamp",
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -379,6 +388,7 @@ class PrimaryNetwork(Group):
             "vertices",
             key=("vertex_hash",),
             weight="medium",
+            cursor=("vertex_timestamp",),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -419,6 +429,7 @@ class PrimaryNetwork(Group):
             key=("vertex_hash",),
             weight="medium",
             descending_key="vertex_timestamp",
+            cursor=("vertex_timestamp",),
             holds_if=(("descending_key", "sort_order", "desc"),),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
@@ -461,6 +472,8 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
+            cursor=("timestamp",),
+            since="start_timestamp",
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -507,6 +520,7 @@ class PrimaryNetwork(Group):
             key=("blockchain_id",),
             weight="medium",
             descending_key="create_block_timestamp",
+            cursor=("create_block_timestamp",),
             holds_if=(("descending_key", "sort_order", "desc"),),
         )
     )
@@ -546,6 +560,7 @@ class PrimaryNetwork(Group):
             key=("subnet_id",),
             weight="medium",
             descending_key="create_block_timestamp",
+            cursor=("create_block_timestamp",),
             holds_if=(("descending_key", "sort_order", "desc"),),
         )
     )

@@ -50,7 +50,17 @@ class Usage(Group):
         """Return the usage of the Data API, by interval."""
         ...
 
-    @lists(Route("/v1/apiLogs", "logs", key=("log_id",), weight="xxl", extra=(("org_id", "str"),)))
+    @lists(
+        Route(
+            "/v1/apiLogs",
+            "logs",
+            key=("log_id",),
+            weight="xxl",
+            cursor=("event_timestamp",),
+            since="start_timestamp",
+            extra=(("org_id", "str"),),
+        )
+    )
     def logs(
         self,
         *,
