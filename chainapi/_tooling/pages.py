@@ -97,6 +97,20 @@ def keys(service: str) -> str:
     return "\n".join(lines)
 
 
+def updates(service: str) -> str:
+    """Return the table of the lists of a service whose new rows an export can tell."""
+    lines = ["| List | New rows are told by | and asked for from there on by |", "|---|---|---|"]
+    for name, declared in ROUTES.items():
+        if declared.single or not name.startswith(f"{service}."):
+            continue
+        route = declared.route
+        if route.shows_new_rows:
+            number = " or ".join(f"`{one}`" for one in route.cursor) or f"`{route.descending_key}`"
+            since = f"`{route.since}=`" + _condition(route, "since") if route.since else ""
+            lines.append(f"| `{name}` | {number} | {since} |")
+    return "\n".join(lines)
+
+
 def _identity(route: Route) -> str:
     if route.key:
         return _listed(route.key) + _condition(route, "key")
@@ -152,6 +166,7 @@ def metric_table(_: str) -> str:
 
 
 PARTS: dict[str, Callable[[str], str]] = {
+    "updates": updates,
     "events": event_table,
     "help": help_text,
     "keys": keys,

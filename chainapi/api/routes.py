@@ -92,6 +92,11 @@ class Route:
         return self.path if self.method == "GET" else f"{self.method} {self.path}"
 
     @property
+    def shows_new_rows(self) -> bool:
+        """Whether a later walk can tell by the numbers of the rows which of them are new."""
+        return self.descending_key is not None or bool(self.cursor)
+
+    @property
     def units(self) -> int | None:
         """Documented cost of a request, in compute units."""
         return None if self.weight is None else UNITS[self.weight]
