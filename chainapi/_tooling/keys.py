@@ -5,7 +5,7 @@ A key is the attributes that identify a row; an order is by a number that descen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from attrs import field, frozen
 
@@ -55,17 +55,32 @@ class Cursor:
     """Number by which a later export tells new rows of a list from known ones.
 
     Attributes:
-        attributes: names of attributes with the number; a row has the number of the first one that it has.
+        attributes: names of attributes with the number, the first that a row has counts; empty if it is the
+            number of the list's range.
         why: the evidence that rows which come later have no lower number.
-        since: name of the method's parameter that bounds the number from below.
-        needs: name of a parameter; `since` is accepted only with it.
+        needs: name of a parameter; the service accepts the start of the range only with it.
 
     """
 
-    attributes: tuple[str, ...]
+    attributes: tuple[str, ...] = ()
     why: str = field(kw_only=True)
-    since: str | None = field(default=None, kw_only=True)
     needs: str | None = field(default=None, kw_only=True)
+
+
+@frozen
+class Ranges:
+    """Range of a list with a start and an end.
+
+    Attributes:
+        number: attributes of a row with the number that start and end bound; the first that a row has counts.
+        why: the evidence, or the reason for no ranges.
+        days: whether a border has to be at 0:00 UTC.
+
+    """
+
+    number: tuple[str, ...] = ()
+    why: str = field(kw_only=True)
+    days: bool = field(default=False, kw_only=True)
 
 
 DESCENDING = ("sort_order", "desc")
@@ -110,42 +125,22 @@ ORDERS = {
 }
 
 
-# Numbers by which exports tell new rows, for lists that do not descend by one. An export relies on a number only as
-# long as the rows of the list come in its order, rising or falling; without `since` they have to fall. So a wrong entry
-# costs requests, not rows. Lists without an entry in ORDERS and here have no such number: chains, balances, tokens,
-# holders, contracts, webhooks; or their rows change or leave the list: rewards, validators, delegators, staking
-# transactions; or they never gain a row: transactions of a block.
-IN_BLOCK = Cursor(("block_number",), since="start_block", why="startBlock bounds the block number, inclusive")
-IN_BLOCK_OF_ADDRESS = Cursor(
-    ("native_transaction.block_number",),
-    since="start_block",
-    why="startBlock bounds the block number, inclusive",
-)
-AFTER = "startTimestamp asks for what is after a time"
+# Numbers by which exports tell new rows, for lists that neither descend by one nor have RANGES. An export relies on a
+# number only as long as the rows of the list come in its order, rising or falling; without a range they have to fall. So
+# a wrong entry costs requests, not rows. Other lists have no such number: chains, balances, tokens, holders, contracts,
+# webhooks; or their rows change or leave the list: rewards, validators, delegators; or they never gain a row:
+# transactions of a block.
 LATEST = "the route lists the latest ones"
 MESSAGE_TIME = Cursor(
     ("source_transaction.timestamp", "destination_transaction.timestamp"),
     why="ordered by timestamp in descending order; the documents do not specify which of two",
 )
 UTXO_TIME = Cursor(
-    ("block_timestamp", "timestamp"), why="sortOrder sorts by timestamp; an output is as old as it"
+    ("block_timestamp", "timestamp"), why="sortOrder sorts by timestamp; an output keeps its own"
 )
 CREATED = Cursor(("create_block_timestamp",), why="sortOrder sorts by timestamp")
 
 CURSORS = {
-    **dict.fromkeys(
-        (
-            "data.evm.transfers",
-            "data.evm.native_transactions",
-            "data.evm.erc20_transactions",
-            "data.evm.erc721_transactions",
-            "data.evm.erc1155_transactions",
-            "data.evm.internal_transactions",
-        ),
-        IN_BLOCK,
-    ),
-    "data.evm.address_transactions": IN_BLOCK_OF_ADDRESS,
-    "data.evm.address_transactions_v2": IN_BLOCK_OF_ADDRESS,
     "data.evm.transactions": Cursor(("block_number",), why=LATEST),
     **dict.fromkeys(
         (
@@ -157,11 +152,8 @@ CURSORS = {
         Cursor(("block_timestamp",), why=LATEST),
     ),
     "data.primary_network.transactions": Cursor(
-        ("block_timestamp", "timestamp"), since="start_timestamp", needs="addresses", why=AFTER
+        needs="addresses", why="without addresses, filtering by timestamps is not supported"
     ),
-    "data.primary_network.blocks": Cursor(("block_timestamp",), since="start_timestamp", why=AFTER),
-    "data.primary_network.node_blocks": Cursor(("block_timestamp",), since="start_timestamp", why=AFTER),
-    "data.primary_network.asset_transactions": Cursor(("timestamp",), since="start_timestamp", why=AFTER),
     "data.primary_network.vertices": Cursor(("vertex_timestamp",), why=LATEST),
     "data.primary_network.vertices_at_height": Cursor(
         ("vertex_timestamp",), why="sortOrder sorts by timestamp"
@@ -174,10 +166,6 @@ CURSORS = {
     "data.icm.address_messages": MESSAGE_TIME,
     "data.teleporter.messages": MESSAGE_TIME,
     "data.teleporter.address_messages": MESSAGE_TIME,
-    "data.usage.logs": Cursor(
-        ("event_timestamp",), since="start_timestamp", why=AFTER + ", at the start of its day"
-    ),
-    "metrics.icm.timeseries": Cursor(("timestamp",), since="start_timestamp", why=AFTER),
 }
 
 
@@ -354,3 +342,65 @@ def identity_of(dotted: str) -> Identity:
             f' share, or none and a reason, why="no key: ..."; then run {COMMAND}'
         )
     return IDENTITIES[dotted]
+
+
+# Ranges of the lists that take a start and an end. Each range sends bounds that hold whether the service counts its
+# ends in or out, and a row far beyond them is an error: a wrong entry loses no row. Two lists have no ranges, because
+# a row is about the whole time between start and end. The generator refuses a list with a start that has no entry.
+BLOCKS = Ranges(("block_number",), why="startBlock is inclusive, endBlock exclusive, of the block of the row")
+TIMES = "startTimestamp and endTimestamp are for items after and before a time"
+SERIES = Ranges(
+    ("timestamp",), days=True, why=TIMES + "; a point sums up an hour or a day, which a border must not cut"
+)
+
+RANGES = {
+    "data.evm.transfers": BLOCKS,
+    "data.evm.address_transactions": Ranges(("native_transaction.block_number",), why=BLOCKS.why),
+    "data.evm.address_transactions_v2": Ranges(("native_transaction.block_number",), why=BLOCKS.why),
+    "data.evm.native_transactions": BLOCKS,
+    "data.evm.erc20_transactions": BLOCKS,
+    "data.evm.erc721_transactions": BLOCKS,
+    "data.evm.erc1155_transactions": BLOCKS,
+    "data.evm.internal_transactions": BLOCKS,
+    "data.primary_network.transactions": Ranges(
+        ("block_timestamp", "timestamp"), why=TIMES + "; P-Chain rows have the time of their block"
+    ),
+    "data.primary_network.staking_transactions": Ranges(
+        ("block_timestamp",), why=TIMES + "; that of the block, as in the list of all transactions"
+    ),
+    "data.primary_network.blocks": Ranges(("block_timestamp",), why=TIMES),
+    "data.primary_network.node_blocks": Ranges(("block_timestamp",), why=TIMES),
+    "data.primary_network.asset_transactions": Ranges(("timestamp",), why=TIMES),
+    "data.usage.logs": Ranges(("event_timestamp",), days=True, why="both times are rounded down to 0:00 UTC"),
+    "metrics.chains.metric": SERIES,
+    "metrics.chains.token_holders": Ranges(
+        why="no ranges: one row sums up what an address held in all the time"
+    ),
+    "metrics.icm.timeseries": SERIES,
+    "metrics.networks.metric": SERIES,
+    "metrics.l1_validators.metric": SERIES,
+    "metrics.l1_validators.by_validation": SERIES,
+    "metrics.l1_validators.by_node": SERIES,
+    "metrics.l1_validators.by_subnet": SERIES,
+    "metrics.subnets.validators": Ranges(why="no ranges: a row has addresses alone, and no time"),
+}
+
+
+def ranges_of(dotted: str, parameters: Collection[str]) -> Ranges | None:
+    """Return the ranges of a list with these query parameters.
+
+    Return None for a list without a start.
+
+    Raises:
+        GeneratorError: RANGES has no entry for a list with a start.
+
+    """
+    if not {"startBlock", "startTimestamp"} & set(parameters):
+        return None
+    if dotted not in RANGES:
+        raise GeneratorError(
+            f"{dotted}: whether the list can be walked in ranges is not decided. Add an entry to RANGES in"
+            " chainapi/_tooling/keys.py: the attribute of a row that its start and end bound, or none and a reason,"
+            f' why="no ranges: ..."; then run {COMMAND}'
+        )
+    return RANGES[dotted]

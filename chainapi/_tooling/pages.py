@@ -89,11 +89,12 @@ def writes(service: str) -> str:
 
 
 def keys(service: str) -> str:
-    """Return the table of the keys and orders of the lists of a service."""
-    lines = ["| List | A row is identified by | Descends by |", "|---|---|---|"]
+    """Return the table of the keys, orders and ranges of the lists of a service."""
+    lines = ["| List | A row is identified by | Descends by | Splits by |", "|---|---|---|---|"]
     for name, declared in ROUTES.items():
         if not declared.single and name.startswith(f"{service}."):
-            lines.append(f"| `{name}` | {_identity(declared.route)} | {_order(declared.route)} |")
+            cells = _identity(declared.route), _order(declared.route), _ranges(declared.route)
+            lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -105,8 +106,11 @@ def updates(service: str) -> str:
             continue
         route = declared.route
         if route.shows_new_rows:
-            number = " or ".join(f"`{one}`" for one in route.cursor) or f"`{route.descending_key}`"
-            since = f"`{route.since}=`" + _condition(route, "since") if route.since else ""
+            number = " or ".join(f"`{one}`" for one in route.numbers) or f"`{route.descending_key}`"
+            starts = [
+                one.name for one in declared.parameters if route.ranged and one.wire == route.ranged.start
+            ]
+            since = "".join(f"`{name}=`" + _condition(route, "since") for name in starts)
             lines.append(f"| `{name}` | {number} | {since} |")
     return "\n".join(lines)
 
@@ -120,6 +124,10 @@ def _identity(route: Route) -> str:
 
 def _order(route: Route) -> str:
     return f"`{route.descending_key}`" + _condition(route, "descending_key") if route.descending_key else ""
+
+
+def _ranges(route: Route) -> str:
+    return " or ".join(f"`{name}`" for name in route.ranged.number) if route.ranged else ""
 
 
 def _listed(names: Sequence[str]) -> str:

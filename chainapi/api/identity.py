@@ -18,7 +18,7 @@ from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.unions import wire_name
 
-__all__ = ["cursor_of", "deduplicator", "key_names"]
+__all__ = ["cursor_of", "deduplicator", "key_names", "number_reader"]
 
 Reader = Callable[[Any], Any]
 
@@ -53,23 +53,10 @@ def cursor_of(route: Route) -> Cursor | None:
 
     The number of a descending list is that of its walk.
     """
-    if not route.cursor or route.descending_key is not None:
+    if not route.numbers or route.descending_key is not None:
         return None
-    readers = [(name, _reader(name, route.model)) for name in route.cursor]
-
-    def number(row: Any) -> int | None:
-        found = (whole_of(_value(row, name, read)) for name, read in readers)
-        return next((whole for whole in found if whole is not None), None)
-
-    return Cursor(number, route.since)
-
-
-def _value(row: Any, name: str, read: Reader) -> Any:
-    """Return an attribute of a row, or of its JSON if it has no model; None if it is missing."""
-    try:
-        return read(row)
-    except (LookupError, AttributeError, TypeError):
-        return _raw_field(row.raw, name) if hasattr(row, "raw") else None
+    since = route.ranged.start if route.ranged is not None and route.since else None
+    return Cursor(number_reader(route.numbers), since)
 
 
 def _check_order(watermark: Watermark | None, route: Route) -> None:
@@ -84,6 +71,26 @@ def _check_order(watermark: Watermark | None, route: Route) -> None:
 def _number_field(route: Route) -> str:
     """Return the wire name of the field with the descending number, or ""."""
     return ".".join(map(wire_name, (route.descending_key or "").split(".")))
+
+
+def number_reader(names: Sequence[str]) -> Callable[[Any], int | None]:
+    """Return a reader of the first of several numbers that a declared row has.
+
+    The reader returns None for a row without a whole number of these names.
+    """
+    readers = [(operator.attrgetter(name), name) for name in names]
+
+    def number(row: Any) -> int | None:
+        for read, name in readers:
+            try:
+                value = read(row)
+            except AttributeError:
+                value = _raw_field(row.raw, name) if hasattr(row, "raw") else None
+            if (whole := whole_of(value)) is not None:
+                return whole
+        return None
+
+    return number
 
 
 def key_names(key: object) -> tuple[str, ...]:
@@ -115,7 +122,7 @@ def _identity(route: Route, *, declared: bool) -> Identity:
 
 
 def _plain_number(route: Route) -> Reader | None:
-    """Return a reader of the number of a row without any check; None for rows that are no objects."""
+    """Return an unchecked reader of a row's number; None for rows that are no objects."""
     name = route.descending_key
     if name is None or route.model is None or typing.is_typeddict(route.model):
         return None

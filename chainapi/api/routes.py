@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from attrs import evolve, frozen
 
 from chainapi.core.idempotency import Idempotency
+from chainapi.core.paging.ranges import Ranged
 
 __all__ = ["UNITS", "Route", "Weight", "route_name"]
 
@@ -27,7 +28,7 @@ UNITS: Mapping[Weight, int] = MappingProxyType(
 _WITHOUT: Mapping[Conditional, dict[str, Any]] = {
     "key": {"key": ()},
     "descending_key": {"descending_key": None, "until": None},
-    "since": {"since": None},
+    "since": {"since": False},
 }
 
 
@@ -53,8 +54,8 @@ class Route:
         immutable: names of the attributes that do not change between responses, for rows without a key.
             Several rows may share all of them: they serve to count rows, not to identify one.
         cursor: names of row attributes with a number that grows with each new row; the first one that a row
-            has counts. Empty if rows have no such number.
-        since: name of the parameter of the method that bounds the number of `cursor` from below.
+            has counts. Empty if rows have no such number, or it is the one of `ranged`.
+        since: whether the start of `ranged` may be sent.
         holds_if: conditions of `key`, `descending_key` and `since`: name of the attribute, name of a
             parameter of the method, and the value that the caller has to give for it; None for any value.
         weight: documented weight of a request; None without documentation.
@@ -64,6 +65,8 @@ class Route:
             the walk sends its token there.
         idempotency: effect of sending a request twice.
         lookup: name of the route that shows whether a write was carried out; empty without one.
+        ranged: the parameters with the start and the end of a list, and the number of a row that they bound;
+            None for a list that cannot be walked in ranges.
 
     """
 
@@ -79,12 +82,13 @@ class Route:
     kind_keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
     immutable: tuple[str, ...] = ()
     cursor: tuple[str, ...] = ()
-    since: str | None = None
+    since: bool = True
     holds_if: tuple[tuple[Conditional, str, str | None], ...] = ()
     method: str = "GET"
     body: tuple[str, ...] = ()
     idempotency: Idempotency = Idempotency.SAFE
     lookup: str = ""
+    ranged: Ranged | None = None
 
     @property
     def place(self) -> str:
@@ -92,9 +96,14 @@ class Route:
         return self.path if self.method == "GET" else f"{self.method} {self.path}"
 
     @property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of row attributes with a number that grows with each new row; the first counts."""
+        return self.ranged.number if self.ranged is not None else self.cursor
+
+    @property
     def shows_new_rows(self) -> bool:
         """Whether a later walk can tell by the numbers of the rows which of them are new."""
-        return self.descending_key is not None or bool(self.cursor)
+        return self.descending_key is not None or bool(self.numbers)
 
     @property
     def units(self) -> int | None:

@@ -225,18 +225,20 @@ class ExportSpec:
             )
         return pages
 
-    def open_since(self, arguments: Arguments, name: str, number: int, **more: Any) -> Pages[Any]:
+    def open_since(self, arguments: Arguments, wire: str, number: int, **more: Any) -> Pages[Any]:
         """Return the stream of the rows of a source from a number on.
 
         Args:
             arguments: arguments of the source.
-            name: name of the argument that bounds the number from below; a greater value of the caller stays.
+            wire: name of the query parameter that bounds it from below; a greater value of the caller stays.
             number: the number.
             more: further arguments of the method, such as ``resume``.
 
         """
+        endpoint: Endpoint = self.walk.endpoint  # type: ignore[attr-defined]
+        parameter = next(one for one in endpoint.parameters if one.wire == wire)
+        name = parameter.name
         given = {**self.query, **arguments.named}.get(name)
-        parameter = next(one for one in self.walk.endpoint.parameters if one.name == name)  # type: ignore[attr-defined]
         least = number if given is None else max(number, parameter.checked(given))
         named = {key: value for key, value in arguments.named.items() if key != name}
         query = {key: value for key, value in self.query.items() if key != name}

@@ -45,7 +45,8 @@ PART = 256  # rows of a large body that are decoded in one step
 class DecodedPage:
     """Rows of a page, the next page token, and further fields of the envelope.
 
-    `items` is the name of the list field of `body`, `extra` has the further fields of the route.
+    `items` is the name of the list field of `body`, `extra` has the further fields of the route. `kept` has
+    the indices of the rows of the body that are rows of the page; None for all.
     """
 
     rows: list[Any]
@@ -53,6 +54,12 @@ class DecodedPage:
     extra: tuple[Any, ...] = ()
     body: bytes = b"{}"
     items: str = ""
+    kept: Sequence[int] | None = None
+
+    @property
+    def light(self) -> list[Any]:
+        """Rows for keys and numbers: the rows themselves."""
+        return self.rows
 
     @property
     def digest(self) -> int:
@@ -70,7 +77,13 @@ class DecodedPage:
         included. A row without a canonical form (a lone surrogate, nested too deeply) keeps its bytes. Each
         call encodes the rows again.
         """
-        return canonical_rows(self.body, self.items)
+        rows = canonical_rows(self.body, self.items)
+        return rows if self.kept is None else [rows[index] for index in self.kept]
+
+    def keep(self, indices: Sequence[int]) -> DecodedPage:
+        """Return the page with some of its rows alone."""
+        rows = [self.rows[index] for index in indices]
+        return DecodedPage(rows, self.next_page_token, self.extra, self.body, self.items, indices)
 
 
 class Stepwise(Generic[T]):

@@ -28,7 +28,9 @@ Finish: TypeAlias = Callable[[list[Any]], list[Any]]
 
 @frozen(eq=False, repr=False)
 class FastPath:
-    """Fast path of rows: it accepts nothing that the general path refuses, and makes the same objects.
+    """Fast path of rows.
+
+    It accepts nothing that the general path refuses, and makes the same objects.
 
     Attributes:
         wire: type that msgspec decodes, in lax mode with `lax`: numbers may be texts.
@@ -78,7 +80,7 @@ class RowType:
 
 
 class FastDecoder:
-    """Decoder of rows on the fast path, within the type that `shape` makes of the type of a row."""
+    """Decoder of rows on the fast path; `shape` makes its type of the type of a row."""
 
     def __init__(self, rows: RowType, fast: FastPath, shape: Callable[[Any], Any]) -> None:
         self.finish = fast.finish

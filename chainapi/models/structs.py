@@ -32,7 +32,10 @@ _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 
 def may_hold_null_text(content: bytes) -> bool:
-    """Check JSON for a text that a lax decoder takes for null: "null" in any case, or with escapes."""
+    """Check JSON for a text that a lax decoder takes for null.
+
+    It is "null" in any case, or with escapes.
+    """
     return b"\\" in content or b'"null"' in content.lower()
 
 
@@ -45,7 +48,10 @@ def fast_type(model: Any, *, strict: bool, nulls: bool = False) -> Any:
 
 
 def _nullable(kind: Type, strict: bool, nulls: bool) -> Any:
-    """Return the type on the fast path, with None for an optional text, and with `nulls` elsewhere too."""
+    """Return the type on the fast path.
+
+    It has None for an optional text, and with `nulls` for any optional value.
+    """
     quick = _fast_type(kind, strict, nulls)
     if not kind.optional or quick is Any or not (nulls or quick is str):
         return quick

@@ -35,12 +35,8 @@ def descends(name: str, given: dict[str, Any]) -> bool:
     return declared.record.for_call(every).descending_key is not None
 
 
-CURSORS = [name for name in LISTS if ROUTES[name].record.cursor and not descends(name, {})]
-OTHERS = [
-    name
-    for name in LISTS
-    if not ROUTES[name].record.cursor and not descends(name, {}) and name != "data.chains"
-]
+CURSORS = [name for name in LISTS if ROUTES[name].record.numbers and not descends(name, {})]
+OTHERS = [name for name in LISTS if not ROUTES[name].record.numbers and not descends(name, {})]
 
 
 def simulator_of(**anomalies: Any) -> Simulator:

@@ -182,6 +182,7 @@ class FlowSource:
     """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
+    ranges = None
     address = fingerprint = ""
     cursor = None
     quota_wait = 0.0

@@ -10,6 +10,7 @@ from chainapi.api.parameters import Bounds, ChainId, PageSize, PageSize500, Text
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
     from chainapi.models import (
@@ -431,8 +432,7 @@ class EVM(Group):
             ),
             immutable=("tx_hash", "log_index", "erc1155_token.token_id", "value"),
             weight="medium",
-            cursor=("block_number",),
-            since="start_block",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def transfers(
@@ -460,9 +460,8 @@ class EVM(Group):
             key=("native_transaction.tx_hash",),
             weight="medium",
             descending_key="native_transaction.block_timestamp",
-            cursor=("native_transaction.block_number",),
-            since="start_block",
             holds_if=(("descending_key", "sort_order", "desc"),),
+            ranged=Ranged("blocks", ("native_transaction.block_number",)),
         )
     )
     def address_transactions(
@@ -491,9 +490,8 @@ class EVM(Group):
             key=("native_transaction.tx_hash",),
             weight="medium",
             descending_key="native_transaction.block_timestamp",
-            cursor=("native_transaction.block_number",),
-            since="start_block",
             holds_if=(("descending_key", "sort_order", "desc"),),
+            ranged=Ranged("blocks", ("native_transaction.block_number",)),
         )
     )
     def address_transactions_v2(
@@ -522,8 +520,7 @@ class EVM(Group):
             "transactions",
             key=("tx_hash",),
             weight="medium",
-            cursor=("block_number",),
-            since="start_block",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def native_transactions(
@@ -550,8 +547,7 @@ class EVM(Group):
             "transactions",
             key=("tx_hash", "log_index"),
             weight="medium",
-            cursor=("block_number",),
-            since="start_block",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def erc20_transactions(
@@ -578,8 +574,7 @@ class EVM(Group):
             "transactions",
             key=("tx_hash", "log_index", "erc721_token.token_id"),
             weight="medium",
-            cursor=("block_number",),
-            since="start_block",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def erc721_transactions(
@@ -606,8 +601,7 @@ class EVM(Group):
             "transactions",
             immutable=("tx_hash", "log_index", "erc1155_token.token_id", "value"),
             weight="medium",
-            cursor=("block_number",),
-            since="start_block",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def erc1155_transactions(
@@ -643,8 +637,7 @@ class EVM(Group):
                 "gas_limit",
             ),
             weight="medium",
-            cursor=("block_number",),
-            since="start_block",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def internal_transactions(

@@ -11,6 +11,7 @@ from chainapi.api.parameters import REPEATED, Bounds, PageSize, PageSize10000, T
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
     from chainapi.models import (
@@ -85,9 +86,8 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
-            cursor=("block_timestamp", "timestamp"),
-            since="start_timestamp",
             holds_if=(("since", "addresses", None),),
+            ranged=Ranged("seconds", ("block_timestamp", "timestamp")),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -119,6 +119,7 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
+            ranged=Ranged("seconds", ("block_timestamp",)),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -329,8 +330,7 @@ class PrimaryNetwork(Group):
             "blocks",
             key=("block_hash",),
             weight="medium",
-            cursor=("block_timestamp",),
-            since="start_timestamp",
+            ranged=Ranged("seconds", ("block_timestamp",)),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -358,8 +358,7 @@ class PrimaryNetwork(Group):
             "blocks",
             key=("block_hash",),
             weight="medium",
-            cursor=("block_timestamp",),
-            since="start_timestamp",
+            ranged=Ranged("seconds", ("block_timestamp",)),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -472,8 +471,7 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
-            cursor=("timestamp",),
-            since="start_timestamp",
+            ranged=Ranged("seconds", ("timestamp",)),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )

@@ -10,6 +10,7 @@ from chainapi.api.parameters import ChainId, PageSize, Timestamp
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
     from chainapi.models import ApiLog, PrimaryNetworkRpcUsage, SubnetRpcUsage, UsageMetrics
@@ -56,8 +57,7 @@ class Usage(Group):
             "logs",
             key=("log_id",),
             weight="xxl",
-            cursor=("event_timestamp",),
-            since="start_timestamp",
+            ranged=Ranged("days", ("event_timestamp",)),
             extra=(("org_id", "str"),),
         )
     )

@@ -20,7 +20,7 @@ class Cursor:
 
     Attributes:
         number: returns the number of a row, or None for a row that lacks it.
-        since: name of the argument that bounds the number from below; None where the service has none.
+        since: name of the query parameter that bounds the number from below; None where the service has none.
 
     """
 

@@ -34,7 +34,7 @@ class Runs:
                 yield first + step * place
 
     def extend(self, numbers: Sequence[int], run: Run | None = None) -> None:
-        """Add numbers in the order in which their rows were given; `run` is their run, where they are one."""
+        """Add numbers in the order of their rows; `run` is their run, where they are one."""
         runs = self._runs
         if runs is None:
             return

@@ -173,7 +173,7 @@ class Order:
         return _written(self._sift(rows, mark)[0], self._before, self._number_field)
 
     def _tied(self, rows: Rows) -> int:
-        """Return how many rows share their number with the last row before them, the lowest given."""
+        """Count the rows that share their number with the last row before them."""
         before, numbers = self._after, rows.numbers
         if self._unique or not numbers or numbers[0] != before.last or before.spans[-1][1] != before.last:
             return 0
@@ -299,7 +299,7 @@ def _written(given: _Position, before: _Position, number_field: str) -> Watermar
 
 
 def run_of(numbers: Sequence[int | None]) -> Run | None:
-    """Return an arithmetic run of numbers with steps down, such as daily points; None for any other.
+    """Return numbers as an arithmetic run with steps down; None if they are not.
 
     It takes no comparison of neighbours: a run is the usual page of a list whose numbers are its keys.
     """
@@ -312,7 +312,7 @@ def run_of(numbers: Sequence[int | None]) -> Run | None:
 
 
 def rising(numbers: Sequence[int | None], last: int | None, run: Run | None = None) -> int | None:
-    """Return the place of the first number that rises, or is missing; `run` is the run of the numbers."""
+    """Return the place of the first number that rises or is missing."""
     if run is not None and (last is None or run[0] <= last):
         return None
     known = [number for number in numbers if number is not None]

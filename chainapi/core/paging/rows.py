@@ -20,8 +20,8 @@ class RowsOfPage(Protocol):
     """Rows of a page, and the content of each as the service sent it."""
 
     @property
-    def rows(self) -> Sequence[Any]:
-        """Rows of the page."""
+    def light(self) -> Sequence[Any]:
+        """Rows of the page, or cheaper objects with the attributes that identify the rows."""
         ...
 
     @property
@@ -100,7 +100,7 @@ class PageRows:
     """Rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        self.rows = tuple(page.rows)
+        self.rows = tuple(page.light)
         self.size = len(self.rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
@@ -147,6 +147,12 @@ class PageRows:
             return _digest(b"s", repr(part).encode("utf-8", "surrogatepass"))
         return self.content_digest(index)
 
+    def digests(self, indices: Sequence[int]) -> list[bytes]:
+        """Return the digests of rows."""
+        if not self.keyed and not self.stable:
+            return [_digest(b"c", self.contents[index]) for index in indices]
+        return [self.digest(index) for index in indices]
+
     def content_digest(self, index: int) -> bytes:
         """Return the digest of a row's content."""
         return _digest(b"c", self.contents[index])
@@ -171,6 +177,7 @@ class EmptyPage:
     """Empty page, open before the first page arrives."""
 
     rows: list[Any] = []  # noqa: RUF012 - never filled
+    light = rows
     next_page_token = None
     extra = ()
     body = b"{}"

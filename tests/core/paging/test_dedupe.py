@@ -41,6 +41,11 @@ class SentAt:
         return cls(shown, tuple(json.dumps(row, sort_keys=True).encode() for row in shown))
 
     @property
+    def light(self) -> list[Row]:
+        """The rows."""
+        return self.rows
+
+    @property
     def digest(self) -> int:
         """A hash of the rows."""
         return hash(self.body)
