@@ -174,7 +174,6 @@ def metric_table(_: str) -> str:
 
 
 PARTS: dict[str, Callable[[str], str]] = {
-    "updates": updates,
     "events": event_table,
     "help": help_text,
     "keys": keys,
@@ -184,6 +183,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "spans": span_table,
     "states": states,
     "writes": writes,
+    "updates": updates,
 }
 
 

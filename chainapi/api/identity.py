@@ -49,9 +49,9 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool) -> Deduplic
 
 
 def cursor_of(route: Route) -> Cursor | None:
-    """Return the cursor of a route; None if its rows have no number, or the list descends by one.
+    """Return the cursor of a route; None if its rows have no number.
 
-    The number of a descending list is that of its walk.
+    None is returned too for a list that descends by a number: it is that of its walk.
     """
     if not route.numbers or route.descending_key is not None:
         return None

@@ -97,7 +97,10 @@ class Route:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Names of row attributes with a number that grows with each new row; the first counts."""
+        """Names of row attributes with a number that grows with each new row.
+
+        The first one that a row has counts.
+        """
         return self.ranged.number if self.ranged is not None else self.cursor
 
     @property

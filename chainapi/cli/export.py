@@ -215,7 +215,9 @@ _ADVICE = "--on-invalid raw writes such rows to a file of their own"
 
 
 def _lines(name: str) -> list[str]:
-    """Return the lines of a file, or of standard input, without empty ones and comments.
+    """Return the lines of a file, or of standard input.
+
+    Empty ones and comments are left out.
 
     Raises:
         ConfigurationError: the file cannot be read.

@@ -76,12 +76,15 @@ class Pages(Generic[T]):
 
     @property
     def cursor(self) -> Cursor | None:
-        """Number by which a later walk tells new rows; None if rows have none, or the list descends by it."""
+        """Number by which a later walk tells new rows from known ones.
+
+        None if rows have no such number, or the list descends by it.
+        """
         return self._source.cursor
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the query: equal for streams of the same list, whatever their page size."""
+        """Fingerprint of the query, whatever its page size."""
         return self._source.fingerprint
 
     @property

@@ -111,7 +111,10 @@ def sent_values(endpoint: Endpoint | None, query: Mapping[str, Any]) -> dict[str
 
 
 def free_label(label: str, fingerprint: str, taken: Callable[[str], bool]) -> str:
-    """Return a label that no other source has: the fingerprint of the query tells equal ones apart."""
+    """Return a label that no other source has.
+
+    The fingerprint of the query tells equal ones apart.
+    """
     candidates = (label, f"{label}~{fingerprint[:8]}", f"{label}~{fingerprint}")
     return next(one for one in candidates if not taken(one))
 
@@ -175,7 +178,9 @@ class ExportSpec:
         return len(self.over) if isinstance(self.over, Sized) else None
 
     async def check(self) -> None:
-        """Check each source of a list; sources of an iterator are checked when their turn comes.
+        """Check each source of a list before the first request.
+
+        Sources of an iterator are checked when their turn comes.
 
         Raises:
             ConfigurationError: the method refuses sources; the message has the first of them.

@@ -1,4 +1,4 @@
-"""Cursor of a list: the number by which a later walk tells new rows from known ones."""
+"""Cursor of a list: the number by which a later walk tells new rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class Cursor:
 
 
 class Trend(Enum):
-    """Order in which rows have come so far, by their numbers; equal numbers may follow each other."""
+    """Order in which rows have come so far, by their numbers.
+
+    Equal numbers may follow each other.
+    """
 
     LEVEL = "level"  # all rows have one number
     FALLING = "falling"
@@ -44,7 +47,10 @@ class Trend(Enum):
 
 
 def trend_of(numbers: Sequence[int | None]) -> Trend:
-    """Return the order of rows with these numbers; a row without a number has no place in any."""
+    """Return the order of rows with these numbers.
+
+    A row without a number has no place in any order.
+    """
     known = [number for number in numbers if number is not None]
     if len(known) < len(numbers):
         return Trend.MIXED
