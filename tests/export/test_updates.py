@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from chainapi import Session
 from chainapi.api.catalogue import ROUTES
+from chainapi.errors import IncompleteExportError
 from chainapi.export import export
 from chainapi.export.run import ExportResult
 from chainapi.simulator import Anomalies, Simulator
@@ -210,10 +211,10 @@ def test_updates_are_exact(name: str, ties: int, steps: list[tuple[float, float,
                 simulator.insert(place_of(name), growth // 2)
                 if dies:
                     simulator.advance(101.0)
-                done, _ = await asyncio.wait([task], timeout=seconds / 2)
-                if not done:
-                    task.cancel()
-                    await asyncio.wait([task])
+                await asyncio.wait([task], timeout=seconds / 2)
+                task.cancel()
+                await asyncio.wait([task])
+                assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
                 await asyncio.sleep(pause)
                 simulator.insert(place_of(name), growth - growth // 2)
             await exported(session, name, path)
