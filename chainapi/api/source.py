@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import evolve
 
 from chainapi.api.endpoint import Endpoint
-from chainapi.api.identity import deduplicator
+from chainapi.api.identity import cursor_of, deduplicator
 from chainapi.api.options import Options
 from chainapi.api.ranges import ListRanges, Part, can_be_cut
 from chainapi.api.routes import Route
@@ -17,6 +17,7 @@ from chainapi.client.service import Service
 from chainapi.core.call import Call, CallOptions, GivenUp
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.ranges import Interval
 from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.core.url import Query
@@ -127,6 +128,11 @@ class ListSource:
     def address(self) -> str:
         """Base address of the service."""
         return self._service.endpoint.base_url
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """Cursor of the list (see `Pages.cursor`)."""
+        return cursor_of(self._route)
 
     @property
     def fingerprint(self) -> str:

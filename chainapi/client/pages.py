@@ -13,6 +13,7 @@ from chainapi.client.source import Source
 from chainapi.core.arguments import whole_number
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.walk import Walk
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import OnInvalid as OnInvalid
@@ -83,8 +84,16 @@ class Pages(Generic[T]):
         return self._source.address
 
     @property
+    def cursor(self) -> Cursor | None:
+        """Number by which a later walk tells new rows from known ones.
+
+        None if rows have no such number, or the list descends by it.
+        """
+        return self._source.cursor
+
+    @property
     def fingerprint(self) -> str:
-        """Fingerprint of the query: equal for streams of the same list, whatever their page size."""
+        """Fingerprint of the query, whatever its page size."""
         return self._source.fingerprint
 
     @property

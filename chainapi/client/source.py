@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from chainapi.client.emitter import Emitter
 from chainapi.core.limits.limit import Limit
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.ranges import Interval, Ranged
 from chainapi.core.paging.walk import Answer, Fetch, Walk
 from chainapi.models.codec import OnInvalid
@@ -87,6 +88,11 @@ class Source(Protocol):
     @property
     def address(self) -> str:
         """Base address of the service."""
+        ...
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """Cursor of the list (see `Pages.cursor`)."""
         ...
 
     @property

@@ -184,6 +184,7 @@ class FlowSource:
     prefetch = 0
     ranges = None
     address = fingerprint = ""
+    cursor = None
     quota_wait = 0.0
 
     def __init__(
