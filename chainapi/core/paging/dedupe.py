@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from enum import Enum
-from typing import cast
+from typing import Any, cast
 
 from attrs import define
 
@@ -114,6 +114,11 @@ class Deduplicator:
     def complete(self) -> bool:
         """Return whether each row that was given is left out after a restart."""
         return self._complete
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """Rows of the last page, as they were on arrival."""
+        return self._page.rows
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -291,6 +296,8 @@ class Deduplicator:
             if indices:
                 self._complete = False  # a reader of pages: nothing is kept that identifies these rows later
             return stale, None if indices else False
+        if counter.first_pass and not stale:  # no row was given before, whatever its digest
+            return stale, counter.give_new(self._page.digests(indices))
         fresh = False
         for index in indices:
             digests = self._digests(index)

@@ -147,6 +147,12 @@ class PageRows:
             return _digest(b"s", repr(part).encode("utf-8", "surrogatepass"))
         return self.content_digest(index)
 
+    def digests(self, indices: Sequence[int]) -> list[bytes]:
+        """Return the digests of rows."""
+        if not self.keyed and not self.stable:
+            return [_digest(b"c", self.contents[index]) for index in indices]
+        return [self.digest(index) for index in indices]
+
     def content_digest(self, index: int) -> bytes:
         """Return the digest of a row's content."""
         return _digest(b"c", self.contents[index])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from math import inf
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from attrs import define, evolve, frozen
@@ -202,7 +203,8 @@ class Walk:
         self._page: ListPage = EmptyPage()
         self._size = 0  # rows of the open page
         self._compared = Comparison()  # which of these rows were given before
-        self._offset = 0  # rows of the open page that were given or left out
+        self._moved = 0  # rows that were given or left out before `_left`
+        self._left: Iterator[Any] | None = None  # unread rows: readers of rows share the iterator
         self._failure: PagingError | None = None
         self._reports = False
         self._call: int | None = None  # number of the call that was answered last
@@ -220,6 +222,11 @@ class Walk:
     def unread(self) -> bool:
         """Return whether the open page has rows neither given nor left out."""
         return self._offset < self._size
+
+    @property
+    def _offset(self) -> int:
+        """Rows of the open page that were given or left out."""
+        return self._moved if self._left is None else self._size - length_hint(self._left)
 
     @property
     def resumed_inside(self) -> bool:
@@ -242,10 +249,17 @@ class Walk:
         The offset moves with each.
         """
         stale = self._compared.stale
-        rows = tuple(self._page.rows)[self._offset :] if self.unread else ()
-        for index, row in enumerate(rows, self._offset):
-            self._offset = index + 1
-            if not stale or index not in stale:
+        if self._left is None:
+            rows = self._page.rows if self.unread else ()
+            # Other sequences make rows when they are read, and their iterators lack a length.
+            plain = isinstance(rows, list) and not self._moved
+            self._left = iter(rows if plain else list(rows[self._moved :]))
+        return self._fresh(self._left, self._size, stale) if stale else self._left
+
+    @staticmethod
+    def _fresh(left: Iterator[Any], size: int, stale: Collection[int]) -> Iterator[Any]:
+        for row in left:
+            if size - length_hint(left) - 1 not in stale:
                 yield row
 
     def next_rows(self, most: int | None = None) -> tuple[Sequence[int], int]:
@@ -263,11 +277,11 @@ class Walk:
 
     def move_to(self, offset: int) -> None:
         """Move the offset forward: the rows before it were given or left out."""
-        self._offset = offset
+        self._moved, self._left = offset, None
 
     def skip(self) -> None:
         """Move the offset behind the last row of the open page."""
-        self._offset = self._size
+        self.move_to(self._size)
 
     def number(self, index: int) -> int | None:
         """Return the descending number of a row of the open page.
@@ -458,7 +472,8 @@ class Walk:
         """Make a page the open one, after its rows were compared with those given before."""
         start, page, token, size = self.checkpoint, fetched.page, fetched.token, len(fetched.page.light)
         self._states.received(token, rows=compared.signature, size=size, fresh=compared.fresh)
-        self._page, self._size, self._compared, self._offset = page, size, compared, 0
+        self._page, self._size, self._compared = page, size, compared
+        self.move_to(0)
         self.response = fetched.response
         self._start = start
         self._end = self._after()
@@ -485,7 +500,8 @@ class Walk:
             bound=bound,
             head=(),
         )
-        self._end, self._page, self._size, self._offset = None, EmptyPage(), 0, 0
+        self._end, self._page, self._size = None, EmptyPage(), 0
+        self.move_to(0)
         self._compared = Comparison()
         yield Discard()
         yield from self._report_restart(reason, exact=dedupe.complete)
