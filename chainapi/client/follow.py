@@ -210,7 +210,10 @@ class _Poll:
         return sorted(new, key=_number_of)
 
     def _read_page(self) -> bool:
-        """Take the new rows of the open page; return whether all rows behind it were given."""
+        """Take the new rows of the open page.
+
+        Return whether all rows behind it were given.
+        """
         walk = self._walk
         indices, behind = walk.next_rows()
         rows = walk.page.rows
