@@ -18,7 +18,7 @@ from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.unions import wire_name
 
-__all__ = ["cursor_of", "deduplicator", "key_names", "number_reader"]
+__all__ = ["cursor_of", "deduplicator", "descending_number", "key_names", "number_reader"]
 
 Reader = Callable[[Any], Any]
 
@@ -111,7 +111,7 @@ def key_names(key: object) -> tuple[str, ...]:
 def _identity(route: Route, *, declared: bool) -> Identity:
     return Identity(
         key=route.key_reader() if declared else _key_of_caller(route),
-        number=None if route.descending_key is None else _number(route),
+        number=None if route.descending_key is None else descending_number(route),
         number_field=_number_field(route),
         unique=route.key == (route.descending_key,),
         stable=route.immutable_reader(),
@@ -165,7 +165,7 @@ def _hashable(value: Any) -> Hashable:
     return cast("Hashable", value)
 
 
-def _number(route: Route) -> Callable[[Any], int | None]:
+def descending_number(route: Route) -> Callable[[Any], int | None]:
     """Return a reader of the number of a row, which may have been sent as a text."""
     name = route.descending_key or ""
     read = _reader(name, route.model)

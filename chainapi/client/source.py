@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from attrs import frozen
+
 from chainapi.client.emitter import Emitter
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.cursor import Cursor
@@ -15,7 +17,15 @@ from chainapi.models.codec import OnInvalid
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
 
-__all__ = ["Ranges", "Source"]
+__all__ = ["Numbered", "Ranges", "Source"]
+
+
+@frozen
+class Numbered:
+    """Number of the rows of a list, which new rows exceed: its name, and its reader."""
+
+    name: str
+    read: Callable[[Any], int | None]
 
 
 class Ranges(Protocol):
@@ -108,6 +118,18 @@ class Source(Protocol):
     @property
     def ranges(self) -> Ranges | None:
         """Ranges of the list; None where it has none."""
+        ...
+
+    @property
+    def numbered(self) -> Numbered | None:
+        """Number of the rows that start and end bound, or that descends; None without."""
+        ...
+
+    def poll(self, since: int | None) -> tuple[Walk, Source]:
+        """Return a walk from the head of the list, at the lowest priority.
+
+        A list with a start begins at the number `since`; its source then has ranges.
+        """
         ...
 
     def times(self) -> tuple[float, float]:
