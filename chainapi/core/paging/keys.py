@@ -64,7 +64,10 @@ class KeyWindow:
     def _meets(self, page: PageRows) -> bool:
         """Check for a key that a neighbour has too."""
         keys = set(page.keys)
-        return not all(keys.isdisjoint(other.keys) for other in self._neighbours)
+        for other in self._neighbours:  # a generator takes longer than the comparison
+            if not keys.isdisjoint(other.keys):
+                return True
+        return False
 
     def _known(self) -> dict[Hashable, tuple[_Neighbour, int]]:
         """Return the keys of the last rows of this pass, and the place of each."""

@@ -109,15 +109,12 @@ class PageRows:
         self.run: Run | None = None if self.numbers is None else run_of(self.numbers)
         self.repeated: set[int] = set()
         self.ordered = Rows()  # those that keep the order of the list
-        if not identity.frozen:
-            _ = self.keys, self.stable
-
-    @cached_property
-    def keys(self) -> Sequence[Hashable]:
-        """Key of each row; None for a row that lacks one."""
-        if self._identity.unique and self.numbers is not None:
-            return self.numbers
-        return self._identity.keys_of(self.rows)
+        # Key of each row; None for a row that lacks one.
+        self.keys: Sequence[Hashable] = (
+            self.numbers if identity.unique and self.numbers is not None else identity.keys_of(self.rows)
+        )
+        if identity.stable is not None and not identity.frozen:
+            _ = self.stable
 
     @cached_property
     def stable(self) -> Sequence[Hashable]:
