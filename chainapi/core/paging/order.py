@@ -12,11 +12,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, pairwise, repeat
-from typing import cast
+from typing import Any, cast
 
 from attrs import define, field, frozen
 
-__all__ = ["MAX_TIES", "Marks", "Order", "Rows", "Run", "Watermark", "listed", "rising", "run_of"]
+__all__ = ["MAX_TIES", "Marks", "Order", "Rows", "Run", "Watermark", "listed", "rising", "run_of", "with_run"]
 
 Run = tuple[int, int, int]  # first number, step from one to the next, count
 Spans = tuple[tuple[int, int], ...]  # newest and oldest number of each, both included; from new to old
@@ -314,17 +314,26 @@ def _written(given: _Position, before: _Position, number_field: str) -> Watermar
     )
 
 
-def run_of(numbers: Sequence[int | None]) -> Run | None:
+def run_of(numbers: Sequence[Any]) -> Run | None:
     """Return numbers as an arithmetic run with steps down; None if they are not.
 
     It takes no comparison of neighbours: a run is the usual page of a list whose numbers are its keys.
     """
-    if len(numbers) < 2 or (first := numbers[0]) is None or (second := numbers[1]) is None:
+    if len(numbers) < 2 or type(first := numbers[0]) is not int or type(second := numbers[1]) is not int:
         return None
     step, count = second - first, len(numbers)
     if step >= 0 or numbers[-1] != first + step * (count - 1):
         return None
     return (first, step, count) if numbers == list(range(first, first + step * count, step)) else None
+
+
+def with_run(numbers: list[Any]) -> tuple[Sequence[Any], Run | None]:
+    """Return numbers and their run; those of a run as a `range`, which takes little memory."""
+    run = run_of(numbers)
+    if run is None:
+        return numbers, None
+    first, step, count = run
+    return range(first, first + step * count, step), run
 
 
 def rising(numbers: Sequence[int | None], last: int | None, run: Run | None = None) -> int | None:
