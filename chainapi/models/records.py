@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core.core_schema import CoreSchema
 
-__all__ = ["NULL", "AnyRecord", "Record", "keep"]
+__all__ = ["NULL", "AnyRecord", "Record", "keep", "unnamed"]
 
 NULL = msgspec.Raw(b"null")
 
@@ -140,6 +140,33 @@ def _keep_within(value: Any, raw: bytes | msgspec.Raw) -> None:
     elif isinstance(value, dict):
         for name, its in _OBJECT.decode(raw).items():
             _keep_within(value[name], its)
+
+
+def unnamed(record: Any) -> dict[str, Any]:
+    """Return the fields that a record and the records in it do not name, in their places.
+
+    They are JSON values by their names in JSON. A record inside is an object with such fields alone; a list
+    has an empty object for each record without any. The result is empty if there is no such field.
+    """
+    found = dict(record.extra)
+    for field in fields_of(type(record)):
+        if any(map(_is_record, field.type.parts())):
+            within = _unnamed_within(getattr(record, field.name))
+            if within:
+                found[field.wire] = within
+    return found
+
+
+def _unnamed_within(value: Any) -> Any:
+    """Return the unnamed fields in a value; None, or something empty, without any."""
+    if isinstance(value, Record):
+        return unnamed(value)
+    if isinstance(value, list | tuple):
+        entries = [_unnamed_within(entry) or {} for entry in value]
+        return entries if any(entries) else None
+    if isinstance(value, Mapping):
+        return {name: within for name, entry in value.items() if (within := _unnamed_within(entry))}
+    return None
 
 
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])

@@ -7,6 +7,7 @@ import multiprocessing
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from multiprocessing.connection import Connection
 
 import msgspec
@@ -19,6 +20,8 @@ PATHS = {
     "/v1/avg_tps/43114": ("metrics", ""),
 }
 BLOCK = "/v1/chains/43114/blocks"
+NEWEST = 1_767_225_600  # Unix time of the first row
+HOUR = 3_600  # seconds from one point to the next
 
 
 async def canned_bodies(points: int, rows: int = 100) -> dict[str, bytes]:
@@ -39,20 +42,22 @@ async def canned_bodies(points: int, rows: int = 100) -> dict[str, bytes]:
     return bodies
 
 
-def older(body: bytes, seconds: int) -> bytes:
-    """Return a page of points with earlier timestamps, so that no page repeats."""
-    return re.sub(rb'"timestamp":(\d+)', lambda match: b'"timestamp":%d' % (int(match[1]) - seconds), body)
+def older(body: bytes, rows: int) -> bytes:
+    """Return a page that many rows further down its list, so that no row comes twice."""
+    hours = count(NEWEST // HOUR - rows, -1)
+    body = re.sub(rb'"timestamp":\d+', lambda _: b'"timestamp":%d' % (next(hours) * HOUR), body)
+    seconds = count(NEWEST - 2 * rows, -2)
+    body = re.sub(rb'"blockTimestamp":\d+', lambda _: b'"blockTimestamp":%d' % next(seconds), body)
+    numbers = count(NEWEST - rows, -1)
+    body = re.sub(rb'"blockNumber":"\d+"', lambda _: b'"blockNumber":"%d"' % next(numbers), body)
+    return re.sub(rb'"blockHash":"0x.{8}', b'"blockHash":"0x%08x' % rows, body)
 
 
-def older_blocks(body: bytes, page: int, nulls: int) -> bytes:
-    """Return a page of older blocks, with null in each row whose number `nulls` divides."""
+def with_nulls(body: bytes, first: int, nulls: int) -> bytes:
+    """Return a page of blocks with null in each row whose number `nulls` divides."""
     fields = msgspec.json.decode(body)
-    for index, row in enumerate(fields["blocks"]):
-        place = page * len(fields["blocks"]) + index
-        row["blockNumber"] = str(int(row["blockNumber"]) - page * len(fields["blocks"]))
-        row["blockTimestamp"] -= 2 * page * len(fields["blocks"])
-        row["blockHash"] = f"0x{place:064x}"
-        if nulls and not place % nulls:
+    for place, row in enumerate(fields["blocks"], first):
+        if not place % nulls:
             row["blockTimestampMilliseconds"] = None
     return msgspec.json.encode(fields)
 
@@ -93,14 +98,12 @@ def serve(pipe: Connection, pages: int, points: int, rows: int, nulls: int) -> N
     """Run the server until the process is ended."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         first = runner.run(canned_bodies(points, rows))
-    span = first["/v1/avg_tps/43114"].count(b'"timestamp"') * 86_400
+    sizes = {path: body.count(b'"timestamp"') + body.count(b'"blockNumber"') for path, body in first.items()}
     bodies = {
-        path: [
-            older_blocks(body, page, nulls) if path == BLOCK else older(body, page * span)
-            for page in range(pages)
-        ]
-        for path, body in first.items()
+        path: [older(body, page * sizes[path]) for page in range(pages)] for path, body in first.items()
     }
+    if nulls:
+        bodies[BLOCK] = [with_nulls(body, page * rows, nulls) for page, body in enumerate(bodies[BLOCK])]
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
