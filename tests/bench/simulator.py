@@ -46,9 +46,7 @@ def bench_simulator() -> Iterator[tuple[str, str, str]]:
     """Measure pages that are new, and pages that any simulator of the process has made before."""
     for case in CASES:
         rounds = [_round(case, seed) for seed in range(ROUNDS)]
-        for kind, ratios, target in zip(
-            ("new", "kept"), zip(*rounds, strict=True), case.targets, strict=True
-        ):
+        for kind, ratios in zip(("new", "kept"), zip(*rounds, strict=True), strict=True):
             what = f"simulator, {case.what} in memory, {kind}, against json.loads"
             yield what, _spread(ratios), case.target
 
