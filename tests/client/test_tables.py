@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -94,7 +93,7 @@ async def test_a_list_without_rows_has_the_whole_schema() -> None:
 
 
 async def test_frames_of_pandas_and_polars() -> None:
-    """pandas and polars have the rows with the types of Arrow: whole numbers stay whole beside nulls."""
+    """Frames of pandas and polars have the types of Arrow: whole numbers stay whole beside nulls."""
     async with simulated(Simulator(rows=10)) as session:
         table = await blocks(session).to_arrow()
         frame, lazy = await blocks(session).to_pandas(), await blocks(session).to_polars(limit=4)
@@ -305,13 +304,13 @@ async def test_merged_streams_are_one_table() -> None:
 
 
 @pytest.fixture
-def without(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def without(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Hide a package, and the modules of chainapi that import it."""
     name = str(request.param)
     for module in ("chainapi.tables.build", "chainapi.tables.packed", "chainapi.tables.arrow"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, name, None)
-    yield name
+    return name
 
 
 @pytest.mark.parametrize(
