@@ -71,7 +71,7 @@ class Tables:
     amounts: Amounts = field(converter=checked_amounts)
 
     async def load(self, *, fixed: bool = False) -> None:
-        """Load pyarrow and the model; with `fixed`, refuse rows without types of their own.
+        """Load pyarrow and the model; with `fixed`, refuse rows without types.
 
         Raises:
             ConfigurationError: pyarrow is not installed, or the types are not known before the rows.
@@ -96,7 +96,7 @@ class Tables:
 async def read_table(
     pages: Any, runner: WalkRunner, tables: Tables, limit: int | None, progress: bool
 ) -> Any:
-    """Return the rows of `pages`, a stream, as a `pyarrow.Table` (see `Pages.to_arrow`)."""
+    """Return the rows of a stream as a `pyarrow.Table` (see `Pages.to_arrow`)."""
     if limit is not None:
         whole_number("limit", limit)
     await tables.load()

@@ -75,7 +75,7 @@ class TableBuilder(Protocol):
         ...
 
     def partial(self) -> Any:
-        """Return the rows taken so far after an error: as a table, or a list if they have no model."""
+        """Return the rows taken before an error: a table, or a list without a model."""
         ...
 
 
@@ -230,7 +230,7 @@ _ADVICE = 'with on_invalid="raw", a table leaves such rows out'
 
 @define(eq=False)
 class Inferred:
-    """Builder for rows without columns: JSON values, and rows of classes whose fields are not known."""
+    """Builder for rows without columns: JSON values, and rows of other classes."""
 
     typed: ClassVar[bool] = False
 

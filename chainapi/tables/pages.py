@@ -1,4 +1,4 @@
-"""Pages decoded to columns: the values of each field, without an object of the model for each row.
+"""Pages decoded to columns, without an object of the model for each row.
 
 The decoder takes the fast path of the model to its private Structs (`chainapi.models.structs`), and checks
 all values of a field in one step in place of making objects. A page that does not pass is decoded to rows of
@@ -39,7 +39,7 @@ WIDEST = 256  # rows from which on reading each field by itself is faster than w
 
 @define(eq=False, repr=False)
 class ColumnarPage:
-    """Page whose rows are columns; rows of the model are made once somebody reads them.
+    """Page whose rows are columns; rows of the model are made when they are read.
 
     Attributes:
         columns: the values of each field of the model, in their order.
@@ -93,7 +93,7 @@ class ColumnarPage:
         return self._page.canonical_rows()
 
     def keep(self, indices: Sequence[int]) -> DecodedPage:
-        """Return the page with some of its rows alone, made of the model: few pages are cut."""
+        """Return some of the rows as a page of rows of the model: few pages are cut."""
         return self._decode(self.body).keep(indices)
 
 
@@ -106,7 +106,7 @@ class _Checked:
 
 
 class ColumnarDecoder(PageDecoder):
-    """Decoder of a route's pages: into columns where it can, else into rows of the model.
+    """Decoder of a route's pages: to columns if it can, else to rows of the model.
 
     Its arguments are those of `PageDecoder`.
 
@@ -141,7 +141,7 @@ class ColumnarDecoder(PageDecoder):
 
 @lru_cache(maxsize=256)
 def columnar_type(model: Any) -> RowType | None:
-    """Return the row type whose fast path ends at columns; None for a model that has none.
+    """Return the row type whose fast path ends at columns, or None.
 
     A model has one if its fields are numbers, texts and booleans, and making an object checks no more than
     their types.
@@ -181,7 +181,7 @@ def _columns(structs: list[Any], names: Sequence[str]) -> Sequence[Sequence[Any]
 
 
 def _checks(model: Any) -> Mapping[str, Check] | None:
-    """Return the check of each field of a model; None if one has to be made to be checked."""
+    """Return the check of each field; None if an object has to be made for it."""
     if not isinstance(model, type) or not attrs.has(model) or _has_code(model):
         return None
     found = {field.name: _check(field) for field in fields_of(model)}

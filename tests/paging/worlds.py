@@ -37,7 +37,7 @@ from chainapi.errors import (
     RateLimitedError,
     ServerError,
 )
-from chainapi.models.codec import DecodedPage, PageDecoder
+from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 from chainapi.models.error_body import decode_error
 from chainapi.testing.loops import VirtualLoop
 from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
@@ -182,6 +182,8 @@ class FlowSource:
     """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
+    columnar = False  # the decoder is the one for rows
+    on_invalid: OnInvalid = "raise"
     ranges = None
     address = fingerprint = ""
     quota_wait = 0.0
