@@ -246,6 +246,8 @@ class FlowSource:
 class SessionWorld:
     """World of sessions on a virtual event loop, as users have them."""
 
+    model: Any = None  # of rows that are no points
+
     def __init__(self, service: Service, attempts: int, hear: Callable[[Event], None]) -> None:
         self.wall = EPOCH
         self._loop = VirtualLoop()
@@ -320,7 +322,7 @@ class SessionWorld:
         if manners.until:
             options["until"] = route.until
         walk = session.metrics.list if manners.until else session.data.list
-        self._pages = walk("/v1/rows", items="rows", **options)
+        self._pages = walk("/v1/rows", items="rows", model=self.model, **options)
         return self._pages
 
     def check_left(self) -> None:
