@@ -87,8 +87,8 @@ async def export(
     """Export many lists at once to a file, or to a folder with a file for each run.
 
     The same command continues an export that was interrupted. After a complete
-    export it fetches new rows, if the list is newest first. The state of the
-    export is in FILE.export, or in DIR/_export.
+    export it fetches new rows, if the rows have a block number or a time. The
+    state of the export is in FILE.export, or in DIR/_export.
 
     Args:
         route: The name of a route, such as data.evm.blocks, or a path.
@@ -139,6 +139,8 @@ async def export(
                 )
                 if dask is not None:
                     _check_distributed(route, format_)
+                if not quiet and not _shows_new_rows(route):
+                    terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, quiet=quiet):
                     line = await start(
                         name,
@@ -188,6 +190,13 @@ async def _started(
         yield ExportView(traffic, lambda: session.quota, terminal.now), start_here
 
 
+_NO_UPDATES = "the rows of this list do not show which are new: later runs do not ask for it again"
+
+
+def _shows_new_rows(route: str) -> bool:
+    return not is_path(route) and resolve(route).record.shows_new_rows
+
+
 def _check_distributed(route: str, format_: FileFormat | None) -> None:
     if is_path(route):
         raise ConfigurationError(
@@ -212,7 +221,9 @@ _ADVICE = "--on-invalid raw writes such rows to a file of their own"
 
 
 def _lines(name: str) -> list[str]:
-    """Return the lines of a file, or of standard input, without empty ones and comments.
+    """Return the lines of a file, or of standard input.
+
+    Empty ones and comments are left out.
 
     Raises:
         ConfigurationError: the file cannot be read.
@@ -302,9 +313,10 @@ def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str 
 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
+    skipped = f"; {result.skipped:,} of them not asked again" if result.skipped else ""
     if result.written is None:
-        return f"no new rows: {result.path} has the rows of {sources}"
+        return f"no new rows: {result.path} has the rows of {sources}{skipped}"
     invalid = (
         "" if result.written_invalid is None else f"; {result.invalid:,} invalid in {result.written_invalid}"
     )
-    return f"{rows} of {sources} fetched, {result.written} written{invalid}"
+    return f"{rows} of {sources} fetched, {result.written} written{invalid}{skipped}"

@@ -13,6 +13,7 @@ from chainapi.client.source import Source
 from chainapi.core.arguments import whole_number
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.walk import Walk
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import OnInvalid as OnInvalid
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from chainapi.client.follow import Follow
     from chainapi.client.split import Split
     from chainapi.client.tables import Tables
     from chainapi.core.limits.estimate import Estimate
@@ -83,8 +85,16 @@ class Pages(Generic[T]):
         return self._source.address
 
     @property
+    def cursor(self) -> Cursor | None:
+        """Number by which a later walk tells new rows from known ones.
+
+        None if rows have no such number, or the list descends by it.
+        """
+        return self._source.cursor
+
+    @property
     def fingerprint(self) -> str:
-        """Fingerprint of the query: equal for streams of the same list, whatever their page size."""
+        """Fingerprint of the query, whatever its page size."""
         return self._source.fingerprint
 
     @property
@@ -348,6 +358,28 @@ class Pages(Generic[T]):
         if self.walk.checkpoint.pages or self.walk.checkpoint.rows:
             raise self._runner.refusal("a stream that was read cannot be split: call split() before")
         return Split(type(self), self._source.ranges, Widths(ranges, blocks, days))
+
+    def follow(self, *, every: float, lookback: int = 0) -> Follow[T]:
+        """Follow the list: an endless stream of its new rows, the oldest first, each once.
+
+        It polls the list, and pages down to the rows that it knows. Rows are new that come after the first
+        poll; with a start, such as ``start_block=``, all rows from there on; on a stream that was read or
+        resumed, those newer than the rows given. The rows of one poll are in memory. The requests have the
+        lowest priority, unless the list method got ``priority=``.
+
+        Args:
+            every: least seconds between the beginnings of two polls.
+            lookback: how far below the newest row, in blocks or seconds as the list counts, rows that changed
+                are given again.
+
+        Raises:
+            ConfigurationError: an argument cannot be used, or the list cannot be followed.
+            CheckpointError: the stream has not given all rows below its newest one.
+
+        """
+        from chainapi.client.follow import Follow
+
+        return Follow(self._source, self.checkpoint, every, lookback)
 
     def seconds_left(self, requests: float) -> float:
         """Return the least seconds until a number of further requests has left.

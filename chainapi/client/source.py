@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from attrs import frozen
+
 from chainapi.client.emitter import Emitter
 from chainapi.core.limits.limit import Limit
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.ranges import Interval, Ranged
 from chainapi.core.paging.walk import Answer, Fetch, Walk
 from chainapi.models.codec import OnInvalid
@@ -14,7 +17,15 @@ from chainapi.models.codec import OnInvalid
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
 
-__all__ = ["Ranges", "Source"]
+__all__ = ["Numbered", "Ranges", "Source"]
+
+
+@frozen
+class Numbered:
+    """Number of the rows of a list, which new rows exceed: its name, and its reader."""
+
+    name: str
+    read: Callable[[Any], int | None]
 
 
 class Ranges(Protocol):
@@ -90,6 +101,11 @@ class Source(Protocol):
         ...
 
     @property
+    def cursor(self) -> Cursor | None:
+        """Cursor of the list (see `Pages.cursor`)."""
+        ...
+
+    @property
     def fingerprint(self) -> str:
         """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
         ...
@@ -102,6 +118,18 @@ class Source(Protocol):
     @property
     def ranges(self) -> Ranges | None:
         """Ranges of the list; None where it has none."""
+        ...
+
+    @property
+    def numbered(self) -> Numbered | None:
+        """Number of the rows that start and end bound, or that descends; None without."""
+        ...
+
+    def poll(self, since: int | None) -> tuple[Walk, Source]:
+        """Return a walk from the head of the list, at the lowest priority.
+
+        A list with a start begins at the number `since`; its source then has ranges.
+        """
         ...
 
     def times(self) -> tuple[float, float]:

@@ -43,8 +43,8 @@ async def export(
     """Export many lists at once into a file, or into a folder of files.
 
     In a folder each run writes a new file. The same call continues an export that was stopped, at any moment
-    and by anything. Once all rows are fetched, the same call fetches only new rows if the route returns the
-    newest rows first, and nothing otherwise. The journal of the export is a SQLite database:
+    and by anything. Once all rows are fetched, the same call fetches only new rows if the rows show which are
+    new, by a block number or a time, and nothing otherwise. The journal of the export is a SQLite database:
     ``blocks.parquet.export`` beside a file, ``_export`` in a folder.
 
     Args:

@@ -15,12 +15,11 @@ from collections.abc import (
 )
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from chainapi._text import quoted
 from chainapi.api.options import NOT_SENT
 from chainapi.client.pages import Pages
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
@@ -117,7 +116,10 @@ def sent_values(endpoint: Endpoint | None, query: Mapping[str, Any]) -> dict[str
 
 
 def free_label(label: str, fingerprint: str, taken: Callable[[str], bool]) -> str:
-    """Return a label that no other source has: the fingerprint of the query tells equal ones apart."""
+    """Return a label that no other source has.
+
+    The fingerprint of the query tells equal ones apart.
+    """
     candidates = (label, f"{label}~{fingerprint[:8]}", f"{label}~{fingerprint}")
     return next(one for one in candidates if not taken(one))
 
@@ -185,7 +187,9 @@ class ExportSpec:
         return len(self.over) if isinstance(self.over, Sized) else None
 
     async def check(self) -> None:
-        """Check each source of a list; sources of an iterator are checked when their turn comes.
+        """Check each source of a list before the first request.
+
+        Sources of an iterator are checked when their turn comes.
 
         Raises:
             ConfigurationError: the method refuses sources; the message has the first of them.
@@ -214,15 +218,19 @@ class ExportSpec:
             for source in self.over:
                 yield Arguments.of(source)
 
-    def open(self, arguments: Arguments, **resume: Checkpoint) -> Pages[Any]:
+    def open(self, arguments: Arguments, **more: Any) -> Pages[Any]:
         """Return the stream of a source.
+
+        Args:
+            arguments: arguments of the source.
+            more: further arguments of the method, such as ``resume``.
 
         Raises:
             ConfigurationError: the method rejects the arguments, or does not return a list.
 
         """
         try:
-            pages = self.walk(*arguments.positional, **self.query, **arguments.named, **resume)
+            pages = self.walk(*arguments.positional, **self.query, **arguments.named, **more)
         except TypeError as error:  # of arguments that are missing, or too many
             raise ConfigurationError(str(error)) from error
         if not isinstance(pages, Pages):
@@ -230,6 +238,25 @@ class ExportSpec:
                 f"walk= must return Pages, not {type(pages).__name__}: only lists can be exported"
             )
         return pages
+
+    def open_since(self, arguments: Arguments, wire: str, number: int, **more: Any) -> Pages[Any]:
+        """Return the stream of the rows of a source from a number on.
+
+        Args:
+            arguments: arguments of the source.
+            wire: name of the query parameter that bounds it from below; a greater value of the caller stays.
+            number: the number.
+            more: further arguments of the method, such as ``resume``.
+
+        """
+        endpoint: Endpoint = self.walk.endpoint  # type: ignore[attr-defined]
+        parameter = next(one for one in endpoint.parameters if one.wire == wire)
+        name = parameter.name
+        given = {**self.query, **arguments.named}.get(name)
+        least = number if given is None else max(number, parameter.checked(given))
+        named = {key: value for key, value in arguments.named.items() if key != name}
+        query = {key: value for key, value in self.query.items() if key != name}
+        return evolve(self, query=query).open(evolve(arguments, named={**named, name: least}), **more)
 
     def settings(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
         """Return the settings that must stay the same when the export is started again."""

@@ -19,21 +19,26 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core.core_schema import CoreSchema
 
-__all__ = ["NULL", "Record", "keep", "unnamed"]
+__all__ = ["NULL", "AnyRecord", "Record", "keep", "unnamed"]
 
 NULL = msgspec.Raw(b"null")
 
 
-class Record:
-    """Record of a service.
+class AnyRecord:
+    """Record of a service, however its fields are stored.
 
     If a response has fields that no record names, each record keeps its JSON until `extra` is read. The JSON
     is not a field: comparisons, `repr` and `attrs.asdict` leave it out.
     """
 
-    __slots__ = ("_extra",)
+    __slots__ = ()
 
-    _extra: bytes | dict[str, Any]
+    if TYPE_CHECKING:
+        _extra: bytes | dict[str, Any]
+
+        @staticmethod
+        def _set_extra(record: AnyRecord, extra: object) -> None:
+            """Store the JSON of a record, or its further fields; records are frozen."""
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -48,7 +53,7 @@ class Record:
             return {}
         if isinstance(kept, bytes):
             kept = _unnamed(type(self), kept)
-            _keep(self, kept)
+            self._set_extra(self, kept)
         return kept
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,6 +88,12 @@ class Record:
         return _restored, (type(self), self.__getstate__(), self.extra)
 
 
+class Record(AnyRecord):
+    """Record of a service in slots."""
+
+    __slots__ = ("_extra",)
+
+
 def _restored(kind: Any, state: Any, extra: Mapping[str, Any]) -> Any:
     record = kind.__new__(kind)
     record.__setstate__(state)
@@ -91,7 +102,11 @@ def _restored(kind: Any, state: Any, extra: Mapping[str, Any]) -> Any:
     return record
 
 
-_keep = Record.__dict__["_extra"].__set__  # records are frozen
+Record._set_extra = staticmethod(Record.__dict__["_extra"].__set__)  # type: ignore[method-assign]  # noqa: SLF001
+
+
+def _keep(record: AnyRecord, extra: object) -> None:
+    record._set_extra(record, extra)  # noqa: SLF001 - of this module
 
 
 def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
@@ -103,15 +118,15 @@ def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
     """
     kinds = {type(row) for row in rows}
     kind: Any = kinds.pop() if len(kinds) == 1 else object
-    if issubclass(kind, Record) and _records_in(kind)[1] is None:
-        deque(map(_keep, rows, map(bytes, raws)), maxlen=0)  # at the speed of C
+    if issubclass(kind, AnyRecord) and _records_in(kind)[1] is None:
+        deque(map(kind._set_extra, rows, map(bytes, raws)), maxlen=0)  # noqa: SLF001 - at the speed of C
         return
     for row, raw in zip(rows, raws, strict=True):
         _keep_within(row, raw)
 
 
 def _keep_within(value: Any, raw: bytes | msgspec.Raw) -> None:
-    if isinstance(value, Record):
+    if isinstance(value, AnyRecord):
         kind: Any = type(value)
         _keep(value, bytes(raw))
         names, look = _records_in(kind)
@@ -168,7 +183,7 @@ def _records_in(kind: Any) -> tuple[tuple[str, ...], msgspec.json.Decoder[Any] |
 
 
 def _is_record(kind: Type) -> bool:
-    return kind.kind == "record" and issubclass(kind.hint, Record)
+    return kind.kind == "record" and issubclass(kind.hint, AnyRecord)
 
 
 def _unnamed(kind: Any, raw: bytes) -> dict[str, Any]:
