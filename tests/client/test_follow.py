@@ -126,7 +126,8 @@ def test_restarts_lose_and_repeat_nothing(
             stream = method(session).follow(every=10)
             assert await taken(stream, 0.5) == []
             checkpoint = stream.checkpoint
-        ledger.statuses = list(statuses)
+        # Behind a 429 requests are paced: no token of a twentieth of a second would ever arrive in time.
+        ledger.statuses = [one for one in statuses if one != 429 or lifetime > 1]
         rows: list[Any] = []
         for most, pause in [*stops, (len(steps), 0)]:
             async with reaching(ledger) as session:
