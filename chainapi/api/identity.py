@@ -11,13 +11,14 @@ from chainapi._text import quoted
 from chainapi.api.routes import Route
 from chainapi.core.numbers import whole_of
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.dedupe import Deduplicator
 from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.unions import wire_name
 
-__all__ = ["deduplicator", "descending_number", "key_names", "number_reader"]
+__all__ = ["cursor_of", "deduplicator", "descending_number", "key_names", "number_reader"]
 
 Reader = Callable[[Any], Any]
 
@@ -45,6 +46,17 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool) -> Deduplic
         keyless=start.keyless,
         resumed=resumed,
     )
+
+
+def cursor_of(route: Route) -> Cursor | None:
+    """Return the cursor of a route; None if its rows have no number.
+
+    None is returned too for a list that descends by a number: it is that of its walk.
+    """
+    if not route.numbers or route.descending_key is not None:
+        return None
+    since = route.ranged.start if route.ranged is not None and route.since else None
+    return Cursor(number_reader(route.numbers), since)
 
 
 def _check_order(watermark: Watermark | None, route: Route) -> None:

@@ -9,8 +9,10 @@ from attrs import frozen
 
 from chainapi.client.emitter import Emitter
 from chainapi.core.limits.limit import Limit
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.ranges import Interval, Ranged
 from chainapi.core.paging.walk import Answer, Fetch, Walk
+from chainapi.models.codec import OnInvalid
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
@@ -59,7 +61,14 @@ class Ranges(Protocol):
 
 
 class Source(Protocol):
-    """One list query of one service."""
+    """One list query of one service.
+
+    Attributes:
+        columnar: whether pages are decoded to columns, for tables.
+
+    """
+
+    columnar: bool
 
     @property
     def emit(self) -> Emitter:
@@ -77,6 +86,11 @@ class Source(Protocol):
         ...
 
     @property
+    def on_invalid(self) -> OnInvalid:
+        """Treatment of rows that do not fit their model."""
+        ...
+
+    @property
     def extra(self) -> tuple[str, ...]:
         """Names of the further fields of a page."""
         ...
@@ -84,6 +98,11 @@ class Source(Protocol):
     @property
     def address(self) -> str:
         """Base address of the service."""
+        ...
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """Cursor of the list (see `Pages.cursor`)."""
         ...
 
     @property
@@ -103,7 +122,7 @@ class Source(Protocol):
 
     @property
     def numbered(self) -> Numbered | None:
-        """Number of the rows that start and end bound, or that descends; None without."""
+        """Number of the rows that a start bounds, or that grows; None without."""
         ...
 
     def poll(self, since: int | None) -> tuple[Walk, Source]:

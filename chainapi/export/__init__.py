@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from chainapi.client.pages import Pages
     from chainapi.export.progress import ExportProgress
     from chainapi.export.run import ExportResult
+    from chainapi.tables.types import Amounts
 
 __all__ = ["export"]
 
@@ -32,6 +33,7 @@ async def export(
     out: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002 - the usual word
+    amounts: Amounts = "text",
     limit: int | None = None,
     concurrency: int = 32,
     progress: bool = False,
@@ -41,8 +43,8 @@ async def export(
     """Export many lists at once into a file, or into a folder of files.
 
     In a folder each run writes a new file. The same call continues an export that was stopped, at any moment
-    and by anything. Once all rows are fetched, the same call fetches only new rows if the route returns the
-    newest rows first, and nothing otherwise. The journal of the export is a SQLite database:
+    and by anything. Once all rows are fetched, the same call fetches only new rows if the rows show which are
+    new, by a block number or a time, and nothing otherwise. The journal of the export is a SQLite database:
     ``blocks.parquet.export`` beside a file, ``_export`` in a folder.
 
     Args:
@@ -52,6 +54,9 @@ async def export(
         out: a file; or a folder, which exists, ends with a slash, or has no suffix.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``. The default is the suffix of the
             file, and ``jsonl`` in a folder.
+        amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token
+            ids), in every file alike: ``text``, exact at any length; ``decimal``, exact up to 38 digits;
+            ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most significant first.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
             Later runs fetch all new rows.
         concurrency: number of sources that are open at once. Memory holds a page or two of each.
@@ -71,6 +76,7 @@ async def export(
     from chainapi.export.files import Target
     from chainapi.export.run import Exporter
     from chainapi.export.spec import ExportSpec, checked_sources
+    from chainapi.tables.types import checked_amounts
 
     if limit is not None:
         whole_number("limit", limit)
@@ -80,7 +86,8 @@ async def export(
         )
     over = checked_sources("over", over)
     target = Target.of(out, format)
-    spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency)
+    chosen = checked_amounts(amounts)
+    spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency, chosen)
     await spec.check()
     exporter = Exporter(spec, target, on_progress)
     if not progress:

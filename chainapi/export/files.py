@@ -142,7 +142,7 @@ def refuse_link(path: Path, *, dangling: bool = False) -> None:
         )
 
 
-def write_partial(path: Path, write: Callable[[Path], None]) -> tuple[Path, int, str]:
+def write_partial(path: Path, write: Callable[[Path], object]) -> tuple[Path, int, str]:
     """Write and sync a file beside `path`; return its path, size in bytes and digest.
 
     The file has the suffix ``.partial``. `write` gets the path and writes the content. On an error the file

@@ -21,6 +21,8 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -37,7 +39,8 @@ from chainapi.export.files import (
 )
 from chainapi.export.journal import Journal
 from chainapi.export.records import BEGUN, CLEANED, Part
-from chainapi.tables.columns import INVALID, SOURCE, Column
+from chainapi.tables.codec import INVALID
+from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["Stopped", "finalize", "recover"]
 
@@ -87,7 +90,9 @@ def finalize(
     path, invalid_path = target.part(number), target.invalid_part(number)
     rows = functools.partial(_rows, journal, stop)
     old = None if previous is None else path
-    partial, size, digest = write_partial(path, lambda new: target.format.write(new, columns, rows, old))
+    partial, size, digest = write_partial(
+        path, lambda new: target.format.write(new, columns, _lines(rows()), old)
+    )
     renames = [(partial, path)]
     invalid_size = 0 if previous is None else previous.invalid
     if invalid:
@@ -129,6 +134,13 @@ def _rows(journal: Journal, stop: threading.Event, *, invalid: bool = False) -> 
         if stop.is_set():
             raise Stopped
         yield row
+
+
+def _lines(rows: Iterator[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """Yield labels, each with some of its rows as JSON lines."""
+    for label, found in groupby(rows, itemgetter(0)):
+        while lines := b"".join(row + b"\n" for _, row in islice(found, 1_000)):
+            yield label, lines
 
 
 def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> tuple[Path, int]:

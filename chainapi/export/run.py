@@ -29,6 +29,7 @@ class ExportResult:
         rows: number of fetched rows that the target lacked.
         sources: number of sources.
         written: the file that was written; None if there was nothing new.
+        skipped: number of finished sources that were not asked again: their rows do not show which are new.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
         written_invalid: JSON lines with the invalid rows; None if there was no such row.
 
@@ -40,6 +41,7 @@ class ExportResult:
     written: Path | None
     invalid: int = 0
     written_invalid: Path | None = None
+    skipped: int = 0
 
 
 @define(eq=False)
@@ -92,7 +94,9 @@ class Exporter:
             raise self._incomplete(fetcher.failures)
         written = None if part is None else target.part(part.number)
         invalid = None if part is None or not progress.invalid else target.invalid_part(part.number)
-        return ExportResult(target.path, progress.rows, progress.met, written, progress.invalid, invalid)
+        return ExportResult(
+            target.path, progress.rows, progress.met, written, progress.invalid, invalid, progress.skipped
+        )
 
     def _open(self) -> Journal:
         self.target.prepare()

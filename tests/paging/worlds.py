@@ -182,9 +182,9 @@ class FlowSource:
     """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
-    ranges = None
-    numbered = None
+    ranges = numbered = None
     address = fingerprint = ""
+    cursor = None
     quota_wait = 0.0
 
     def __init__(

@@ -68,7 +68,7 @@ class Checkpoint:
     range: Interval | None = None
 
     def at_first_page(self, query: str) -> Checkpoint:
-        """Return the position at the first page of the same list, asked for by another query.
+        """Return the position at the first page of the same list, for another query.
 
         The walk restarts there, as it does when its page token has died.
 
