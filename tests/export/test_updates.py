@@ -20,6 +20,8 @@ from chainapi.export import export
 from chainapi.export.run import ExportResult
 from chainapi.simulator import Anomalies, Simulator
 from chainapi.testing import run
+from tests.export.year import LISTS as DAILY
+from tests.export.year import START, days_of
 from tests.sessions import simulated
 from tests.simulator.test_routes import CHAINS, LISTS, arguments, place_of
 
@@ -172,6 +174,31 @@ async def test_an_own_lower_bound_stays(tmp_path: Path) -> None:
         again = await export(walk, [(CHAINS[0], address)], path, **options)
         options["start_block"] = str(options["start_block"] + 1)
     assert (first.rows, again.rows) == (10, 4)
+
+
+@pytest.mark.parametrize("name", DAILY)
+def test_daily_updates_cost_little(name: str) -> None:
+    """Each daily run sends the requests of the new rows and one more, and the journal does not grow."""
+    first, *later = days_of(name, 8)
+    new = DAILY[name]
+    assert first.rows == START
+    assert {day.rows for day in later} == {new}
+    assert max(day.requests for day in later) <= 1 + -(-new // 100)
+    assert len({day.journal for day in later}) == 1
+
+
+@pytest.mark.parametrize("name", [NATIVE, "data.evm.transactions"])
+async def test_an_update_after_a_limit_leaves_no_gap(name: str, tmp_path: Path) -> None:
+    """The limit is that of the first run: an update has all rows above the first ones."""
+    simulator, path = simulator_of(ties=3), tmp_path / "rows.jsonl"
+    async with simulated(simulator) as session:
+        assert (await exported(session, name, path, limit=10)).rows == 10
+        simulator.insert(place_of(name), 30)
+        update = await exported(session, name, path, limit=10)
+        await exported(session, name, tmp_path / "fresh.jsonl")
+    fresh = (tmp_path / "fresh.jsonl").read_text().splitlines()
+    assert lines(path) == Counter(fresh[: update.rows + 10])
+    assert 30 <= update.rows <= 32  # the first ones may have left out rows of the newest block
 
 
 STEPS = st.lists(
