@@ -74,7 +74,7 @@ async def test_a_list_with_a_cursor_gains_its_new_rows(name: str, tmp_path: Path
             simulator.insert(place_of(name), growth)
             requests = simulator.stats.requests
             update = await exported(session, name, path)
-            assert update.rows == growth
+            assert (update.rows, update.closed) == (growth, 0)
             assert simulator.stats.requests - requests <= 2 + (growth + 2 * ties) // 7
         fresh = await exported(session, name, tmp_path / "fresh.jsonl")
     assert fresh.rows == first.rows + 10
@@ -113,7 +113,8 @@ async def test_other_lists_are_not_asked_again(name: str, tmp_path: Path) -> Non
         first = await exported(session, name, path)
         requests = simulator.stats.requests
         again = await exported(session, name, path)
-    assert (first.skipped, again.skipped) == (0, 1)
+    assert (first.skipped, first.closed) == (0, 1)
+    assert (again.skipped, again.closed) == (1, 1)
     assert simulator.stats.requests == requests
 
 
@@ -122,7 +123,8 @@ async def test_a_list_that_breaks_its_order_is_not_asked_again(order: str, tmp_p
     """Rows without an order do not show which are new: the list is complete once, and left alone."""
     simulator, path = simulator_of(order=order), tmp_path / "rows.jsonl"
     async with simulated(simulator) as session:
-        assert (await exported(session, NATIVE, path)).rows == ROWS
+        first = await exported(session, NATIVE, path)
+        assert (first.rows, first.closed) == (ROWS, 1)
         simulator.insert(place_of(NATIVE), 5)
         again = await exported(session, NATIVE, path)
     assert (again.rows, again.skipped) == (0, 1)
@@ -178,13 +180,13 @@ async def test_an_own_lower_bound_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", DAILY)
 def test_daily_updates_cost_little(name: str) -> None:
-    """Each daily run sends the requests of the new rows and one more, and the journal does not grow."""
+    """Each daily run sends the requests of its new rows and one more; the journal hardly grows."""
     first, *later = days_of(name, 8)
     new = DAILY[name]
     assert first.rows == START
     assert {day.rows for day in later} == {new}
     assert max(day.requests for day in later) <= 1 + -(-new // 100)
-    assert len({day.journal for day in later}) == 1
+    assert later[-1].journal <= first.journal + (8 << 10)
 
 
 @pytest.mark.parametrize("name", [NATIVE, "data.evm.transactions"])
