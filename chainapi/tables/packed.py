@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -24,7 +24,7 @@ __all__ = ["packed_arrays", "packs"]
 class _Packed:
     """Packed values of a kind: their format for `struct`, and how they become arrays."""
 
-    form: str
+    form: Literal["q", "I", "d"]
     of_bytes: Callable[[bytes], Any]
     of_values: Callable[[Column, Sequence[Any]], Any] = array_of
 
