@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 
 from chainapi.tables.arrow import array_of, arrow_type
@@ -78,7 +77,7 @@ def _floats(packed: bytes) -> Any:
 
 def _times(packed: bytes) -> Any:
     seconds = _buffered(pa.uint32(), packed).cast(pa.int64())
-    return pc.multiply(seconds, 1_000).view(pa.timestamp("ms", "UTC"))
+    return seconds.cast(pa.timestamp("s", "UTC")).cast(pa.timestamp("ms", "UTC"))
 
 
 def _digits(packed: bytes) -> Any:
