@@ -184,8 +184,7 @@ class FlowSource:
     prefetch = 0
     columnar = False  # the decoder is the one for rows
     on_invalid: OnInvalid = "raise"
-    ranges = None
-    numbered = None
+    ranges = numbered = None
     address = fingerprint = ""
     cursor = None
     quota_wait = 0.0

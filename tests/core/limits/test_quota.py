@@ -9,9 +9,9 @@ from math import inf
 
 import pytest
 from attrs import define, field
-from msgspec.structs import replace
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
