@@ -251,7 +251,8 @@ class Pages(Generic[T]):
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """Give the rows as record batches of Arrow, each row once.
 
-        It gives batches as `batches()` does, with `limit` at most that many rows. All of them have the same schema. Invalid rows are left out.
+        It gives batches as `batches()` does, with `limit` at most that many rows. All of them have the same
+        schema. Invalid rows are left out.
 
         Raises:
             ConfigurationError: an argument is invalid; raised by the call itself. The rows have no model, or
