@@ -30,6 +30,7 @@ class ExportResult:
         sources: number of sources.
         written: the file that was written; None if there was nothing new.
         skipped: number of finished sources that were not asked again: their rows do not show which are new.
+        closed: number of sources that later runs will not ask again for this reason, skipped ones included.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
         written_invalid: JSON lines with the invalid rows; None if there was no such row.
 
@@ -42,6 +43,7 @@ class ExportResult:
     invalid: int = 0
     written_invalid: Path | None = None
     skipped: int = 0
+    closed: int = 0
 
 
 @define(eq=False)
@@ -95,7 +97,14 @@ class Exporter:
         written = None if part is None else target.part(part.number)
         invalid = None if part is None or not progress.invalid else target.invalid_part(part.number)
         return ExportResult(
-            target.path, progress.rows, progress.met, written, progress.invalid, invalid, progress.skipped
+            target.path,
+            progress.rows,
+            progress.met,
+            written,
+            progress.invalid,
+            invalid,
+            progress.skipped,
+            progress.closed,
         )
 
     def _open(self) -> Journal:
