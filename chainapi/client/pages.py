@@ -356,7 +356,8 @@ class Pages(Generic[T]):
         """
         from chainapi.client.split import Split, Widths
 
-        if self.walk.checkpoint.pages or self.walk.checkpoint.rows:
+        at = self.walk.checkpoint
+        if at.pages or at.rows or at.following:
             raise self._runner.refusal("a stream that was read cannot be split: call split() before")
         return Split(type(self), self._source.ranges, Widths(ranges, blocks, days))
 
