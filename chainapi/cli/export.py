@@ -295,9 +295,12 @@ def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str 
 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
-    if result.written is None:
+    if not result.written:
         return f"no new rows: {result.path} has the rows of {sources}"
-    invalid = (
-        "" if result.written_invalid is None else f"; {result.invalid:,} invalid in {result.written_invalid}"
-    )
-    return f"{rows} of {sources} fetched, {result.written} written{invalid}"
+    invalid = f"; {result.invalid:,} invalid in {_named(result.written_invalid)}" if result.invalid else ""
+    return f"{rows} of {sources} fetched, {_named(result.written)} written{invalid}"
+
+
+def _named(files: Sequence[Path]) -> str:
+    """Return the name of the only file, or the number of files and their folder."""
+    return str(files[0]) if len(files) == 1 else f"{len(files):,} files in {files[0].parent}"

@@ -33,11 +33,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import define, field
 
-from chainapi.dask.matching import Matched, Matcher
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
+from chainapi.export.formats import Rows
 from chainapi.export.formats.arrow import write_fitting
+from chainapi.export.matching import Matched, Matcher
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.tables.arrow import Types
 from chainapi.tables.columns import INVALID, SOURCE, Column
@@ -182,8 +183,7 @@ class PartLog:
 
     def _take(self, batch: Batch) -> int:
         source, (rows, met) = batch.source, self._new_rows(batch)
-        for _, row in rows:
-            encoded = batch.encode(row)
+        for encoded in batch.encode([row for _, row in rows]).split(b"\n")[:-1]:
             self._bytes += len(encoded)
             if encoded.startswith(INVALID):
                 self.invalid += 1
@@ -316,7 +316,9 @@ class PartLog:
                     writer.write_table(table, row_group_size=table.num_rows)
                 writer.add_key_value_metadata({FOOTER_KEY: state.dumps()})
 
-        write_fitting(types, lambda: self._rows, lambda: (), write)
+        write_fitting(
+            types, Rows(lambda: ((label, row + b"\n") for label, row in self._rows)), lambda: (), write
+        )
         self._schema = types.schema
         return bytes(made[0].getvalue())
 

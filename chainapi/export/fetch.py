@@ -18,7 +18,7 @@ from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream
 from chainapi.export.spec import Arguments, ExportSpec, compare_settings
-from chainapi.export.worker import Worker
+from chainapi.export.worker import Worker, settled
 from chainapi.export.writer import Writer
 from chainapi.tables.columns import Codec, Column
 
@@ -61,10 +61,8 @@ class Fetcher:
         # A task of its own: a cancellation must not lose the pages in hand.
         copying = asyncio.create_task(self._copy(writer, stop))
         try:
-            await asyncio.shield(copying)
+            await settled(copying, stop.set)
         except asyncio.CancelledError:
-            stop.set()
-            await asyncio.wait([copying])
             if not copying.cancelled() and (error := copying.exception()) is not None:
                 raise error from None
             raise
@@ -133,7 +131,7 @@ class Fetcher:
             pages = self.spec.open(arguments, resume=Checkpoint.loads(source.checkpoint))
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
         limit = self.spec.limit if source.exported is None else None
-        return SourceStream(source, pages, self._codec.encode, limit)
+        return SourceStream(source, pages, self._codec.encode_lines, limit)
 
     def _begin(self, pages: Pages[Any]) -> Codec:
         """Return the codec of the rows; store or compare the settings of the export."""

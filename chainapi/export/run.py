@@ -1,4 +1,4 @@
-"""Run of an export: open the journal, fetch, write the final file."""
+"""Run of an export: open the journal, fetch, write the parts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from attrs import define, field, frozen
 from chainapi.errors import ChainAPIError, IncompleteExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import Target
-from chainapi.export.finalize import finalize, recover
+from chainapi.export.finalize import recover
 from chainapi.export.journal import Journal
 from chainapi.export.progress import ExportProgress, Stage
+from chainapi.export.sealer import PartLimits, Sealer
 from chainapi.export.spec import ExportSpec
 from chainapi.export.worker import Worker
 
@@ -28,18 +29,18 @@ class ExportResult:
         path: the file with the rows, or the folder with such files.
         rows: number of fetched rows that the target lacked.
         sources: number of sources.
-        written: the file that was written; None if there was nothing new.
+        written: files that were written; empty if there was nothing new.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
-        written_invalid: JSON lines with the invalid rows; None if there was no such row.
+        written_invalid: files of JSON lines with the invalid rows; empty if there was no such row.
 
     """
 
     path: Path
     rows: int
     sources: int
-    written: Path | None
+    written: tuple[Path, ...]
     invalid: int = 0
-    written_invalid: Path | None = None
+    written_invalid: tuple[Path, ...] = ()
 
 
 @define(eq=False)
@@ -50,12 +51,14 @@ class Exporter:
         spec: specification of the export.
         target: its file or folder.
         on_progress: called after each commit and at each stage.
+        limits: when a folder gets a part.
 
     """
 
     spec: ExportSpec
     target: Target
     on_progress: Callable[[ExportProgress], None] | None
+    limits: PartLimits = field(factory=PartLimits)
     progress: ExportProgress = field(init=False)
     _worker: Worker = field(factory=Worker, init=False)
     _journal: Journal | None = field(default=None, init=False)
@@ -74,29 +77,41 @@ class Exporter:
 
         """
         try:
-            journal = await self._worker.run(self._open)
-            return await self._run(journal)
+            try:
+                return await self._run(await self._worker.run(self._open))
+            finally:
+                await self._worker.run(self._close)
         finally:
-            await self._worker.run(self._close)
             self._worker.shutdown()
 
     async def _run(self, journal: Journal) -> ExportResult:
         target, progress, worker = self.target, self.progress, self._worker
         await worker.run(recover, journal, target)
-        fetcher = Fetcher(self.spec, journal, worker, progress, self._report)
-        await fetcher.fetch()
-        self._report("writing")
-        part = await worker.run(finalize, journal, target, fetcher.columns, worker.stop)
+        fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(sealer))
+        sealer = Sealer(journal, target, worker, self.limits, lambda: fetcher.columns, lambda _: None)
+        try:
+            await fetcher.fetch()
+            self._report("writing")
+            await sealer.finish()
+        finally:
+            await sealer.aclose()
         self._report("done")
         if fetcher.failures:
             raise self._incomplete(fetcher.failures)
-        written = None if part is None else target.part(part.number)
-        invalid = None if part is None or not progress.invalid else target.invalid_part(part.number)
+        files = [file for part in sealer.parts for file in part.content.files]
+        written, invalid = (
+            tuple(target.root / file.name for file in files if file.invalid is invalid)
+            for invalid in (False, True)
+        )
         return ExportResult(target.path, progress.rows, progress.met, written, progress.invalid, invalid)
+
+    def _committed(self, sealer: Sealer) -> None:
+        self._report()
+        sealer.committed()
 
     def _open(self) -> Journal:
         self.target.prepare()
-        self._journal = Journal.open(self.target.journal_path)
+        self._journal = Journal.open(self.target.journal)
         return self._journal
 
     def _close(self) -> None:

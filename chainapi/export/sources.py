@@ -24,7 +24,11 @@ class SourceStream:
     """
 
     def __init__(
-        self, source: SourceRecord, pages: Pages[Any], encode: Callable[[Any], bytes], limit: int | None
+        self,
+        source: SourceRecord,
+        pages: Pages[Any],
+        encode: Callable[[Sequence[Any]], bytes],
+        limit: int | None,
     ) -> None:
         self.source = source
         self._pages = pages
@@ -66,7 +70,8 @@ class SourceStream:
         walk, matched = self._walk, self._begin_page(page)
         new = self._new_rows(page, matched=matched)
         repeats = [index for index in walk.stale if index not in walk.repeated]
-        newest, ties = self._newest_of(new)
+        numbers = [walk.number(index) for index in new]
+        newest, ties = self._newest_of(new, numbers)
         return Batch(
             source=self.source,
             rows=[page.items[index] for index in new],
@@ -76,18 +81,20 @@ class SourceStream:
             done=self._done,
             repeats=[walk.digest(index) for index in repeats] if page.restarts and not matched else (),
             newest=newest,
+            oldest=min((number for number in numbers if number is not None), default=None),
             ties=ties,
             matched=matched,
             limit=self._limit,
             seen=self._rows_of_pass,
         )
 
-    def _newest_of(self, indices: Sequence[int]) -> tuple[int | None, tuple[str, ...]]:
+    def _newest_of(
+        self, indices: Sequence[int], numbers: Sequence[int | None]
+    ) -> tuple[int | None, tuple[str, ...]]:
         """Return the greatest number of rows, and the marks of those that have it.
 
         Only the newest number of the source has marks.
         """
-        numbers = [self._walk.number(index) for index in indices]
         newest = max((number for number in numbers if number is not None), default=None)
         if newest is None or (self._newest is not None and newest < self._newest):
             return newest, ()

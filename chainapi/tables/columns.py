@@ -174,6 +174,26 @@ class Codec:
             self.columns = (Column("value", "text"),)
         self._known = {wire_name(column.name): column for column in self.columns if column.name != EXTRA}
         self._check: Callable[[bytes], object] = unpacker(self.columns, nested=True)
+        self._check_lines = msgspec.json.Decoder(_struct(self.columns, nested=True)).decode_lines
+        self._pages = {kind: types.GenericAlias(list, (mirror,)) for kind, mirror in self._mirrors.items()}
+
+    def encode_lines(self, rows: Sequence[Any]) -> bytes:
+        """Return rows as JSON lines, as `encode` encodes each of them.
+
+        Raises:
+            ConfigurationError: a value does not fit its column.
+
+        """
+        kinds = {type(row) for row in rows}
+        page = self._pages.get(next(iter(kinds))) if self.columns and len(kinds) == 1 else None
+        if page is None:
+            return b"".join(self.encode(row) + b"\n" for row in rows)
+        try:
+            made = _ENCODER.encode_lines(msgspec.convert(rows, page, from_attributes=True))
+            self._check_lines(made)
+        except msgspec.ValidationError as error:
+            raise self._unfit(error) from None
+        return made
 
     def encode(self, row: Any) -> bytes:
         """Return a row as a JSON object; that of an invalid row begins with `INVALID`.
@@ -193,9 +213,12 @@ class Codec:
             made = _ENCODER.encode(msgspec.convert(row, mirror, from_attributes=True))
             self._check(made)
         except msgspec.ValidationError as error:
-            name = getattr(self.model, "__name__", self.model)
-            raise ConfigurationError(f"a row of {name} does not fit its columns: {error}") from None
+            raise self._unfit(error) from None
         return made
+
+    def _unfit(self, error: msgspec.ValidationError) -> ConfigurationError:
+        name = getattr(self.model, "__name__", self.model)
+        return ConfigurationError(f"a row of {name} does not fit its columns: {error}")
 
     def _without_mirror(self, row: Any) -> dict[str, Any]:
         if isinstance(row, Unknown):

@@ -29,7 +29,7 @@ from chainapi.cli import FAILED, WRONG_USAGE, run
 from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
 from chainapi.export.chart import Chart, chart_of, draw, read_chart, save, visible
-from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.formats import FORMATS, Rows, format_of
 from chainapi.export.formats.duckdb import _CONFINED, _SETTINGS
 from chainapi.models import EvmBlock, MetricPoint
 from chainapi.simulator import Simulator
@@ -99,9 +99,9 @@ def exported(path: Path, model: Any, rows: dict[str, list[Any]]) -> Path:
     codec = Codec(model)
 
     def encoded() -> Iterator[tuple[str, bytes]]:
-        return ((source, codec.encode(row)) for source, several in rows.items() for row in several)
+        return ((source, codec.encode_lines(several)) for source, several in rows.items())
 
-    format_of(path).write(path, codec.columns, encoded)
+    format_of(path).write(path, codec.columns, Rows(encoded))
     return path
 
 

@@ -6,7 +6,7 @@ import json
 import sqlite3
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from chainapi import models
 from chainapi.errors import ConfigurationError
-from chainapi.export.formats import FORMATS, Format, format_of
+from chainapi.export.formats import FORMATS, Format, Rows, format_of
 from chainapi.models import EvmBlock, Unknown
 from chainapi.models.codec import decode_resource
 from chainapi.models.timestamps import OptionalUTCDatetime
@@ -83,10 +83,10 @@ def expected(value: Any, field: str = "") -> Any:
     return value
 
 
-def rows_of(model: Any, rows: Sequence[Any], source: str = "s") -> Callable[[], Iterator[tuple[str, bytes]]]:
+def rows_of(model: Any, rows: Sequence[Any], source: str = "s") -> Rows:
     """Return the input of a format."""
-    encoded = [(source, Codec(model).encode(row)) for row in rows]
-    return lambda: iter(encoded)
+    encoded = [(source, Codec(model).encode(row) + b"\n") for row in rows]
+    return Rows(lambda: iter(encoded))
 
 
 def written(
@@ -277,9 +277,16 @@ def block(number: int, **changed: Any) -> EvmBlock:
 def test_the_lines_of_json(tmp_path: Path) -> None:
     """Lines of JSON are the encoded row, with its source first."""
     path = tmp_path / "f.jsonl"
-    format_of(path).write(path, (), lambda: iter([('a"b', b'{"x":1}'), ('a"b', b"{}"), ("c", b'{"x":[]}')]))
-    assert path.read_text() == '{"source":"a\\"b","x":1}\n{"source":"a\\"b"}\n{"source":"c","x":[]}\n'
-    assert [*format_of(path).read(path)][1:] == [{"source": 'a"b'}, {"source": "c", "x": []}]
+    pages = [('a"b', b'{"x":1}\n{}\n{"x":"\\n{"}\n'), ("c", b'{}\n{"x":[]}\n')]
+    format_of(path).write(path, (), Rows(lambda: iter(pages)))
+    assert path.read_text().splitlines() == [
+        '{"source":"a\\"b","x":1}',
+        '{"source":"a\\"b"}',
+        '{"source":"a\\"b","x":"\\n{"}',
+        '{"source":"c"}',
+        '{"source":"c","x":[]}',
+    ]
+    assert [*format_of(path).read(path)][3:] == [{"source": "c"}, {"source": "c", "x": []}]
 
 
 def test_the_text_of_csv(tmp_path: Path) -> None:
@@ -430,11 +437,11 @@ def test_a_parquet_file_is_read_by_others(tmp_path: Path) -> None:
 # Large ones
 
 
-def many(rows: int) -> Callable[[], Iterator[tuple[str, bytes]]]:
-    """Yield rows that are made while they are written."""
+def many(rows: int) -> Rows:
+    """Return rows that are made while they are written."""
     codec = Codec(EvmBlock)
     encoded = codec.encode(block(10**6, block_hash="0x" + "ab" * 32, fees_spent=10**20))
-    return lambda: (("43114", encoded) for _ in range(rows))
+    return Rows(lambda: (("43114", encoded + b"\n") for _ in range(rows)))
 
 
 def peak(form: Format, path: Path, rows: int, previous: Path | None = None) -> int:
@@ -526,7 +533,7 @@ def test_rows_without_columns_are_refused(name: str, tmp_path: Path) -> None:
     The error has the remedy.
     """
     with pytest.raises(ConfigurationError, match=f"{name} files need columns, .* name a route, pass model="):
-        format_of(name).write(tmp_path / "f", (), lambda: iter([("s", b"{}")]))
+        format_of(name).write(tmp_path / "f", (), Rows(lambda: iter([("s", b"{}\n")])))
 
 
 @pytest.mark.parametrize(

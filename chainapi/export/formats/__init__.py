@@ -8,20 +8,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, cast
+
+import msgspec
+from attrs import frozen
 
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
-from chainapi.tables.columns import Column
+from chainapi.tables.columns import SOURCE, Column
 
-__all__ = ["FORMATS", "Format", "Rows", "format_of"]
+__all__ = ["FORMATS", "Format", "Rows", "format_of", "labelled"]
 
 FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
 
-Rows: TypeAlias = Callable[[], Iterable[tuple[str, bytes]]]
-"""Returns all rows at each call: the label of the source of each, and the row as `Codec` encoded it."""
-
 _PACKAGES = frozenset({"duckdb", "pyarrow"})  # of the extras, which are named like their formats
+
+
+@frozen
+class Rows:
+    """Encoded rows; a call yields the label of the source of each, and the row as `Codec` encoded it.
+
+    Attributes:
+        pages: returns the same rows by pages: a label, and JSON lines.
+
+    """
+
+    pages: Callable[[], Iterable[tuple[str, bytes]]]
+
+    def __call__(self) -> Iterator[tuple[str, bytes]]:
+        """Yield each row with the label of its source."""
+        for label, lines in self.pages():
+            for line in lines.split(b"\n")[:-1]:
+                yield label, line
+
+
+def labelled(label: str, lines: bytes) -> bytes:
+    """Return JSON lines whose objects begin with the label of their source."""
+    head = b'\n{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
+    found = (b"\n" + lines[:-1]).replace(b'\n{"', head + b',"').replace(b"\n{}", head + b"}")
+    return found[1:] + b"\n"
 
 
 class Format(Protocol):

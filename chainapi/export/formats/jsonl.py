@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Rows, labelled
 from chainapi.export.formats.values import loads, unlike, value_of
 from chainapi.tables.columns import SOURCE, Column
 
@@ -32,11 +32,8 @@ class JsonLines:
             if previous is not None:
                 with previous.open("rb") as old:
                     shutil.copyfileobj(old, file, 1 << 20)
-            label, head = None, b""
-            for source, row in rows():
-                if source != label:
-                    label, head = source, b'{"%s":%s' % (SOURCE.encode(), msgspec.json.encode(source))
-                file.write(head + (b"}\n" if row == b"{}" else b"," + row[1:] + b"\n"))
+            for label, lines in rows.pages():
+                file.write(labelled(label, lines))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
