@@ -123,7 +123,7 @@ def page_of(declared: Endpoint) -> Callable[[bytes], Any]:
                 json.loads(encode_json(row.raw))
             elif row is not None and not isinstance(row, str):
                 _ = row.extra
-        seen = deduplicator(route, Checkpoint("query", "path"), declared=True, invalid=True)
+        seen = deduplicator(route, Checkpoint("query", "path"), declared=True)
         seen.start_counting()
         for _ in range(2):
             seen.add(page)

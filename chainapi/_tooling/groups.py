@@ -6,7 +6,7 @@ The modules of the services have the routes without a group.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import define, field
 
@@ -100,6 +100,7 @@ class Groups:
             parts.append(f'weight="{operation.weight}"')
         if items:
             parts += order_parts(dotted)
+            parts += range_parts(dotted, [parameter["name"] for parameter in operation.parameters])
             extra = self.extra(document, operation, items)
             parts += [f"extra=({', '.join(extra)},)"] if extra else []
         if operation.deprecated:
@@ -263,6 +264,14 @@ def order_parts(dotted: str) -> Iterator[str]:
         yield f"holds_if={tuple(conditions)}"
 
 
+def range_parts(dotted: str, parameters: Sequence[str]) -> Iterator[str]:
+    """Yield the argument of a declaration for a list that can be walked in ranges."""
+    ranges = keys.ranges_of(dotted, parameters)
+    if ranges is not None and ranges.number:
+        unit = "blocks" if "startBlock" in parameters else "days" if ranges.days else "seconds"
+        yield f'ranged=Ranged("{unit}", {ranges.number})'
+
+
 def write_groups(groups: Groups, writer: Writer) -> None:
     """Write the modules of groups, and the routes without a group."""
     modules: dict[str, list[str]] = {}
@@ -315,6 +324,7 @@ def module_text(groups: Groups, members: list[str]) -> str:
         "from collections.abc import Sequence",
         "from typing import TYPE_CHECKING, Annotated",
         "from chainapi.core.paging.checkpoint import Checkpoint",
+        "from chainapi.core.paging.ranges import Ranged",
         "from chainapi.api.binding import Group, gets, lists, writes",
         "from chainapi.client.pages import OnInvalid, Pages",
         *parameter_imports(body),

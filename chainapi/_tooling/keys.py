@@ -5,7 +5,7 @@ A key is the attributes that identify a row; an order is by a number that descen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from attrs import field, frozen
 
@@ -48,6 +48,22 @@ class Order:
     why: str = field(kw_only=True)
     until: str | None = field(default=None, kw_only=True)
     needs: tuple[str, str] | None = field(default=None, kw_only=True)
+
+
+@frozen
+class Ranges:
+    """Range of a list with a start and an end.
+
+    Attributes:
+        number: attributes of a row with the number that start and end bound; the first that a row has counts.
+        why: the evidence, or the reason for no ranges.
+        days: whether a border has to be at 0:00 UTC.
+
+    """
+
+    number: tuple[str, ...] = ()
+    why: str = field(kw_only=True)
+    days: bool = field(default=False, kw_only=True)
 
 
 DESCENDING = ("sort_order", "desc")
@@ -265,3 +281,65 @@ def identity_of(dotted: str) -> Identity:
             f' share, or none and a reason, why="no key: ..."; then run {COMMAND}'
         )
     return IDENTITIES[dotted]
+
+
+# Ranges of the lists that take a start and an end. Each range sends bounds that hold whether the service counts its
+# ends in or out, and a row far beyond them is an error: a wrong entry loses no row. Two lists have no ranges, because
+# a row is about the whole time between start and end. The generator refuses a list with a start that has no entry.
+BLOCKS = Ranges(("block_number",), why="startBlock is inclusive, endBlock exclusive, of the block of the row")
+TIMES = "startTimestamp and endTimestamp are for items after and before a time"
+SERIES = Ranges(
+    ("timestamp",), days=True, why=TIMES + "; a point sums up an hour or a day, which a border must not cut"
+)
+
+RANGES = {
+    "data.evm.transfers": BLOCKS,
+    "data.evm.address_transactions": Ranges(("native_transaction.block_number",), why=BLOCKS.why),
+    "data.evm.address_transactions_v2": Ranges(("native_transaction.block_number",), why=BLOCKS.why),
+    "data.evm.native_transactions": BLOCKS,
+    "data.evm.erc20_transactions": BLOCKS,
+    "data.evm.erc721_transactions": BLOCKS,
+    "data.evm.erc1155_transactions": BLOCKS,
+    "data.evm.internal_transactions": BLOCKS,
+    "data.primary_network.transactions": Ranges(
+        ("block_timestamp", "timestamp"), why=TIMES + "; P-Chain rows have the time of their block"
+    ),
+    "data.primary_network.staking_transactions": Ranges(
+        ("block_timestamp",), why=TIMES + "; that of the block, as in the list of all transactions"
+    ),
+    "data.primary_network.blocks": Ranges(("block_timestamp",), why=TIMES),
+    "data.primary_network.node_blocks": Ranges(("block_timestamp",), why=TIMES),
+    "data.primary_network.asset_transactions": Ranges(("timestamp",), why=TIMES),
+    "data.usage.logs": Ranges(("event_timestamp",), days=True, why="both times are rounded down to 0:00 UTC"),
+    "metrics.chains.metric": SERIES,
+    "metrics.chains.token_holders": Ranges(
+        why="no ranges: one row sums up what an address held in all the time"
+    ),
+    "metrics.icm.timeseries": SERIES,
+    "metrics.networks.metric": SERIES,
+    "metrics.l1_validators.metric": SERIES,
+    "metrics.l1_validators.by_validation": SERIES,
+    "metrics.l1_validators.by_node": SERIES,
+    "metrics.l1_validators.by_subnet": SERIES,
+    "metrics.subnets.validators": Ranges(why="no ranges: a row has addresses alone, and no time"),
+}
+
+
+def ranges_of(dotted: str, parameters: Collection[str]) -> Ranges | None:
+    """Return the ranges of a list with these query parameters.
+
+    Return None for a list without a start.
+
+    Raises:
+        GeneratorError: RANGES has no entry for a list with a start.
+
+    """
+    if not {"startBlock", "startTimestamp"} & set(parameters):
+        return None
+    if dotted not in RANGES:
+        raise GeneratorError(
+            f"{dotted}: whether the list can be walked in ranges is not decided. Add an entry to RANGES in"
+            " chainapi/_tooling/keys.py: the attribute of a row that its start and end bound, or none and a reason,"
+            f' why="no ranges: ..."; then run {COMMAND}'
+        )
+    return RANGES[dotted]

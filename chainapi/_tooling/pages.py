@@ -89,11 +89,12 @@ def writes(service: str) -> str:
 
 
 def keys(service: str) -> str:
-    """Return the table of the keys and orders of the lists of a service."""
-    lines = ["| List | A row is identified by | Descends by |", "|---|---|---|"]
+    """Return the table of the keys, orders and ranges of the lists of a service."""
+    lines = ["| List | A row is identified by | Descends by | Splits by |", "|---|---|---|---|"]
     for name, declared in ROUTES.items():
         if not declared.single and name.startswith(f"{service}."):
-            lines.append(f"| `{name}` | {_identity(declared.route)} | {_order(declared.route)} |")
+            cells = _identity(declared.route), _order(declared.route), _ranges(declared.route)
+            lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -106,6 +107,10 @@ def _identity(route: Route) -> str:
 
 def _order(route: Route) -> str:
     return f"`{route.descending_key}`" + _condition(route, "descending_key") if route.descending_key else ""
+
+
+def _ranges(route: Route) -> str:
+    return " or ".join(f"`{name}`" for name in route.ranged.number) if route.ranged else ""
 
 
 def _listed(names: Sequence[str]) -> str:

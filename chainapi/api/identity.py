@@ -15,19 +15,17 @@ from chainapi.core.paging.dedupe import Deduplicator
 from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.models.metrics import MetricPoint
 from chainapi.models.unions import wire_name
 
-__all__ = ["deduplicator", "key_names"]
+__all__ = ["deduplicator", "key_names", "number_reader"]
 
 Reader = Callable[[Any], Any]
 
 
-def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bool = False) -> Deduplicator:
+def deduplicator(route: Route, start: Checkpoint, *, declared: bool) -> Deduplicator:
     """Return the deduplicator of a walk over `route` that begins at `start`.
 
-    Rows of a `declared` route are frozen records; a caller's own rows may change while they are read. With
-    `invalid`, some rows may be `Invalid`.
+    Rows of a `declared` route are frozen records; a caller's own rows may change while they are read.
 
     Raises:
         CheckpointError: the caller names an order now, and named none when `start` was taken, or the list was
@@ -41,7 +39,7 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool, invalid: bo
     if unknown and not declared:
         raise CheckpointError("the checkpoint has no watermark: it was taken without descending_key=")
     return Deduplicator(
-        _identity(route, declared=declared, invalid=invalid),
+        _identity(route, declared=declared),
         watermark=watermark,
         unordered=start.unordered or unknown,
         keyless=start.keyless,
@@ -63,6 +61,26 @@ def _number_field(route: Route) -> str:
     return ".".join(map(wire_name, (route.descending_key or "").split(".")))
 
 
+def number_reader(names: Sequence[str]) -> Callable[[Any], int | None]:
+    """Return a reader of the first of several numbers that a declared row has.
+
+    The reader returns None for a row without a whole number of these names.
+    """
+    readers = [(operator.attrgetter(name), name) for name in names]
+
+    def number(row: Any) -> int | None:
+        for read, name in readers:
+            try:
+                value = read(row)
+            except AttributeError:
+                value = _raw_field(row.raw, name) if hasattr(row, "raw") else None
+            if (whole := whole_of(value)) is not None:
+                return whole
+        return None
+
+    return number
+
+
 def key_names(key: object) -> tuple[str, ...]:
     """Return the names of the fields that identify a row.
 
@@ -78,15 +96,25 @@ def key_names(key: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _identity(route: Route, *, declared: bool, invalid: bool) -> Identity:
+def _identity(route: Route, *, declared: bool) -> Identity:
     return Identity(
         key=route.key_reader() if declared else _key_of_caller(route),
-        number=None if route.descending_key is None else _number(route, invalid=invalid),
+        number=None if route.descending_key is None else _number(route),
         number_field=_number_field(route),
         unique=route.key == (route.descending_key,),
         stable=route.immutable_reader(),
         frozen=declared,
+        plain_key=operator.attrgetter(*route.key) if declared and route.key else None,
+        plain_number=_plain_number(route),
     )
+
+
+def _plain_number(route: Route) -> Reader | None:
+    """Return an unchecked reader of a row's number; None for rows that are no objects."""
+    name = route.descending_key
+    if name is None or route.model is None or typing.is_typeddict(route.model):
+        return None
+    return operator.attrgetter(name)
 
 
 def _key_of_caller(route: Route) -> Reader | None:
@@ -125,11 +153,9 @@ def _hashable(value: Any) -> Hashable:
     return cast("Hashable", value)
 
 
-def _number(route: Route, *, invalid: bool) -> Callable[[Any], int | None]:
+def _number(route: Route) -> Callable[[Any], int | None]:
     """Return a reader of the number of a row, which may have been sent as a text."""
     name = route.descending_key or ""
-    if route.model is MetricPoint and not invalid:
-        return operator.attrgetter(name)
     read = _reader(name, route.model)
 
     def number(row: Any) -> int | None:

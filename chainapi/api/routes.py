@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from attrs import evolve, frozen
 
 from chainapi.core.idempotency import Idempotency
+from chainapi.core.paging.ranges import Ranged
 
 __all__ = ["UNITS", "Route", "Weight", "route_name"]
 
@@ -60,6 +61,8 @@ class Route:
             the walk sends its token there.
         idempotency: effect of sending a request twice.
         lookup: name of the route that shows whether a write was carried out; empty without one.
+        ranged: the parameters with the start and the end of a list, and the number of a row that they bound;
+            None for a list that cannot be walked in ranges.
 
     """
 
@@ -79,6 +82,7 @@ class Route:
     body: tuple[str, ...] = ()
     idempotency: Idempotency = Idempotency.SAFE
     lookup: str = ""
+    ranged: Ranged | None = None
 
     @property
     def place(self) -> str:

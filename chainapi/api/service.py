@@ -10,19 +10,19 @@ from attrs import evolve
 
 from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
-from chainapi.api.identity import deduplicator, key_names
+from chainapi.api.identity import key_names
 from chainapi.api.options import NOT_SENT, Options, own_options, refuse_misspelt
 from chainapi.api.routes import Route, route_name
-from chainapi.api.source import ListSource
+from chainapi.api.source import ListSource, open_list
 from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.client.response import RawResponse
 from chainapi.client.service import Service
 from chainapi.core.call import Call, CallOptions, Exchange
-from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Walk
 from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
-from chainapi.errors import CheckpointError, ConfigurationError
+from chainapi.errors import ConfigurationError
 from chainapi.models.codec import ResourceDecoder
 
 if TYPE_CHECKING:
@@ -314,26 +314,5 @@ class ServiceAPI:
         endpoint: Endpoint | None = None,
     ) -> tuple[Walk, ListSource]:
         """Return the walk of a list query, and the source of its pages."""
-        connection, service = self._connection, self._service()
-        start = _start(options.resume, service.endpoint.base_url, query)
         own = own_options(self._options, options.priority, options.deadline, options.tag)
-        source = ListSource(connection, service, route, query, options, own, endpoint)
-        invalid = options.on_invalid == "raw"
-        dedupe = deduplicator(route, start, declared=endpoint is not None, invalid=invalid)
-        return Walk(source.facts, connection.states(start), dedupe, start), source
-
-
-def _start(resume: Checkpoint | None, origin: str, query: Query) -> Checkpoint:
-    fingerprint = query_fingerprint(origin, query.path, query.params, query.method, query.body)
-    path = query.path if query.method == "GET" else query.where
-    if resume is None:
-        return Checkpoint(fingerprint, path)
-    if not isinstance(resume, Checkpoint):
-        raise ConfigurationError(
-            f"resume= must be a Checkpoint, not {type(resume).__name__}: read it with Checkpoint.loads"
-        )
-    if resume.query != fingerprint:
-        raise CheckpointError(
-            f"the checkpoint belongs to another query ({resume.path or 'no path'}) than this one ({path})"
-        )
-    return resume
+        return open_list(self._connection, self._service(), route, query, options, own, endpoint)

@@ -5,22 +5,55 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from chainapi.api.endpoint import Endpoint
+from chainapi.api.identity import deduplicator
 from chainapi.api.options import Options
+from chainapi.api.ranges import ListRanges, Part, can_be_cut
 from chainapi.api.routes import Route
 from chainapi.client.connection import Connection
 from chainapi.client.service import Service
 from chainapi.core.call import Call, CallOptions, GivenUp
 from chainapi.core.limits.limit import Limit
-from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery
+from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
+from chainapi.core.paging.ranges import Interval
+from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.core.url import Query
-from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError, PageTokenExpiredError
+from chainapi.errors import (
+    ChainAPIError,
+    CheckpointError,
+    ConfigurationError,
+    DecodeError,
+    PageTokenExpiredError,
+)
 from chainapi.models.codec import DecodedPage, PageDecoder
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
 
-__all__ = ["ListSource"]
+__all__ = ["ListSource", "open_list"]
+
+
+def open_list(
+    connection: Connection,
+    service: Service,
+    route: Route,
+    query: Query,
+    options: Options,
+    call_options: CallOptions,
+    endpoint: Endpoint | None,
+) -> tuple[Walk, ListSource]:
+    """Return the walk of a list query, and the source of its pages.
+
+    Raises:
+        CheckpointError: the checkpoint to resume from belongs to another query.
+
+    """
+    start = _start(options.resume, _beginning(service, query))
+    source = ListSource(connection, service, route, query, options, call_options, endpoint, start.range)
+    dedupe = deduplicator(route, start, declared=endpoint is not None)
+    return Walk(source.facts, connection.states(start), dedupe, start), source
 
 
 class ListSource:
@@ -30,10 +63,14 @@ class ListSource:
         connection: sends the requests.
         service: the service of the list.
         route: the route, with its model where that is loaded.
-        query: path and parameters.
+        query: path and parameters of the whole list.
         options: options of the walk.
         call_options: options of the calls for its pages.
         endpoint: the declared endpoint; None for a route that the caller names.
+        within: the interval of a range; None for the whole list.
+
+    Raises:
+        CheckpointError: the list has no ranges.
 
     """
 
@@ -46,6 +83,7 @@ class ListSource:
         options: Options,
         call_options: CallOptions,
         endpoint: Endpoint | None,
+        within: Interval | None = None,
     ) -> None:
         self.emit = service.events.emit
         self.prefetch = options.prefetch
@@ -53,7 +91,10 @@ class ListSource:
         self._connection = connection
         self._service = service
         self._route = route
-        self._query = query
+        self._whole = query
+        self._within = within or Interval()
+        self._part = None if within is None else Part(query, route.ranged, within)
+        self._query = query if self._part is None else self._part.query
         self._options = options
         self._call_options = call_options
         self._endpoint = endpoint
@@ -65,6 +106,26 @@ class ListSource:
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
         return self._route.model if self._endpoint is None else self._endpoint.rows
+
+    @property
+    def ranges(self) -> ListRanges | None:
+        """Ranges of the list; None where it has none."""
+        ranged, query, endpoint = self._route.ranged, self._whole, self._endpoint
+        if ranged is None or endpoint is None or not can_be_cut(query):
+            return None
+        names = frozenset(parameter.wire for parameter in endpoint.parameters)
+        return ListRanges(ranged, query, self._within, _beginning(self._service, query), names, self._open)
+
+    @property
+    def address(self) -> str:
+        """Base address of the service."""
+        return self._service.endpoint.base_url
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
+        query = self._query.unsized()
+        return query_fingerprint(self.address, query.path, query.params, query.method, query.body)
 
     @property
     def facts(self) -> ListQuery:
@@ -102,6 +163,8 @@ class ListSource:
             decode = self._decoder or await self._load()
             call, service = self._call(fetch, needed), self._service
             page, exchange = await self._connection.call(service, call, decode, began)
+            if self._part is not None:
+                page = self._part.own_rows(page)
         except ChainAPIError as error:
             return error
         except GivenUp:
@@ -131,10 +194,16 @@ class ListSource:
         limits = service.member.limits if limits is None else tuple(limits)
         return estimate(rows, size, service.price(query), limits)
 
+    def _open(self, query: Query, start: Checkpoint | None) -> tuple[Walk, ListSource]:
+        """Return the walk and the source of a query with the options of this one."""
+        connection, service, route = self._connection, self._service, self._route
+        options = evolve(self._options, resume=start)
+        return open_list(connection, service, route, query, options, self._call_options, self._endpoint)
+
     def _call(self, fetch: Fetch, needed: Callable[[], bool] | None) -> Call:
-        query, bound = self._query, fetch.bound
+        query, bound, until = self._query, fetch.bound, self._route.until
         return Call(
-            query if bound is None else query.bounded(self._route.until, bound),
+            query if bound is None or until is None else query.replaced(until, bound),
             None if fetch.token is None else fetch.token.value,
             fetch.not_after,
             needed,
@@ -164,3 +233,24 @@ class ListSource:
 def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int | None:
     """Return a query parameter as a whole number, or None."""
     return next((int(value) for key, value in params if key == name and value.isdecimal()), None)
+
+
+def _beginning(service: Service, query: Query) -> Checkpoint:
+    """Return the checkpoint at the start of a list."""
+    origin, path = service.endpoint.base_url, query.path if query.method == "GET" else query.where
+    return Checkpoint(query_fingerprint(origin, query.path, query.params, query.method, query.body), path)
+
+
+def _start(resume: Checkpoint | None, beginning: Checkpoint) -> Checkpoint:
+    if resume is None:
+        return beginning
+    if not isinstance(resume, Checkpoint):
+        raise ConfigurationError(
+            f"resume= must be a Checkpoint, not {type(resume).__name__}: read it with Checkpoint.loads"
+        )
+    if resume.query != beginning.query:
+        raise CheckpointError(
+            f"the checkpoint belongs to another query ({resume.path or 'no path'}) than this one"
+            f" ({beginning.path})"
+        )
+    return resume

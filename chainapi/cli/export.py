@@ -96,10 +96,10 @@ async def export(
         param: A parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
         over: The parameter whose values are the sources, if it is another one.
-        from_: File with one source per line; - is standard input.
+        from_: File with one source per line, and comments behind #; - is standard input.
         api: The service of a path; data by default.
         items: The field of the response that holds the list of a path; by default the only list.
-        limit: Rows of each source; all by default. A later run fetches all new rows.
+        limit: Most rows of each source; all by default. A later run fetches all new rows.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
         dask: Address of a Dask scheduler, such as tcp://host:8786: its workers fetch, and write Parquet files
@@ -206,7 +206,7 @@ _ADVICE = "--on-invalid raw writes such rows to a file of their own"
 
 
 def _lines(name: str) -> list[str]:
-    """Return the lines of a file, or of standard input, without empty ones.
+    """Return the lines of a file, or of standard input, without empty ones and comments.
 
     Raises:
         ConfigurationError: the file cannot be read.
@@ -218,7 +218,8 @@ def _lines(name: str) -> list[str]:
         raise ConfigurationError(f"--from {name} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"--from {name} is not UTF-8 text: convert it") from None
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    lines = (line.strip() for line in text.removeprefix("\ufeff").splitlines())  # the mark of some editors
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _plan(

@@ -3,40 +3,75 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from chainapi.cli.common import Hidden
+from attrs import evolve, frozen
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from chainapi.cli.common import Flag, Hidden, Many
 from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
-from chainapi.export.chart import Chart, draw, read_chart, save
+from chainapi.export.chart import MOST, TOP, Chart, draw, read_chart, save
 
-__all__ = ["plot", "present", "print_chart"]
+__all__ = ["PLAIN", "ChartOptions", "plot", "present", "print_chart"]
 
 WIDEST = 120  # characters
 HEIGHT = 20  # lines
 
 
+@Parameter(name="*", group="Chart")
+@frozen(kw_only=True)
+class ChartOptions:
+    """Options of charts, the same for every command.
+
+    Attributes:
+        title: Title of the chart; by default the name of the file or folder.
+        log: A logarithmic y axis; points at zero or below are left out.
+        top: Number of series with a line of their own, the largest first; a band shows the others.
+
+    """
+
+    title: str | None = None
+    log: Flag = False
+    top: Annotated[int, Parameter(validator=Number(gte=1, lte=MOST))] = TOP
+
+    def applied(self, chart: Chart) -> Chart:
+        """Return the chart with these options."""
+        title = chart.title if self.title is None else self.title
+        return evolve(chart, title=title, log=self.log, top=self.top)
+
+
+PLAIN = ChartOptions()
+
+
 async def plot(
-    file: Path,
+    path: Path,
     /,
     *,
     x: str | None = None,
     y: str | None = None,
+    series: Many = None,
     png: Path | None = None,
+    options: ChartOptions = PLAIN,
     terminal: Hidden,
 ) -> int:
-    """Draw one column of an exported file over another, a line for each source.
+    """Draw one column of exported rows over another, a line for each source.
 
     A line with more points than the chart is wide shows the lowest and the highest of each stretch.
 
     Args:
-        file: A file of JSON lines, CSV, Parquet, SQLite or DuckDB.
+        path: A file of JSON lines, CSV, Parquet, SQLite or DuckDB, or a folder with the parts of an export.
         x: The column of the x axis; by default the only one of times.
         y: The column of the y axis; by default the only other one of numbers.
+        series: A source to draw, by its label; again for more of them; by default all.
         png: PNG file for the chart, instead of the terminal; needs the extra `plot`.
+        options: Options of the chart.
         terminal: The streams of the command.
 
     """
-    present(terminal, read_chart(file, x, y), drawn=png is None, png=png)
+    chart = options.applied(read_chart(path, x, y, series or ()))
+    present(terminal, chart, drawn=png is None, png=png)
     return 0
 
 

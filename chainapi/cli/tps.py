@@ -20,7 +20,7 @@ from chainapi.cli.common import (
     open_session,
     write_rows,
 )
-from chainapi.cli.plot import present
+from chainapi.cli.plot import PLAIN, ChartOptions, present
 from chainapi.cli.tables import print_series
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import worded
@@ -41,6 +41,7 @@ async def tps(
     json: Flag = False,
     plot: Flag = False,
     png: Path | None = None,
+    options: ChartOptions = PLAIN,
     connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
@@ -55,6 +56,7 @@ async def tps(
         json: JSON lines instead of a table; the default if the output is not a terminal.
         plot: A chart instead of a table or JSON lines.
         png: PNG file for a chart; needs the extra `plot`.
+        options: Options of the chart.
         connection: Options of the session.
         terminal: The streams of the command.
 
@@ -90,7 +92,7 @@ async def tps(
     if found := {chain: points for chain, points in series.items() if points}:
         if table:
             print_series(terminal.console, found)
-        present(terminal, chart_of(found, "average TPS"), drawn=plot, png=png)
+        present(terminal, options.applied(chart_of(found, "average TPS")), drawn=plot, png=png)
     return _report(terminal, failures)
 
 

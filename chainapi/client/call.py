@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
 from math import inf
-from typing import Any, Generic, TypeVar, assert_never, cast
+from typing import Generic, TypeVar, assert_never, cast
 
 from attrs import define, field
 
 from chainapi.client.emitter import CallEvents
 from chainapi.client.permit import AnyPermit
 from chainapi.client.service import Service
+from chainapi.client.timeouts import Timeout, Timeouts
 from chainapi.core.call import (
     Acquire,
     Call,
@@ -21,6 +22,7 @@ from chainapi.core.call import (
     Decode,
     Describe,
     Exchange,
+    Flow,
     Pause,
     Send,
     SentAt,
@@ -28,7 +30,14 @@ from chainapi.core.call import (
 from chainapi.core.http import Response
 from chainapi.core.limits.headers import read_limits
 from chainapi.core.limits.scope import Verdict
-from chainapi.errors import APIConnectionError, APITimeoutError, ChainAPIError, SessionClosedError
+from chainapi.errors import (
+    APIConnectionError,
+    APITimeoutError,
+    ChainAPIError,
+    DecodeError,
+    SessionClosedError,
+)
+from chainapi.models.sizes import LARGE
 
 __all__ = ["CallRunner"]
 
@@ -47,7 +56,7 @@ class CallRunner(Generic[R]):
         call: its request.
         decode: decodes the body of a successful response.
         flow: decides about attempts, pauses and the outcome.
-        under_way: the calls of the session; this one is among them while it runs.
+        timeouts: the timeouts of the session's calls.
         number: number of the call, unique in the process.
 
     """
@@ -56,20 +65,13 @@ class CallRunner(Generic[R]):
     call: Call
     decode: Callable[[bytes], R]
     flow: CallFlow
-    under_way: set[CallRunner[Any]]
+    timeouts: Timeouts
     number: int = field(factory=_NUMBERS.__next__, init=False)
-    _scope: asyncio.Timeout = field(init=False)
-    _closed: bool = field(default=False, init=False)
+    _timeout: Timeout = field(init=False)
     _permit: AnyPermit | None = field(default=None, init=False)  # of the attempt under way
     _sent: bool = field(default=False, init=False)  # whether that attempt has begun
     _outcome: Response | APIConnectionError | None = field(default=None, init=False)  # of the last attempt
     _events: CallEvents | None = field(default=None, init=False)  # None where nobody listens
-
-    def close(self) -> None:
-        """End the call, which is under way, with SessionClosedError."""
-        self._closed = True
-        if not self._scope.expired():
-            self._scope.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> tuple[R, Exchange]:
         """Return the decoded response and the exchange that it belongs to.
@@ -82,34 +84,56 @@ class CallRunner(Generic[R]):
             ChainAPIError, GivenUp: as `CallFlow.run` documents.
 
         """
-        clock, deadline = asyncio.get_running_loop().time, self.flow.deadline
-        self._scope = asyncio.timeout_at(None if deadline == inf else deadline)
-        self.under_way.add(self)
+        timeout = self._timeout = self.timeouts.begin(self.flow.deadline)
         try:
-            async with self._scope:
-                commands = self.flow.run(clock())
-                command = next(commands)
-                while True:
-                    result = await self._carry_out(command)
-                    command = commands.send((clock(), result))
-        except StopIteration as end:
-            return cast("tuple[R, Exchange]", end.value)
+            return await self._attempts()
         except ChainAPIError as error:
-            if not (self._closed and isinstance(error, APIConnectionError)):
+            if not (self.timeouts.closed and isinstance(error, APIConnectionError)):
                 self._identify(error)
                 raise
-        except TimeoutError:
-            if not self._closed and not self._scope.expired():
+        except asyncio.CancelledError:
+            if not timeout.settle():
                 raise
         finally:
-            self.under_way.discard(self)
+            timeout.end()
             if self._permit is not None:
                 self._abandon(self._permit)
         # Outside of the handler: the cancelled frames hold the headers of the request, the key among them.
-        if self._closed:
+        if self.timeouts.closed:
             where, doubt = self.call.query.where, self.flow.doubt
             raise self._identify(SessionClosedError(f"the session was closed during {where}{doubt}"))
-        raise self._identify(self.flow.overdue(clock()))
+        raise self._identify(self.flow.overdue(self._clock()))
+
+    async def _attempts(self) -> tuple[R, Exchange]:
+        """Make the attempts of the call.
+
+        Nearly every call has one, without a wait, and succeeds: it needs no command of the flow.
+        """
+        flow, clock = self.flow, self._clock
+        if not self._acquire_now():
+            return await self._carry_out_all(flow.run(clock()))
+        flow.send(clock())
+        exchange = await self._send(1)
+        response = exchange.outcome
+        if isinstance(response, Response) and flow.has_body(response) and len(response.body) <= LARGE:
+            try:
+                decoded = self.decode(response.body)
+            except DecodeError:
+                pass  # the flow has it decoded again, and decides what follows
+            else:
+                flow.succeeded()
+                return decoded, exchange
+        return await self._carry_out_all(flow.proceed(exchange, clock()))
+
+    async def _carry_out_all(self, commands: Flow[tuple[R, Exchange]]) -> tuple[R, Exchange]:
+        """Carry out the commands of the flow, and return its result."""
+        try:
+            command = next(commands)
+            while True:
+                result = await self._carry_out(command)
+                command = commands.send((self._clock(), result))
+        except StopIteration as end:
+            return cast("tuple[R, Exchange]", end.value)
 
     async def run_observed(self) -> tuple[R, Exchange]:
         """Do as `run`, with events."""
@@ -146,6 +170,14 @@ class CallRunner(Generic[R]):
             case _:
                 assert_never(command)
 
+    def _acquire_now(self) -> bool:
+        """Return whether the gate allows the first attempt at once."""
+        service, query = self.service, self.call.query
+        self._permit = service.gate.acquire_now(
+            query.route, cost=query.cost, member=service.member, tag=self.call.options.tag
+        )
+        return self._permit is not None
+
     async def _acquire(self, command: Acquire) -> APITimeoutError | None:
         """Wait until the gate allows an attempt."""
         query, events, self._sent = self.call.query, self._events, False
@@ -172,25 +204,31 @@ class CallRunner(Generic[R]):
 
     async def _send(self, attempt: int) -> Exchange:
         """Send the request once, and report its outcome to the gate."""
-        service, events, timeout = self.service, self._events, self.call.options.timeout
-        clock = asyncio.get_running_loop().time
+        service, events, timeout = self.service, self._events, self._timeout
         self._sent = True
         service.events.waits_until = -inf
-        sent = SentAt(clock(), service.member.now(), self.number)
+        sent = SentAt(self._clock(), service.member.now(), self.number)
         if events is not None:
             events.sent(attempt)
+        timeout.set(min(sent.at + self.call.options.timeout, self.flow.deadline))
         outcome: Response | APIConnectionError
         try:
-            async with asyncio.timeout_at(sent.at + timeout):
-                request = service.request(self.call)
-                if service.telemetry is None:
-                    outcome = await service.transport.send(request)
-                else:
-                    outcome = await service.send_observed(request, self.number)
+            request = service.request(self.call)
+            if service.telemetry is None:
+                outcome = await service.transport.send(request)
+            else:
+                outcome = await service.send_observed(request, self.number)
         except APIConnectionError as error:
             outcome = error.with_traceback(None)  # its frames hold the headers of the request
         except TimeoutError:
-            outcome = APITimeoutError(f"no whole answer within {timeout:g} s")
+            outcome = self._late()
+        except asyncio.CancelledError:
+            if not self._timed_out():
+                raise
+            outcome = self._late()
+        if timeout.expired_at is not None:  # and the transport has an outcome all the same
+            self._timed_out()
+        timeout.set(self.flow.deadline)
         self._outcome = outcome
         exchange = await self._land(sent, outcome)
         self._permit = None
@@ -198,9 +236,19 @@ class CallRunner(Generic[R]):
             events.received(outcome, exchange.elapsed, service.request_id(outcome))
         return exchange
 
+    def _timed_out(self) -> bool:
+        """Return whether the attempt, and not the call, took too long; then take its cancellation back."""
+        at = self._timeout.expired_at
+        if at is None or at >= self.flow.deadline or self.timeouts.closed:
+            return False
+        return self._timeout.settle()
+
+    def _late(self) -> APITimeoutError:
+        return APITimeoutError(f"no whole answer within {self.call.options.timeout:g} s")
+
     async def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:
         """Report the outcome of an attempt to the gate."""
-        permit, elapsed = self._permit, asyncio.get_running_loop().time() - sent.at
+        permit, elapsed = self._permit, self._clock() - sent.at
         assert permit is not None  # noqa: S101 - a flow acquires before it sends
         if isinstance(outcome, APIConnectionError):
             permit.lost()
@@ -215,6 +263,11 @@ class CallRunner(Generic[R]):
         if self._events is not None:
             self._events.retry(pause.attempt, pause.seconds, pause.reason)
         await asyncio.sleep(pause.seconds)
+
+    @property
+    def _clock(self) -> Callable[[], float]:
+        """Clock of the event loop."""
+        return self.timeouts.clock
 
     def _abandon(self, permit: AnyPermit) -> None:
         """End the permit of an attempt whose outcome will stay unknown."""

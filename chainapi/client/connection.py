@@ -14,6 +14,7 @@ from chainapi.client.call import CallRunner
 from chainapi.client.config import Unconfigured
 from chainapi.client.gates import Gates, OwnGates
 from chainapi.client.service import Service
+from chainapi.client.timeouts import Timeouts
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call, CallFlow, CallOptions, CallSettings, Exchange
 from chainapi.core.limits.snapshot import QuotaSnapshot
@@ -59,7 +60,7 @@ class Connection:
     )
     _process: int = field(factory=lambda: os.getpid(), init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
-    _calls: set[CallRunner[Any]] = field(factory=set[CallRunner[Any]], init=False)  # under way
+    _timeouts: Timeouts | None = field(default=None, init=False)  # of the calls under way
     _reuse: ResponseReuse | None = field(default=None, init=False)  # made when it is used first
 
     def __reduce__(self) -> NoReturn:
@@ -159,8 +160,9 @@ class Connection:
     ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
         """Send one request, with all its retries."""
         self._refuse_closed()  # a shared request begins later than its call
+        assert self._timeouts is not None  # noqa: S101 - the connection has joined a loop
         flow = CallFlow(call, self.settings, began)
-        runner = CallRunner(service, call, decode, flow, self._calls)
+        runner = CallRunner(service, call, decode, flow, self._timeouts)
         return runner.run_observed() if service.events.emit else runner.run()
 
     def enter(self) -> None:
@@ -197,8 +199,8 @@ class Connection:
         if self._loop is None or not self._loop.is_closed():
             self.enter()
             self.closed = True
-            for call in self._calls:
-                call.close()
+            if self._timeouts is not None:
+                self._timeouts.close()
             if self._reuse is not None:
                 await self._reuse.aclose()
             await self._leave(asyncio.get_running_loop())
@@ -225,7 +227,7 @@ class Connection:
 
     def _join(self, loop: asyncio.AbstractEventLoop) -> None:
         """Belong to a loop, and use its gates."""
-        self._loop = loop
+        self._loop, self._timeouts = loop, Timeouts(loop)
         gates = OwnGates() if self.closed else self.gates
         for service in self.configured:
             service.join(gates.open(loop, service.endpoint))

@@ -18,6 +18,7 @@ from chainapi.errors import ChainAPIError
 from chainapi.models.codec import OnInvalid as OnInvalid
 
 if TYPE_CHECKING:
+    from chainapi.client.split import Split
     from chainapi.core.limits.estimate import Estimate
 
 __all__ = ["MetricPages", "OnInvalid", "Pages"]
@@ -66,6 +67,16 @@ class Pages(Generic[T]):
     def checkpoint(self) -> Checkpoint:
         """Position of the stream: after the row or the page that was given last."""
         return self._runner.checkpoint
+
+    @property
+    def address(self) -> str:
+        """Base address of the service."""
+        return self._source.address
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the query: equal for streams of the same list, whatever their page size."""
+        return self._source.fingerprint
 
     @property
     def quota_wait(self) -> float:
@@ -208,6 +219,32 @@ class Pages(Generic[T]):
             error.partial = rows
             raise
         return rows
+
+    def split(
+        self, ranges: int | None = None, *, blocks: int | None = None, days: float | None = None
+    ) -> Split[Self]:
+        """Split the list into ranges, each a stream of its own, to walk side by side.
+
+        Await the result for a list of streams, or pass it to `merge`. Together they have each row once, with
+        the arguments of this stream, which stays unread. A range whose end is open has the rows that the list
+        gains meanwhile. For an open end one request asks for the newest row, for an open start one more for
+        the oldest, where the route has an order to choose.
+
+        Args:
+            ranges: number of ranges of equal width; there may be fewer. They need not have as many rows each.
+            blocks: width of each range, for lists by block; borders are its multiples.
+            days: width of each range, for lists by time; borders are its multiples, in UTC.
+
+        Raises:
+            ConfigurationError: an argument cannot be used, or the list cannot be split.
+            PagingError: the stream was read already.
+
+        """
+        from chainapi.client.split import Split, Widths
+
+        if self.walk.checkpoint.pages or self.walk.checkpoint.rows:
+            raise self._runner.refusal("a stream that was read cannot be split: call split() before")
+        return Split(type(self), self._source.ranges, Widths(ranges, blocks, days))
 
     def seconds_left(self, requests: float) -> float:
         """Return the least seconds until a number of further requests has left.

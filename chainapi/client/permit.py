@@ -54,6 +54,12 @@ class AnyGate(Protocol):
         """Wait for a turn, and return the permit to send now."""
         ...
 
+    def acquire_now(
+        self, route: str, *, cost: float | None, member: Member, tag: str | None = None
+    ) -> AnyPermit | None:
+        """Return the permit to send now; None if the gate does not know at once."""
+        ...
+
     def price(self, route: str, prior: float | None) -> float:
         """Return the known cost of a request."""
         ...

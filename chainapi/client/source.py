@@ -7,12 +7,45 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from chainapi.client.emitter import Emitter
 from chainapi.core.limits.limit import Limit
-from chainapi.core.paging.walk import Answer, Fetch
+from chainapi.core.paging.ranges import Interval, Ranged
+from chainapi.core.paging.walk import Answer, Fetch, Walk
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
 
-__all__ = ["Source"]
+__all__ = ["Ranges", "Source"]
+
+
+class Ranges(Protocol):
+    """Ranges of one list query, each between two numbers of its rows."""
+
+    @property
+    def ranged(self) -> Ranged:
+        """Range parameters of the list."""
+        ...
+
+    @property
+    def within(self) -> Interval:
+        """Interval of the range that the list is; open at both ends for a whole list."""
+        ...
+
+    @property
+    def ends(self) -> Interval:
+        """Ends of the list: those of its range, else those that the caller passed."""
+        ...
+
+    @property
+    def ascending(self) -> bool:
+        """Whether the caller asked for the oldest rows first."""
+        ...
+
+    def part(self, within: Interval) -> tuple[Walk, Source]:
+        """Return the walk of a range of the list, and the source of its pages."""
+        ...
+
+    async def outermost(self, *, newest: bool) -> int | None:
+        """Return the number of the newest or oldest row; None where it is not known."""
+        ...
 
 
 class Source(Protocol):
@@ -39,8 +72,23 @@ class Source(Protocol):
         ...
 
     @property
+    def address(self) -> str:
+        """Base address of the service."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
+        ...
+
+    @property
     def quota_wait(self) -> float:
         """Seconds of the wait for quota (see `Pages.quota_wait`)."""
+        ...
+
+    @property
+    def ranges(self) -> Ranges | None:
+        """Ranges of the list; None where it has none."""
         ...
 
     def times(self) -> tuple[float, float]:

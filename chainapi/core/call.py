@@ -270,23 +270,47 @@ class CallFlow:
             now, error = yield self._acquire(now)
             if error is not None:
                 raise self._final(error, now)
-            now, exchange = yield self._send(now)
-            response = exchange.outcome
-            if isinstance(response, APIConnectionError):
-                now = yield from self._retry(response, now)
-            elif self._is_done(response):
-                self._settings.budget.succeeded(self._spent)
-                return None, exchange
-            elif not 200 <= response.status < 300:
-                now = yield from self._failed(response, exchange, now)
-            elif is_blank(response.body):
-                now = yield from self._undecoded(missing_body(response), now)
-            else:
-                now, decoded = yield Decode(response)
-                if not isinstance(decoded, DecodeError):
-                    self._settings.budget.succeeded(self._spent)
-                    return decoded, exchange
-                now = yield from self._undecoded(decoded, now, repeatable=not is_markup(response.body))
+            now, exchange = yield self.send(now)
+            now, result = yield from self._judge(exchange, now)
+            if result is not None:
+                return result
+
+    def proceed(self, exchange: Exchange, now: float) -> Flow[tuple[Any, Exchange]]:
+        """Continue after a first attempt that `send` began, for which no command was yielded.
+
+        Returns and raises the same as `run`.
+        """
+        now, result = yield from self._judge(exchange, now)
+        return (yield from self.run(now)) if result is None else result
+
+    def _judge(self, exchange: Exchange, now: float) -> Flow[tuple[float, tuple[Any, Exchange] | None]]:
+        """Return the result of a call, or None after a fault that allows another attempt."""
+        response = exchange.outcome
+        if isinstance(response, APIConnectionError):
+            return (yield from self._retry(response, now)), None
+        if self._is_done(response):
+            self.succeeded()
+            return now, (None, exchange)
+        if not 200 <= response.status < 300:
+            return (yield from self._failed(response, exchange, now)), None
+        if not self.has_body(response):
+            return (yield from self._undecoded(missing_body(response), now)), None
+        now, decoded = yield Decode(response)
+        if isinstance(decoded, DecodeError):
+            repeatable = not is_markup(response.body)
+            return (yield from self._undecoded(decoded, now, repeatable=repeatable)), None
+        self.succeeded()
+        return now, (decoded, exchange)
+
+    def has_body(self, response: Response) -> bool:
+        """Return whether a response is a success with a body to decode."""
+        if self._call.query.bodiless or is_blank(response.body):
+            return False
+        return 200 <= response.status < 300
+
+    def succeeded(self) -> None:
+        """Record that the call succeeded."""
+        self._settings.budget.succeeded(self._spent)
 
     @property
     def doubt(self) -> str:
@@ -338,10 +362,12 @@ class CallFlow:
             left = max(0.0, left - self._seconds[_QUEUE] - (now - self._since))
         return Acquire(left, self.deadline, self._attempts > 0)
 
-    def _send(self, now: float) -> Send:
-        """Begin an attempt, unless the page token died.
+    def send(self, now: float) -> Send:
+        """Begin an attempt, unless the page token died, or nobody needs the response any more.
 
-        An attempt does not begin either if nobody needs the response any more.
+        Raises:
+            PageTokenExpiredError, GivenUp: as `run` documents.
+
         """
         call = self._call
         self._enter(_ATTEMPT, now)

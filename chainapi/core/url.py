@@ -87,10 +87,17 @@ class Query:
             return self.body
         return json.dumps({**json.loads(self.body), "pageToken": page_token}).encode()
 
-    def bounded(self, name: str | None, bound: int) -> Query:
-        """Return the query with its parameter `name` set to `bound`."""
+    def replaced(self, name: str, value: int | str) -> Query:
+        """Return the query with its parameter `name` set to `value`."""
         kept = tuple(pair for pair in self.params if pair[0] != name)
-        return self if name is None else evolve(self, params=(*kept, (name, str(bound))))
+        return evolve(self, params=(*kept, (name, str(value))))
+
+    def unsized(self) -> Query:
+        """Return the query without its page size."""
+        params, body = tuple(pair for pair in self.params if pair[0] != "pageSize"), self.body
+        if body is not None:
+            body = json.dumps({k: v for k, v in json.loads(body).items() if k != "pageSize"}).encode()
+        return evolve(self, params=params, body=body)
 
     @property
     def page_size(self) -> int | None:

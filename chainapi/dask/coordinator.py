@@ -21,7 +21,7 @@ from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, group
 from chainapi.dask.plugins import SESSIONS, install, stop_tasks
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export.progress import ExportProgress, Stage
-from chainapi.export.spec import Arguments
+from chainapi.export.spec import Arguments, sent_values
 
 __all__ = ["DistributedExport", "DistributedResult"]
 
@@ -134,10 +134,10 @@ class DistributedExport:
             found = [Arguments.of(source) for source in self.sources]
         if not found:
             raise ConfigurationError("there is nothing to export: sources= is empty")
-        return [*{one.label: one for one in reversed(found)}.values()][::-1]
+        return [*{one.texts: one for one in reversed(found)}.values()][::-1]
 
     async def _jobs(self, arguments: Iterable[Arguments], sessions: str) -> list[Job]:
-        query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}
+        query = sent_values(ROUTES.get(self.route), self.query)
         about = {"format": 1, "route": self.route, "limit": self.limit, "query": query}
         key = f"{self.route}-prepare-{self.name}"
         future = self.client.submit(prepare, self.folder, about, self.partitions, key=key, pure=False)

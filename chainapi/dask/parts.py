@@ -40,6 +40,7 @@ from chainapi.export.formats import Rows
 from chainapi.export.formats.arrow import write_fitting
 from chainapi.export.matching import Matched, Matcher
 from chainapi.export.records import Batch, SourceRecord
+from chainapi.export.spec import free_label
 from chainapi.tables.arrow import Types
 from chainapi.tables.columns import INVALID, SOURCE, Column
 
@@ -91,6 +92,7 @@ class PartLog:
     _state: State = field(factory=State, init=False)
     _schema: Any = field(default=None, init=False)
     _sources: dict[str, SourceRecord] = field(factory=dict[str, SourceRecord], init=False)
+    _by_query: dict[str, SourceRecord] = field(factory=dict[str, SourceRecord], init=False)
     _matchers: dict[int, Matcher] = field(factory=dict[int, Matcher], init=False)
     _settings: dict[str, Any] = field(factory=dict[str, Any], init=False)
     _logs: dict[str, list[int]] = field(factory=dict[str, list[int]], init=False)
@@ -122,6 +124,7 @@ class PartLog:
             self._state.export = self.export
             self._state.before = self._state.rows, self._state.invalid
         self._sources, self._settings = self._state.records, dict(self._state.settings)
+        self._by_query = {record.query: record for record in self._sources.values()}
         self._logs = dict(self._state.logs)
         self._publish_invalid()
         self._remove_unnamed()
@@ -164,7 +167,11 @@ class PartLog:
 
     def source(self, label: str, query: str) -> SourceRecord:
         """See `PageLog.source`."""
-        return self._sources.setdefault(label, SourceRecord(len(self._sources) + 1, label, query))
+        if (known := self._by_query.get(query)) is None:
+            label = free_label(label, query, self._sources.__contains__)
+            known = SourceRecord(len(self._sources) + 1, label, query)
+            self._sources[label] = self._by_query[query] = known
+        return known
 
     def commit(self, batches: Sequence[Batch]) -> int:
         """Take the rows of pages; write a part once it has enough.

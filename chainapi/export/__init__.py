@@ -81,6 +81,7 @@ async def export(
     over = checked_sources("over", over)
     target = Target.of(out, format)
     spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency)
+    await spec.check()
     exporter = Exporter(spec, target, on_progress)
     if not progress:
         return await exporter.run()

@@ -12,7 +12,7 @@ from attrs import define, field
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError, ExportError
+from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.export.formats.values import require
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Batch, PageLog, SourceRecord
@@ -24,6 +24,7 @@ from chainapi.tables.columns import Codec, Column
 
 __all__ = ["Fetcher"]
 
+_NO_SOURCE = "there is nothing to export: over= has no source"
 _ADVICE = 'started again with on_invalid="raw", the export puts such rows into a file of their own'
 
 
@@ -99,39 +100,49 @@ class Fetcher:
         """Yield the stream of each source that has something to fetch, with its label."""
         met: set[str] = set()
         async for arguments in self.spec.arguments():
-            if arguments.label in met:
+            try:
+                pages = self.spec.open(arguments)
+            except ConfigurationError as error:
+                self._refused(arguments, error)
                 continue
-            met.add(arguments.label)
-            stream = await self._open(arguments)
+            if pages.fingerprint in met:
+                continue
+            met.add(pages.fingerprint)
             self.progress.met += 1
+            source, stream = await self._open(arguments, pages)
             if stream is None:
                 self.progress.done += 1
                 self.progress.skipped += 1
             else:
-                yield arguments.label, stream
+                yield source.label, stream
         if not met:
-            raise ConfigurationError("there is nothing to export: over= has no source")
+            raise next(iter(self.failures.values()), ConfigurationError(_NO_SOURCE))
 
-    async def _open(self, arguments: Arguments) -> SourceStream | None:
-        """Return the stream of a source; None if there is nothing to fetch."""
-        pages = self.spec.open(arguments)
+    def _refused(self, arguments: Arguments, error: ConfigurationError) -> None:
+        """Let a source fail whose arguments the method refuses."""
+        if arguments.label not in self.failures:
+            self.progress.met += 1
+            self._failed(arguments.label, error)
+
+    async def _open(
+        self, arguments: Arguments, pages: Pages[Any]
+    ) -> tuple[SourceRecord, SourceStream | None]:
+        """Return a source with its stream, or with None if there is nothing to fetch."""
         if self.progress.ask is None:
             self.progress.ask = pages.seconds_left
         if self._codec is None:
             self._codec = await self.worker.run(self._begin, pages)
-        query = pages.checkpoint.query
-        source = await self.worker.run(self.journal.source, arguments.label, query)
-        if source.query != query:
-            raise ExportError(
-                f"{self.spec.target} has rows of {source.label} from another service: choose another target"
-            )
+        source = await self.worker.run(self.journal.source, arguments.label, pages.fingerprint)
         if source.done and not (pages.walk.ordered and _has_order(source)):
-            return None
+            return source, None
         if source.checkpoint is not None and not source.done:
-            pages = self.spec.open(arguments, resume=Checkpoint.loads(source.checkpoint))
+            begun, query = Checkpoint.loads(source.checkpoint), pages.checkpoint.query
+            # Its page token belongs to another page size.
+            begun = begun if begun.query == query else begun.at_first_page(query)
+            pages = self.spec.open(arguments, resume=begun)
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
         limit = self.spec.limit if source.exported is None else None
-        return SourceStream(source, pages, self._codec.encode_lines, limit)
+        return source, SourceStream(source, pages, self._codec.encode_lines, limit)
 
     def _begin(self, pages: Pages[Any]) -> Codec:
         """Return the codec of the rows; store or compare the settings of the export."""

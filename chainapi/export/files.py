@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -69,10 +70,8 @@ class Target:
         """
         path = Path(out)
         slash = os.fspath(out).endswith(("/", os.sep))
-        if "\0" in str(path):
-            raise ExportError(
-                f"{str(path)!r} cannot be written: a file name cannot contain NUL; choose another target"
-            )
+        if (fault := _fault_of_name(str(path))) is not None:
+            raise ExportError(f"{str(path)!r} cannot be written: {fault}; choose another target")
         with os_errors_explained(path):
             folder = path.is_dir() or (not path.is_file() and (slash or not path.suffix))
         return cls(path, folder, format_of(format_name or (FOLDER_FORMAT if folder else path.name)))
@@ -113,9 +112,11 @@ class Target:
         with os_errors_explained(self.root):
             refuse_link(self.root, dangling=True)
             self.root.mkdir(parents=True, exist_ok=True)
-            refuse_link(self.journal)
+            own = [self.journal, self.journal / JOURNAL, self.journal / f"{JOURNAL}-wal"]
             if not self.folder:
-                refuse_link(self.path)
+                own += self.path, self.invalid_part(1)
+            for path in own:
+                refuse_link(path)
             if (self.journal / JOURNAL).exists():
                 return
             if self.journal.exists() and (not self.journal.is_dir() or any(self.journal.iterdir())):
@@ -188,6 +189,8 @@ def write_partial(path: Path, write: Callable[[Path], None]) -> tuple[int, str]:
     try:
         write(partial)
         sync_file(partial)
+        if path.exists():  # a rename would replace its mode as well
+            partial.chmod(stat.S_IMODE(path.stat().st_mode))
         sync_folder(partial.parent)  # the journal records the file only once its name survives a power cut
         return partial.stat().st_size, digest_of(partial)
     except BaseException as error:
@@ -203,6 +206,7 @@ def write_partial(path: Path, write: Callable[[Path], None]) -> tuple[int, str]:
 
 def _remove(partial: Path) -> None:
     """Delete a ``.partial`` file that an earlier run left behind."""
+    refuse_link(partial)
     try:
         partial.unlink(missing_ok=True)
     except OSError as error:
@@ -258,6 +262,17 @@ def digest_of(path: Path) -> str:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
         digest.update(file.read())
     return digest.hexdigest()
+
+
+def _fault_of_name(name: str) -> str | None:
+    """Return why no file of an export can have this name, or None."""
+    if "\0" in name:
+        return "a file name cannot contain NUL"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "its name is not UTF-8, as the libraries of most formats need it"
+    return None
 
 
 def reason_of(error: OSError) -> str:

@@ -22,6 +22,7 @@ from chainapi.export.integrity import checksum
 from chainapi.export.matching import Matched, Matcher
 from chainapi.export.records import CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
 from chainapi.export.segments import SegmentReader, Segments
+from chainapi.export.spec import free_label
 from chainapi.tables.columns import INVALID
 
 __all__ = ["Journal"]
@@ -115,24 +116,34 @@ class Journal:
     # Sources and their rows
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this label; create it if it is missing."""
+        """Return the source with this query; create it if it is missing.
+
+        Its label gets a suffix if another source has it.
+        """
         with self._database.reading() as db:
             found = db.execute(
                 "SELECT number, label, query, checkpoint, taken, newest, floor, edge, done FROM sources"
-                " WHERE label = ?",
-                (label,),
+                " WHERE query = ?",
+                (query,),
             ).fetchone()
             if found is not None:
                 return SourceRecord.from_fields(*found)
         with self._database.transaction() as db:
             (number,) = db.execute("SELECT coalesce(max(number), 0) + 1 FROM sources").fetchone()
-            source = SourceRecord(number, label, query)
+            source = SourceRecord(number, free_label(label, query, self._is_taken), query)
             fields = source.fields
             self._database.add_to_total("sources", 1)
             db.execute(
                 "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields))
             )
         return source
+
+    def _is_taken(self, label: str) -> bool:
+        with self._database.reading() as db:
+            (taken,) = db.execute(
+                "SELECT EXISTS (SELECT 1 FROM sources WHERE label = ?)", (label,)
+            ).fetchone()
+        return bool(taken)
 
     def commit(self, batches: Sequence[Batch]) -> int:
         """Store the rows of pages and the positions behind; count and return new rows."""

@@ -35,8 +35,8 @@ class SourceRecord:
 
     Attributes:
         number: counts the sources from 1, in the order in which the export met them.
-        label: name of the source, such as ``43114``.
-        query: fingerprint of its query.
+        label: name of the source, such as ``43114``; no other one has it.
+        query: fingerprint of its query, whatever the page size.
         checkpoint: position of its walk, as text; None before the first page.
         taken: rows that were stored before the source ended for the first time; a limit counts these.
         newest: greatest number among its rows, where the route has a descending number.
@@ -212,7 +212,10 @@ class PageLog(Protocol):
         ...
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this label; create it if it is missing."""
+        """Return the source with this query; create it if it is missing.
+
+        Its label gets a suffix if another source has it.
+        """
         ...
 
     def commit(self, batches: Sequence[Batch]) -> int:

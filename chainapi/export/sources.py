@@ -53,7 +53,7 @@ class SourceStream:
 
     @property
     def exhausted(self) -> bool:
-        """Check whether the last batch was returned, or the journal has all rows of the limit."""
+        """Check whether the journal will have all rows after the last batch."""
         return self._done or self.source.limited
 
     @property

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence, Sized
-from typing import Any, Self, TypeAlias
+import asyncio
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+    Sized,
+)
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from attrs import field, frozen
 
 from chainapi._text import quoted
+from chainapi.api.options import NOT_SENT
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
 from chainapi.tables.columns import Column
 
-__all__ = ["Arguments", "ExportSpec", "Sources", "checked_sources", "compare_settings"]
+if TYPE_CHECKING:
+    from chainapi.api.endpoint import Endpoint
+
+__all__ = [
+    "Arguments",
+    "ExportSpec",
+    "Sources",
+    "checked_sources",
+    "compare_settings",
+    "free_label",
+    "sent_values",
+]
+
+CHECKED_AT_ONCE = 256  # sources, before other tasks have their turn
 
 Sources: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 
@@ -36,6 +61,11 @@ class Arguments:
         return cls(source if isinstance(source, tuple) else (source,))
 
     @property
+    def texts(self) -> tuple[object, ...]:
+        """Arguments as texts: equal for sources that are surely the same list."""
+        return (*map(str, self.positional), *((name, str(value)) for name, value in self.named.items()))
+
+    @property
     def label(self) -> str:
         """Name of the source: its arguments joined with slashes, or ``all``."""
         return "/".join(str(value) for value in (*self.positional, *self.named.values())) or "all"
@@ -48,11 +78,54 @@ def checked_sources(name: str, given: Any) -> Sources:
         ConfigurationError: they are one source, not a list of sources.
 
     """
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable | AsyncIterable):
+    if isinstance(given, str | bytes | bytearray | memoryview | Mapping) or not isinstance(
+        given, Iterable | AsyncIterable
+    ):
         raise ConfigurationError(
             f"{name}= must be a list of sources, not {quoted(given)}: put brackets around a single source"
         )
     return given
+
+
+def sent_values(endpoint: Endpoint | None, query: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of shared arguments as they are sent, by name.
+
+    Arguments that change no row are left out, and so are those that are sent by default: with others of
+    these an export can be continued.
+
+    Args:
+        endpoint: the declared endpoint; None for a method that is not declared.
+        query: the arguments.
+
+    """
+    parameters = {} if endpoint is None else {one.name: one for one in endpoint.parameters}
+    sent = dict[str, str]()
+    for name, value in query.items():
+        if value is None or name in (*NOT_SENT, "page_size"):
+            continue
+        parameter = parameters.get(name)
+        if parameter is None or parameter.in_body:
+            sent[name] = ascii(value)
+        elif (checked := parameter.checked(value)) != parameter.default:
+            sent[name] = ",".join(text for _, text in query_params({name: checked}))
+    return sent
+
+
+def free_label(label: str, fingerprint: str, taken: Callable[[str], bool]) -> str:
+    """Return a label that no other source has: the fingerprint of the query tells equal ones apart."""
+    candidates = (label, f"{label}~{fingerprint[:8]}", f"{label}~{fingerprint}")
+    return next(one for one in candidates if not taken(one))
+
+
+def _refusal(refused: Sequence[tuple[Arguments, ConfigurationError]], sources: int) -> ConfigurationError:
+    """Return the error for sources whose arguments the method refuses."""
+    arguments, error = refused[0]
+    if len(refused) == sources:  # the fault may be in an argument that they share
+        return error
+    more = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+    refusal = ConfigurationError(f"source {quoted(arguments.label)}{more}: {error}")
+    refusal.__cause__ = error
+    return refusal
 
 
 def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -102,6 +175,27 @@ class ExportSpec:
         """Number of sources; None where `over` has no length."""
         return len(self.over) if isinstance(self.over, Sized) else None
 
+    async def check(self) -> None:
+        """Check each source of a list; sources of an iterator are checked when their turn comes.
+
+        Raises:
+            ConfigurationError: the method refuses sources; the message has the first of them.
+
+        """
+        if not isinstance(self.over, Collection):
+            return
+        refused = list[tuple[Arguments, ConfigurationError]]()
+        for place, source in enumerate(self.over, 1):
+            arguments = Arguments.of(source)
+            try:
+                self.open(arguments)
+            except ConfigurationError as error:
+                refused.append((arguments, error))
+            if place % CHECKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        if refused:
+            raise _refusal(refused, len(self.over))
+
     async def arguments(self) -> AsyncIterator[Arguments]:
         """Yield the arguments of each source."""
         if isinstance(self.over, AsyncIterable):
@@ -118,7 +212,10 @@ class ExportSpec:
             ConfigurationError: the method rejects the arguments, or does not return a list.
 
         """
-        pages = self.walk(*arguments.positional, **self.query, **arguments.named, **resume)
+        try:
+            pages = self.walk(*arguments.positional, **self.query, **arguments.named, **resume)
+        except TypeError as error:  # of arguments that are missing, or too many
+            raise ConfigurationError(str(error)) from error
         if not isinstance(pages, Pages):
             raise ConfigurationError(
                 f"walk= must return Pages, not {type(pages).__name__}: only lists can be exported"
@@ -127,15 +224,13 @@ class ExportSpec:
 
     def settings(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
         """Return the settings that must stay the same when the export is started again."""
-        endpoint = getattr(self.walk, "endpoint", None)
+        endpoint: Endpoint | None = getattr(self.walk, "endpoint", None)
         route = endpoint.route.path if endpoint is not None else getattr(self.walk, "__qualname__", "")
-        # on_invalid is left out: a user changes it to get past an invalid row.
-        query = {name: ascii(value) for name, value in self.query.items() if name != "on_invalid"}
         settings = {
+            "address": pages.address,
             "route": route,
             "format": self.format.name,
             "columns": ", ".join(column.name for column in columns),
-            "ordered": pages.walk.ordered,
             "limit": self.limit,
         }
-        return {**settings, **query}
+        return {**settings, **sent_values(endpoint, self.query)}

@@ -14,7 +14,7 @@ from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.canonical import canonical_rows, scan
 from chainapi.models.decode_errors import DECODING_ERRORS, UNKNOWN_FIELD, below, to_decode_error
-from chainapi.models.envelope import Envelope, envelope_of, find_list, lists_of
+from chainapi.models.envelope import Envelope, envelope_of, find_list
 from chainapi.models.exact_json import decode_leniently, is_json
 from chainapi.models.invalid import Invalid
 from chainapi.models.records import NULL
@@ -45,7 +45,8 @@ PART = 256  # rows of a large body that are decoded in one step
 class DecodedPage:
     """Rows of a page, the next page token, and further fields of the envelope.
 
-    `items` is the name of the list field of `body`, `extra` has the further fields of the route.
+    `items` is the name of the list field of `body`, `extra` has the further fields of the route. `kept` has
+    the indices of the rows of the body that are rows of the page; None for all.
     """
 
     rows: list[Any]
@@ -53,6 +54,12 @@ class DecodedPage:
     extra: tuple[Any, ...] = ()
     body: bytes = b"{}"
     items: str = ""
+    kept: Sequence[int] | None = None
+
+    @property
+    def light(self) -> list[Any]:
+        """Rows for keys and numbers: the rows themselves."""
+        return self.rows
 
     @property
     def digest(self) -> int:
@@ -60,7 +67,8 @@ class DecodedPage:
 
         A page token or `lastRun` before or after all lists does not change it.
         """
-        return hash(lists_of(self.body))
+        body = self.body
+        return hash(memoryview(body)[body.find(b"[") : body.rfind(b"]") + 1])  # without a copy
 
     def canonical_rows(self) -> list[bytes]:
         """Return canonical JSON of each row, in order, as the service sent it.
@@ -69,7 +77,13 @@ class DecodedPage:
         included. A row without a canonical form (a lone surrogate, nested too deeply) keeps its bytes. Each
         call encodes the rows again.
         """
-        return canonical_rows(self.body, self.items)
+        rows = canonical_rows(self.body, self.items)
+        return rows if self.kept is None else [rows[index] for index in self.kept]
+
+    def keep(self, indices: Sequence[int]) -> DecodedPage:
+        """Return the page with some of its rows alone."""
+        rows = [self.rows[index] for index in indices]
+        return DecodedPage(rows, self.next_page_token, self.extra, self.body, self.items, indices)
 
 
 class Stepwise(Generic[T]):

@@ -27,7 +27,7 @@ from chainapi.models.metrics import MetricPoint
 from chainapi.models.native import NativeRows, has_attrs, has_native_numbers
 from chainapi.models.pydantic_model import PydanticRows, is_pydantic
 from chainapi.models.records import NULL, Record
-from chainapi.models.row_type import Finish, RowType, decoder_of, finish_one
+from chainapi.models.row_type import FastPath, Finish, RowType, decoder_of, finish_one
 from chainapi.models.schema import fields_of, row_classes
 from chainapi.models.structs import fast_struct, fast_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
@@ -81,7 +81,7 @@ def _row_type(model: Any, strict: bool) -> RowType:
         check_cattrs(model)
         return RowType(Any, lambda rows: structure(rows, model), rounded=True)
     if native:
-        return RowType(msgspec.Raw, NativeRows(model), (model, list), lax=False)
+        return RowType(msgspec.Raw, NativeRows(model), FastPath(model, list, lax=False))
     if wire is model:
         return RowType(model)
     return RowType(wire, lambda rows: _convert(rows, model), _fast_path(model, strict))
@@ -100,14 +100,14 @@ def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
     return wire
 
 
-def _fast_path(model: Any, strict: bool) -> tuple[Any, Finish] | None:
+def _fast_path(model: Any, strict: bool) -> FastPath | None:
     """Return the fast path to rows of a class; None if it has none."""
     try:
         wire = fast_type(model, strict=strict)
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
     except TypeError:
         return None
-    return wire, _fast_finish(model)
+    return FastPath(wire, _fast_finish(model), lambda: fast_type(model, strict=strict, nulls=True))
 
 
 def _fast_finish(model: Any) -> Finish:
@@ -120,18 +120,23 @@ def _fast_finish(model: Any) -> Finish:
     return finish
 
 
-def _fast_union(tags: Sequence[Tag], strict: bool) -> tuple[Any, Finish] | None:
+def _fast_union(tags: Sequence[Tag], strict: bool) -> FastPath | None:
     """Return the fast path to rows of a union if one field names the kind of each row."""
     if len({tag.path for tag in tags}) > 1 or len(tags[0].path) > 1 or None in {tag.value for tag in tags}:
         return None
     if any(row_type(tag.kind, strict=strict).fast is None for tag in tags):
         return None
-    makers = {fast_struct(tag.kind, tag, strict=strict): _fast_finish(tag.kind) for tag in tags}
+    makers: dict[Any, Finish] = {}
+
+    def wire(*, nulls: bool) -> Any:
+        kinds = {fast_struct(tag.kind, tag, strict=strict, nulls=nulls): tag.kind for tag in tags}
+        makers.update({struct: _fast_finish(kind) for struct, kind in kinds.items()})
+        return typing.Union[tuple(kinds)]  # noqa: UP007 - made at run time
 
     def finish(rows: list[Any]) -> list[Any]:
         return _grouped(rows, map(type, rows), lambda kind, several: makers[kind](several))
 
-    return typing.Union[tuple(makers)], finish  # noqa: UP007 - made at run time
+    return FastPath(wire(nulls=False), finish, lambda: wire(nulls=True))
 
 
 def _grouped(rows: list[Any], kinds: Iterable[Any], make: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:

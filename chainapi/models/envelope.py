@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +13,7 @@ from chainapi.models.canonical import first_bytes
 from chainapi.models.decode_errors import DECODING_ERRORS, below, is_unknown_field, to_decode_error
 from chainapi.models.exact_json import is_json
 from chainapi.models.records import NULL, keep
-from chainapi.models.row_type import RowType
+from chainapi.models.row_type import FastDecoder, RowType
 from chainapi.models.unions import wire_name
 
 __all__ = ["Envelope", "envelope_of", "find_list", "lists_of"]
@@ -41,11 +40,9 @@ class Envelope:
 
         self._place, self._rows = f"$.{items}", rows
         self._whole = rows.decoder(body(types.GenericAlias(list, (rows.wire,)) | None))
-        self._fast: tuple[msgspec.json.Decoder[Any], Callable[[list[Any]], list[Any]]] | None = None
+        self._fast: FastDecoder | None = None
         if rows.fast is not None:
-            wire, finish = rows.fast
-            quick = body(types.GenericAlias(list, (wire,)))
-            self._fast = rows.decoder(quick, strict=not rows.lax), finish
+            self._fast = FastDecoder(rows, rows.fast, lambda wire: body(types.GenericAlias(list, (wire,))))
         self._split = msgspec.json.Decoder(body(list[msgspec.Raw] | None))
 
     def read(self, content: bytes) -> Any:
@@ -56,10 +53,9 @@ class Envelope:
 
         """
         if self._fast is not None:
-            decoder, finish = self._fast
             try:
-                page = decoder.decode(content)
-                page.rows = finish(page.rows)
+                page = self._fast.decode(content)
+                page.rows = self._fast.finish(page.rows)
             except DECODING_ERRORS as error:
                 if is_unknown_field(error):
                     raise to_decode_error(error) from None

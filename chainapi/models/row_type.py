@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -19,10 +19,31 @@ from chainapi.models.decode_errors import (
     to_decode_error,
 )
 from chainapi.models.exact_json import exact_number
+from chainapi.models.structs import may_hold_null_text
 
-__all__ = ["Finish", "RowType", "decoder_of", "finish_one"]
+__all__ = ["FastDecoder", "FastPath", "Finish", "RowType", "decoder_of", "finish_one"]
 
 Finish: TypeAlias = Callable[[list[Any]], list[Any]]
+
+
+@frozen(eq=False, repr=False)
+class FastPath:
+    """Fast path of rows.
+
+    It accepts nothing that the general path refuses, and makes the same objects.
+
+    Attributes:
+        wire: type that msgspec decodes, in lax mode with `lax`: numbers may be texts.
+        finish: function that makes the objects.
+        nulls: returns the type that accepts null too, for JSON in which no text looks like null; None where
+            `wire` does.
+
+    """
+
+    wire: Any
+    finish: Finish
+    nulls: Callable[[], Any] | None = None
+    lax: bool = True
 
 
 @frozen(eq=False, repr=False)
@@ -32,9 +53,8 @@ class RowType:
     Attributes:
         wire: type that msgspec decodes.
         finish: function that makes the objects; None if `wire` is the model itself.
-        fast: the same pair for the fast path, or None. The fast path accepts nothing that the general one
-            refuses; rows that it refuses are decoded again by the general one, which names the fault.
-        lax: whether the fast path takes numbers from texts.
+        fast: the fast path, or None. Rows that it refuses are decoded again by the general one, which names
+            the fault.
         fields: number of fields of a row, if msgspec cannot refuse further ones by itself.
         rounded: whether numbers without a type are floats, as hooks of a user expect; else they keep all
             digits.
@@ -43,8 +63,7 @@ class RowType:
 
     wire: Any
     finish: Finish | None = None
-    fast: tuple[Any, Finish] | None = None
-    lax: bool = True
+    fast: FastPath | None = None
     fields: int | None = None
     rounded: bool = False
 
@@ -60,6 +79,35 @@ class RowType:
         return self.fields is None or bytes(raw).count(b":") == self.fields * count
 
 
+class FastDecoder:
+    """Decoder of rows on the fast path; `shape` makes its type of the type of a row."""
+
+    def __init__(self, rows: RowType, fast: FastPath, shape: Callable[[Any], Any]) -> None:
+        self.finish = fast.finish
+        self._rows, self._fast, self._shape = rows, fast, shape
+        self._plain = rows.decoder(shape(fast.wire), strict=not fast.lax)
+
+    @cached_property
+    def _nulls(self) -> msgspec.json.Decoder[Any] | None:
+        """Decoder that accepts null; most pages of most routes need none."""
+        nulls = self._fast.nulls
+        return None if nulls is None else self._rows.decoder(self._shape(nulls()), strict=False)
+
+    def decode(self, content: bytes) -> Any:
+        """Decode JSON; `finish` is yet to make the objects.
+
+        Raises:
+            MsgspecError, UnicodeError, RecursionError: the fast path refuses it.
+
+        """
+        try:
+            return self._plain.decode(content)
+        except msgspec.ValidationError as error:
+            if is_unknown_field(error) or self._nulls is None or may_hold_null_text(content):
+                raise
+        return self._nulls.decode(content)
+
+
 class _Decoder:
     """Decoder of rows: the fast path if all rows take it, else the general one."""
 
@@ -67,18 +115,12 @@ class _Decoder:
         several: Any = types.GenericAlias(list, (rows.wire,))
         self._one, self._several = rows.decoder(rows.wire), rows.decoder(several)
         self._rows = rows
-        self._fast: tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any], Finish] | None = None
-        if rows.fast is not None:
-            wire, finish = rows.fast
-            several = types.GenericAlias(list, (wire,))
-            strict = not rows.lax
-            self._fast = rows.decoder(wire, strict=strict), rows.decoder(several, strict=strict), finish
+        self._fast = None if rows.fast is None else FastDecoder(rows, rows.fast, _list_of)
 
     def one(self, raw: bytes | msgspec.Raw) -> Any:
         if self._fast is not None:
-            decoder, _, finish = self._fast
             try:
-                return finish([decoder.decode(raw)])[0]
+                return self._fast.finish(self._fast.decode(b"[" + raw + b"]"))[0]
             except DECODING_ERRORS as error:
                 if is_unknown_field(error):
                     raise to_decode_error(error) from None
@@ -93,9 +135,8 @@ class _Decoder:
     def several(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
         joined = b"[" + b",".join(raws) + b"]"
         if self._fast is not None:
-            _, decoder, finish = self._fast
             try:
-                return finish(decoder.decode(joined))
+                return self._fast.finish(self._fast.decode(joined))
             except DECODING_ERRORS as error:
                 if is_unknown_field(error):
                     raise to_decode_error(error) from None
@@ -106,6 +147,10 @@ class _Decoder:
             return rows if self._rows.finish is None else self._rows.finish(rows)
         except DECODING_ERRORS as error:
             raise to_decode_error(error) from None
+
+
+def _list_of(wire: Any) -> Any:
+    return types.GenericAlias(list, (wire,))
 
 
 @lru_cache(maxsize=256)

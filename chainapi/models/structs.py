@@ -3,9 +3,10 @@
 There are two kinds. A strict decoder reads a `wire_type`; whole numbers may come as strings of digits, which
 a pattern checks. A lax decoder reads a `fast_type`: it makes whole numbers of strings without a pattern. It
 would also accept 1.0 and 1e3 as whole numbers, so the type is ``int | float``: they become floats, and the
-second step refuses those. A lax decoder reads the other types of the fast path like a strict one. Null is not
-among them, because it would accept the text "null" too. Constraints of `Annotated` are checked in the second
-step, on the model.
+second step refuses those. A lax decoder reads the other types of the fast path like a strict one, except for
+null: it would accept the text "null" too. So there are two fast types. The first accepts null in place of a
+text only. The second, with `nulls`, accepts it for each optional type; it reads JSON without such a text
+alone (`may_hold_null_text`). Constraints of `Annotated` are checked in the second step, on the model.
 
 With `strict`, Structs refuse fields that the record does not name.
 """
@@ -25,20 +26,39 @@ from chainapi.models.native import has_native_numbers
 from chainapi.models.schema import Field, Type, fields_of, type_of
 from chainapi.models.unions import Tag
 
-__all__ = ["fast_struct", "fast_type", "wire_type"]
+__all__ = ["fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
 
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 
-def fast_type(model: Any, *, strict: bool) -> Any:
+def may_hold_null_text(content: bytes) -> bool:
+    """Check JSON for a text that a lax decoder takes for null.
+
+    It is "null" in any case, or with escapes.
+    """
+    return b"\\" in content or b'"null"' in content.lower()
+
+
+def fast_type(model: Any, *, strict: bool, nulls: bool = False) -> Any:
     """Return the type of a model on the fast path; TypeError if it has none."""
     kind = type_of(model)
     if kind.optional:
         raise TypeError(f"{kind} is not on the fast path")
-    return _fast_type(kind, strict)
+    return _fast_type(kind, strict, nulls)
 
 
-def _fast_type(kind: Type, strict: bool) -> Any:
+def _nullable(kind: Type, strict: bool, nulls: bool) -> Any:
+    """Return the type on the fast path.
+
+    It has None for an optional text, and with `nulls` for any optional value.
+    """
+    quick = _fast_type(kind, strict, nulls)
+    if not kind.optional or quick is Any or not (nulls or quick is str):
+        return quick
+    return typing.Optional[quick]  # noqa: UP045 - made at run time
+
+
+def _fast_type(kind: Type, strict: bool, nulls: bool) -> Any:
     """Return the type on the fast path, without None.
 
     Raises TypeError if the type has no fast path.
@@ -51,18 +71,18 @@ def _fast_type(kind: Type, strict: bool) -> Any:
         return str
     if kind.kind == "literal" and {*map(type, kind.choices)} == {str}:
         return str
-    if kind.origin in (list, dict) and not kind.item.optional:
-        item = _fast_type(kind.item, strict)
+    if kind.origin in (list, dict):
+        item = _nullable(kind.item, strict, nulls)
         if kind.origin is list:
             return types.GenericAlias(list, (item,))
         if kind.key.hint is str:
             return types.GenericAlias(dict, (str, item))
     if attrs.has(kind.hint) and kind.kind == "record":
-        return fast_struct(kind.hint, strict=strict)
+        return fast_struct(kind.hint, strict=strict, nulls=nulls)
     raise TypeError(f"{kind} is not on the fast path")
 
 
-def fast_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
+def fast_struct(model: type, tag: Tag | None = None, *, strict: bool, nulls: bool = False) -> Any:
     """Derive the Struct of the fast path; msgspec reads the field of a `tag`."""
     fields: list[Any] = []
     constants: dict[str, Any] = {}
@@ -70,12 +90,7 @@ def fast_struct(model: type, tag: Tag | None = None, *, strict: bool) -> Any:
         if tag is not None and field.wire == tag.path[0]:
             constants[field.name] = tag.value
             continue
-        if field.type.optional and field.default is not None:
-            raise TypeError(f"{model.__name__}.{field.name} is not on the fast path")
-        quick = _fast_type(field.type, strict)
-        # Null of a text is None. Null elsewhere goes to the general path; here only a missing field is None.
-        wire = str | None if quick is str and field.type.optional else quick
-        fields.append((field.name, wire, _wire_field(field)))
+        fields.append((field.name, _nullable(field.type, strict, nulls), _wire_field(field)))
     if tag is None:
         return _struct(model, fields, strict)
     return _struct(model, fields, strict, namespace=constants, tag_field=tag.path[0], tag=tag.value)

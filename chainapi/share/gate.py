@@ -161,6 +161,9 @@ class SharedGate:
             if permit is not None:
                 return permit
 
+    def acquire_now(self, route: str, *, cost: float | None, member: Member, tag: str | None = None) -> None:
+        """Return None: another process grants the permits."""
+
     def price(self, route: str, prior: float | None) -> float:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
         known = self._shown.costs.get(route)

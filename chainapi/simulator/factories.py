@@ -42,7 +42,7 @@ ALWAYS: Mapping[str, frozenset[str]] = {
 SYNONYMS = {"fuji": "testnet", "testnet": "fuji"}
 
 
-@frozen
+@frozen(cache_hash=True)
 class Generated:
     """Rows that a factory makes; a single resource is the only row of its list.
 
@@ -152,11 +152,12 @@ def _record(model: Any, *, outer: bool) -> Factory:
     def record(context: Context) -> Row:
         context.index = context.below(256)
         echoes = context.echoes if outer else context.shared
+        chance = context.random.random
         row: Row = {}
         for name, optional, make, echo in fields:
-            if echo is not None and name in echoes and (value := echo(echoes[name])) is not None:
+            if name in echoes and echo is not None and (value := echo(echoes[name])) is not None:
                 row[name] = value
-            elif not optional or context.random.random() >= MISSING:
+            elif not optional or chance() >= MISSING:
                 row[name] = make(context)
         return row
 
@@ -248,7 +249,7 @@ def _gaps(of: Type, value: Any) -> Iterator[tuple[Row, Field, Any]]:
                 yield value, field, model
 
 
-@frozen
+@frozen(cache_hash=True)
 class Completed:
     """Rows of a source with all required fields of their model."""
 

@@ -20,7 +20,7 @@ from chainapi.simulator.factories import Completed, Completion, Generated, facto
 from chainapi.simulator.lists import DEFAULT_PAGE_SIZE, Listing
 from chainapi.simulator.matching import Match, Segments
 from chainapi.simulator.names import BLOCKCHAIN_NAMES
-from chainapi.simulator.rows import Draw, Row, RowSource, View
+from chainapi.simulator.rows import CachedDraw, Draw, Row, RowSource, View
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.sources import (
     DAY,
@@ -32,6 +32,7 @@ from chainapi.simulator.sources import (
     Part,
     Points,
     Sums,
+    TpsPoints,
     Transactions,
     Utxos,
 )
@@ -155,7 +156,7 @@ def _metrics_chain(lookup: Lookup) -> Row:
 @_handles("metrics.avg_tps")
 def _avg_tps(lookup: Lookup) -> Listing:
     settings = lookup.settings
-    points = Points(settings.points, settings.epoch, lookup.draw("avg_tps", lookup.chain))
+    points = TpsPoints(settings.points, settings.epoch, lookup.draw("avg_tps", lookup.chain))
 
     def page_fields(added: int) -> Row:
         return {"status": 200, "lastRun": settings.epoch + added * DAY}
@@ -218,7 +219,7 @@ def _utxo_list(lookup: Lookup) -> Listing:
 def _blocks_of(lookup: Lookup) -> Blocks:
     chain, settings = lookup.chain, lookup.settings
     # Its transactions read each block several times.
-    draw = lru_cache(maxsize=512)(lookup.draw("blocks", chain))
+    draw = CachedDraw(512, settings.seed, "blocks", chain)
     return Blocks(chain, settings.rows, settings.epoch, draw)
 
 
@@ -348,6 +349,8 @@ def _generated_list(lookup: Lookup) -> Listing:
         selected = evolve(rows, step=step, echoes=_echoes(match, values))
 
         def page_fields(added: int) -> Row:
+            if not fields:
+                return {}
             newest = rows.size - 1 + added
             (context,) = selected.contexts(newest, newest + 1)
             return {name: make(context) for name, make in fields.items()}

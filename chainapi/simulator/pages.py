@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from uuid import UUID
+from threading import Lock
 
 import msgspec
 from attrs import define, evolve
@@ -24,7 +24,8 @@ from chainapi.simulator.validation import HTTPError
 
 __all__ = ["TOLERANCE", "Pages", "encode"]
 
-CACHED_BYTES = 16 * 2**20  # of all encoded pages together
+CACHED_BYTES = 16 * 2**20  # of the encoded pages of all simulators of a process
+ENTRY_BYTES = 500  # of memory that a cached page takes besides its content
 
 # Seconds that sums of floats may lose: a client that waits exactly retry-after seconds is not refused.
 TOLERANCE = 1e-6
@@ -57,24 +58,36 @@ class _Token:
 
 
 class _Encoded:
-    """Least-recently-used cache of encoded pages."""
+    """Least-recently-used cache of encoded pages, for all simulators of a process.
 
-    def __init__(self, most: int) -> None:
+    Equal sources have equal rows, so that the tests of a suite, each with a simulator of its own, share them.
+    """
+
+    def __init__(self, most: int = CACHED_BYTES) -> None:
         self._most = most
         self._kept: dict[tuple[RowSource, int, int, bool], bytes] = {}
         self._size = 0
+        self._lock = Lock()  # each thread may have a simulator
 
     def __call__(self, source: RowSource, start: int, stop: int, ascending: bool) -> bytes:
         key = source, start, stop, ascending
-        page = self._kept.pop(key, None)
-        if page is None:
-            rows = source.rows(start, stop)
-            page = encode(rows[::-1] if ascending else rows)
-            self._size += len(page)
-        self._kept[key] = page  # the most recently used page is the last one
-        while len(self._kept) > self._most or self._size > CACHED_BYTES:
-            self._size -= len(self._kept.pop(next(iter(self._kept))))
+        with self._lock:
+            page = self._kept.pop(key, None)
+            if page is not None:
+                self._kept[key] = page  # the most recently used page is the last one
+                return page
+        rows = source.rows(start, stop)
+        page = encode(rows[::-1] if ascending else rows)
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = page
+                self._size += len(page) + ENTRY_BYTES
+            while self._size > self._most:
+                self._size -= len(self._kept.pop(next(iter(self._kept)))) + ENTRY_BYTES
         return page
+
+
+_encoded = _Encoded()
 
 
 class Pages:
@@ -85,7 +98,6 @@ class Pages:
         self._stats = stats
         self._added = added
         self._tokens: dict[str, _Token] = {}
-        self._rows = _Encoded(settings.cached_pages)
         self._draw_token = Draw(settings.seed, "token")
 
     def number(self, parameters: Mapping[str, str]) -> int:
@@ -160,26 +172,33 @@ class Pages:
 
     def _body(self, listing: Listing, view: View, start: int, stop: int) -> Row:
         """Return a page: its rows, encoded, and its other fields."""
-        rows = msgspec.Raw(self._rows(view.source, start, stop, view.ascending))
+        rows = msgspec.Raw(_encoded(view.source, start, stop, view.ascending))
         return {listing.name: rows, **view.page_fields(self._added(listing))}
 
     def _mint(self, token: _Token) -> str:
-        name = str(UUID(bytes=self._draw_token(self._stats.tokens_minted)[:16], version=4))
+        name = _uuid(self._draw_token(self._stats.tokens_minted))
         self._stats.tokens_minted += 1
         self._tokens[name] = token
         return name
 
     def _redeem(self, name: str, listing: Listing, query: frozenset[tuple[str, str]], now: float) -> _Token:
         """Return the page of a token, which may be used again until it expires."""
-        if not _UUID.fullmatch(name):
-            raise HTTPError(400, "pageToken must be a UUID")
         token = self._tokens.get(name)
+        if token is None and not _UUID.fullmatch(name):
+            raise HTTPError(400, "pageToken must be a UUID")
         if token is None or token.listing is not listing or token.query != query:
             raise HTTPError(400, "pageToken does not belong to this request")
         if now - token.minted >= self._settings.token_lifetime - TOLERANCE:
             self._stats.tokens_expired += 1
             raise HTTPError(self._settings.expired_status, "pageToken has expired")
         return token
+
+
+def _uuid(drawn: bytes) -> str:
+    """Return a UUID of version 4 of random bytes, faster than `uuid.UUID`."""
+    digits = drawn[:16].hex()
+    variant = "89ab"[drawn[8] >> 4 & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def _stretch(view: View, position: int | None, count: int, size: int) -> tuple[int, int, int | None]:

@@ -7,18 +7,22 @@ and a list of a million rows costs nothing until a page is requested. No state i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Protocol
 
 from attrs import frozen
 
-__all__ = ["Draw", "Row", "RowSource", "View"]
+__all__ = ["CachedDraw", "Draw", "Row", "RowSource", "View"]
 
 Row = dict[str, object]
 
 
 class RowSource(Protocol):
-    """Source of the rows of a list that grows at its head."""
+    """Source of the rows of a list that grows at its head.
+
+    Sources are equal only if all their rows are: their pages are then encoded once.
+    """
 
     @property
     def size(self) -> int:
@@ -53,13 +57,35 @@ class View:
 
 
 class Draw:
-    """Random bytes: 64 for each whole number, derived from the seed and the names."""
+    """Random bytes: 64 for each whole number, derived from the seed and the names.
+
+    It is equal to others with the same seed and names.
+    """
 
     def __init__(self, seed: int, *names: object) -> None:
-        self._state = blake2b(repr((seed, *names)).encode())
+        self._key = repr((seed, *names))
+        self._state = blake2b(self._key.encode())
 
     def __call__(self, number: int) -> bytes:
         """Return the bytes of `number`, which may be negative."""
         drawn = self._state.copy()
         drawn.update(number.to_bytes(8, "little", signed=True))
         return drawn.digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Draw) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+class CachedDraw(Draw):
+    """Random bytes that are kept for the `most` numbers used last."""
+
+    def __init__(self, most: int, seed: int, *names: object) -> None:
+        super().__init__(seed, *names)
+        self._cached = lru_cache(most)(super().__call__)
+
+    def __call__(self, number: int) -> bytes:
+        """Return the bytes of `number`, which may be negative."""
+        return self._cached(number)

@@ -56,11 +56,13 @@ class Server:
         request = Request(incoming.method, url, headers, body)
         one_way = self._latency() / 2
         exchange = self._world.sent(request, self._clock())
-        await asyncio.sleep(one_way)
+        if one_way:
+            await asyncio.sleep(one_way)
         answer = self._world.answer(request, self._clock(), exchange)
         if answer.broken == "stall":
             await asyncio.get_running_loop().create_future()
-        await asyncio.sleep(one_way + answer.slow)
+        if one_way or answer.slow:
+            await asyncio.sleep(one_way + answer.slow)
         if answer.broken:
             return await _break(incoming, answer)
         self._world.delivered(request, answer.response, self._clock(), GRACE, exchange)

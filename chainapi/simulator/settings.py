@@ -73,7 +73,6 @@ class Settings:
         faults: faults of requests.
         anomalies: anomalies of lists; of several, the first one whose route matches a list counts.
         epoch: Unix time, in seconds, of the newest rows at the beginning.
-        cached_pages: number of encoded pages that are kept for repeated requests; fewer if they are large.
 
     """
 
@@ -98,4 +97,3 @@ class Settings:
     faults: tuple[Fault, ...] = field(default=(), kw_only=True, converter=_faults)
     anomalies: tuple[Anomalies, ...] = field(default=(), kw_only=True, converter=_anomalies)
     epoch: int = field(default=1_767_225_600, kw_only=True)
-    cached_pages: int = field(default=256, kw_only=True, validator=ge(0))

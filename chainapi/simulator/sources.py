@@ -9,7 +9,9 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from hashlib import blake2b
+from itertools import chain
 from math import floor, pi, sin
+from struct import Struct
 from typing import Any
 
 from attrs import frozen
@@ -28,6 +30,7 @@ __all__ = [
     "Part",
     "Points",
     "Sums",
+    "TpsPoints",
     "Transactions",
     "Utxos",
     "to_hundredths",
@@ -43,7 +46,7 @@ _TESTNETS = frozenset({43113})
 _ASSET_ID = "FvwEAhmxKfeiG8SnEvq42hc6whRyY3EFYAvebMqDNDGCgxN5Z"
 
 
-@frozen
+@frozen(cache_hash=True)
 class Points:
     """Series of points: each chain has a level, a weekly rhythm, a swell, and noise.
 
@@ -70,7 +73,42 @@ class Points:
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the points `stop - 1` down to `start`, newest first."""
-        draw, scale, time = self.draw, self.scale, self.timestamp(stop - 1)
+        level, noise = 80 + int.from_bytes(self.draw(-1)[:2], "little") / 80, 0.4 / 2**32
+        words, days = reversed(self.words(start, stop)), len(_RHYTHM)
+        times = range(self.timestamp(stop - 1), self.timestamp(start - 1), -self.step)
+        hundredths = [
+            int(level * (_RHYTHM[time // DAY % days] + word * noise))
+            for time, word in zip(times, words, strict=True)
+        ]
+        scale = self.scale
+        values = [number / 100 if scale is None else number * scale // 100 for number in hundredths]
+        return [{"timestamp": time, "value": value} for time, value in zip(times, values, strict=True)]
+
+    def words(self, start: int, stop: int) -> list[int]:
+        """Return random numbers below 2^32 for the points `start` to `stop - 1`."""
+        first = start // WORDS  # one draw has the words of several points
+        drawn = [_unpack(self.draw(number)) for number in range(first, -(-stop // WORDS))]
+        return list(chain.from_iterable(drawn))[start - first * WORDS : stop - first * WORDS]
+
+
+WORDS = 16  # in a draw
+_unpack = Struct(f"<{WORDS}I").unpack
+
+
+# Level of a week and of a half-year, for each day until both begin again; noise adds up to 0.4.
+_RHYTHM = [0.8 + 0.18 * sin(2 * pi * day / 7) + 0.3 * sin(2 * pi * day / 181) for day in range(7 * 181)]
+
+
+@frozen(cache_hash=True)
+class TpsPoints(Points):
+    """Series of the specification's route: its values stay the same in all versions.
+
+    Each point has a draw of its own, which takes three times as long as the words of other series.
+    """
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the points `stop - 1` down to `start`, newest first."""
+        draw, time = self.draw, self.timestamp(stop - 1)
         level = 0.8 + int.from_bytes(draw(-1)[:2], "little") / 8_000
         rows: list[Row] = []
         for number in range(stop - 1, start - 1, -1):
@@ -78,8 +116,8 @@ class Points:
             noise = int.from_bytes(draw(number)[:4], "little") / 2**32 - 0.5
             rhythm = 1 + 0.18 * sin(2 * pi * day / 7) + 0.3 * sin(2 * pi * day / 181)
             value = max(to_hundredths(level * (rhythm + 0.4 * noise)), 0.01)
-            rows.append({"timestamp": time, "value": value if scale is None else round(value * scale)})
-            time -= self.step
+            rows.append({"timestamp": time, "value": value})
+            time -= DAY
         return rows
 
 
@@ -92,21 +130,20 @@ def to_hundredths(value: float) -> float:
     return round(value, 2) if abs(hundredths - whole - 0.5) < 1e-6 else floor(hundredths + 0.5) / 100
 
 
-@frozen
+@frozen(cache_hash=True)
 class Sums(Points):
     """Series of a cumulative sum, whose values never fall."""
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the points `stop - 1` down to `start`, newest first."""
-        return [self._point(number) for number in range(stop - 1, start - 1, -1)]
+        scale, words = self.scale or 1, reversed(self.words(start, stop))
+        return [
+            {"timestamp": self.timestamp(number), "value": number * scale + (word * scale >> 32)}
+            for number, word in zip(range(stop - 1, start - 1, -1), words, strict=True)
+        ]
 
-    def _point(self, number: int) -> Row:
-        scale = self.scale or 1
-        grown = int.from_bytes(self.draw(number)[:4], "little") * scale >> 32
-        return {"timestamp": self.timestamp(number), "value": number * scale + grown}
 
-
-@frozen(eq=False)
+@frozen(cache_hash=True)
 class Chains:
     """List of chains, in the order of the setting."""
 
@@ -153,7 +190,7 @@ class Chains:
         }
 
 
-@frozen(eq=False)
+@frozen(cache_hash=True)
 class MetricsChains(Chains):
     """Chains as the Metrics API describes them."""
 
@@ -169,7 +206,7 @@ class MetricsChains(Chains):
         }
 
 
-@frozen(eq=False)
+@frozen(cache_hash=True)
 class Blocks:
     """Blocks of one chain, each with the hash of its parent."""
 
@@ -236,7 +273,7 @@ class Blocks:
         }
 
 
-@frozen(eq=False)
+@frozen(cache_hash=True)
 class Transactions:
     """Transactions of one chain, in its blocks.
 
@@ -289,7 +326,7 @@ class Transactions:
         }
 
 
-@frozen(eq=False)
+@frozen(cache_hash=True)
 class Part:
     """Rows of a source from row `first` on, as a list of their own."""
 
@@ -302,7 +339,7 @@ class Part:
         return self.source.rows(self.first + start, self.first + stop)
 
 
-@frozen(eq=False)
+@frozen(cache_hash=True)
 class Utxos:
     """Unspent outputs of one of the three chains of a network."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from chainapi.simulator.matching import Match
@@ -23,6 +24,7 @@ class HTTPError(Exception):
         self.messages = messages
 
 
+@lru_cache(maxsize=1_024)
 def whole_number(name: str, text: str, least: float, most: float | None) -> int:
     """Return the whole number of a parameter.
 

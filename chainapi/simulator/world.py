@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 from http import HTTPStatus
 from random import Random
 from typing import Literal
@@ -69,15 +70,10 @@ class _Caller:
 
     service: Service | None
     path: str
+    segments: Segments
     query: str
     key: str | None
     tallies: tuple[Tally, ...]
-    method: str = "GET"
-
-    @property
-    def segments(self) -> Segments:
-        """Segments of the path, of a request to one of the services."""
-        return _segments_of(first_segment(self.service or "", self.method), self.path)
 
     @property
     def quota(self) -> tuple[Service | None, str | None]:
@@ -307,10 +303,8 @@ class World:
         return f"{caller.service}, key {keys.index(caller.key or '') + 1}" if others else caller.service
 
     def _identify(self, request: Request) -> _Caller:
-        url = urlsplit(request.url)
-        name, slash, rest = url.path[1:].partition("/")
-        service = SERVICES.get(name)
-        path = slash + rest if service else url.path
+        address, _, query = request.url.partition("#")[0].partition("?")
+        service, path, segments = _place(request.method, address)
         key = request.headers.get(self.settings.api_key_header) if service == "data" else None
         tallies: list[Tally] = [self.stats]
         if service:
@@ -319,7 +313,7 @@ class World:
             tallies.append(self.stats.keys[key])
         else:
             key = None
-        return _Caller(service, path, url.query, key, tuple(tallies), request.method)
+        return _Caller(service, path, segments, query, key, tuple(tallies))
 
     def _serve(self, request: Request, caller: _Caller, now: float) -> Response:
         if caller.service == "data" and caller.key is None and not self._is_keyless(request):
@@ -371,7 +365,7 @@ class World:
             raise HTTPError(404, f"no service at {caller.path}")
         if caller.service == "data" and caller.path in self.settings.forbidden:
             raise HTTPError(403, "the key lacks the privilege for this resource")
-        parameters = dict(parse_qsl(caller.query, keep_blank_values=True))
+        parameters = _fields(caller.query)
         status = 200
         if match is not None:
             body = checked_body(match, read_body(request.body))
@@ -397,7 +391,25 @@ class World:
 
 def _parameters(request: Request, caller: _Caller) -> dict[str, str]:
     """Return the parameters of a request, those in its body included."""
-    return dict(parse_qsl(caller.query)) | parameters_of(request.body)
+    found = {name: value for name, value in _fields(caller.query).items() if value}
+    return found | parameters_of(request.body) if request.body else found
+
+
+def _fields(query: str) -> dict[str, str]:
+    """Return the parameters of a query, empty ones included."""
+    if "%" in query or "+" in query:
+        return dict(parse_qsl(query, keep_blank_values=True))
+    return {name: value for name, _, value in (pair.partition("=") for pair in query.split("&") if pair)}
+
+
+@lru_cache(maxsize=1_024)
+def _place(method: str, address: str) -> tuple[Service | None, str, Segments]:
+    """Return the service of an address, the path there and the segments of the path."""
+    whole = urlsplit(address).path
+    name, slash, rest = whole[1:].partition("/")
+    service = SERVICES.get(name)
+    path = slash + rest if service else whole
+    return service, path, _segments_of(first_segment(service or "", method), path)
 
 
 def _segments_of(first: str, path: str) -> Segments:

@@ -109,6 +109,27 @@ def test_sources_from_a_file(folder: Path) -> None:
     assert sources_in("blocks.jsonl") == {"43114": 2, "53935": 2, "432204": 2}
 
 
+@pytest.mark.parametrize("name", ["chains.txt", "-"])
+def test_a_list_of_sources_may_have_comments(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--from skips empty lines, comments, and a byte order mark."""
+    text = "\ufeff# chains\n\n43114\r\n  \n  # the other\n53935"
+    (folder / "chains.txt").write_text(text, "utf-8")
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert exported(ROUTE, "--from", name, "--out", "blocks.jsonl", "--limit", "2").code == 0
+    assert sources_in("blocks.jsonl") == {"43114": 2, "53935": 2}
+
+
+def test_a_wrong_source_in_a_file_sends_nothing(folder: Path) -> None:
+    """A line that is no source is refused before the first request."""
+    (folder / "paths.txt").write_text(f"{BLOCKS}\n/v1/chains/a b/blocks\n")
+    simulator = Simulator(seed=1)
+    outcome = exported(BLOCKS, "--from", "paths.txt", "--out", "blocks.jsonl", simulator=simulator)
+    assert (outcome.code, simulator.stats.requests) == (WRONG_USAGE, 0)
+    assert "source '/v1/chains/a b/blocks': " in outcome.err
+
+
 def test_sources_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """--from - reads the sources from standard input."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("43114\n53935\n"))
@@ -278,9 +299,10 @@ def test_a_target_of_another_command() -> None:
     """A target that holds other rows is refused with the difference."""
     simulator = Simulator(seed=1, rows=30)
     assert exported(ROUTE, "43114", "--out", "b.csv", simulator=simulator).code == 0
-    outcome = exported(ROUTE, "43114", "--out", "b.csv", "--page-size", "7", simulator=simulator)
+    assert exported(ROUTE, "43114", "--out", "b.csv", "--page-size", "7", simulator=simulator).code == 0
+    outcome = exported(ROUTE, "43114", "--out", "b.csv", "--limit", "7", simulator=simulator)
     assert outcome.code == FAILED
-    assert "b.csv holds another export: page_size was None, is 7" in outcome.err
+    assert "b.csv holds another export: limit was None, is 7" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -84,11 +84,10 @@ def test_a_plain_query() -> None:
 def test_a_bound_replaces_the_end_of_the_range(bound: int) -> None:
     """A bound replaces the upper end of the caller's range and no other parameter."""
     query = Query("/v1/points", (("end", "9"), ("start", "1")), "metrics:/v1/points", 2.0)
-    bounded = query.bounded("end", bound)
+    bounded = query.replaced("end", bound)
     assert bounded == Query("/v1/points", (("start", "1"), ("end", str(bound))), query.route, query.cost)
     assert arrived(bounded.url(BASE, "t"))[1] == [("start", "1"), ("end", str(bound)), ("pageToken", "t")]
-    assert Query("/v1/points").bounded("end", bound).params == (("end", str(bound)),)
-    assert query.bounded(None, bound) is query
+    assert Query("/v1/points").replaced("end", bound).params == (("end", str(bound)),)
 
 
 # Paths.

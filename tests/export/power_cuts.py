@@ -1,9 +1,9 @@
 """Power cuts: content of a folder if only synced data survives.
 
-`PowerCuts` watches the syncs and renames of this process. Before and after each one it keeps two images: what
-a kill leaves, which is everything; and what a power cut leaves: each name that its folder was synced with, and
-the content that its file was synced with, or nothing where it never was. The databases of exports are
-kept as they are: SQLite syncs them itself, outside of what can be watched.
+`PowerCuts` watches the syncs and renames of this process. Before and after each one it keeps two images. A
+kill leaves everything. A power cut leaves each name that its folder was synced with, and the content that its
+file was synced with, or nothing where it never was. The databases of exports are kept as they are: SQLite
+syncs them itself, outside of what can be watched.
 """
 
 from __future__ import annotations

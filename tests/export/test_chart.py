@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sqlite3
 import sys
 import tracemalloc
@@ -14,24 +15,28 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import duckdb
 import pyarrow as pa
 import pytest
-from attrs import frozen
+from attrs import fields_dict, frozen, has
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
-from chainapi import Session
+from chainapi import Session, models
 from chainapi.cli import FAILED, WRONG_USAGE, run
 from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
-from chainapi.export.chart import Chart, chart_of, draw, read_chart, save, visible
+from chainapi.export.chart import Chart, Point, chart_of, draw, read_chart, save, visible
+from chainapi.export.chart.axes import linear_ticks, log_ticks, number_labels
+from chainapi.export.chart.selection import Band, select
+from chainapi.export.chart.series import span
+from chainapi.export.chart.units import COLUMNS, METRICS, unit_of
 from chainapi.export.formats import FORMATS, Rows, format_of
 from chainapi.export.formats.duckdb import _CONFINED, _SETTINGS
-from chainapi.models import EvmBlock, MetricPoint
+from chainapi.models import EvmBlock, MetricPoint, enums
 from chainapi.simulator import Simulator
 from chainapi.tables.columns import Codec
 from chainapi.testing.loops import VirtualLoop
@@ -150,8 +155,10 @@ def test_a_chart_names_its_series() -> None:
     assert "average TPS" in lines[0]
     assert "* 43114" in text
     assert "+ mainnet/p-chain" in text
-    assert "2023-11-14" in lines[-1]
-    assert "2024-02-11" in lines[-1]
+    assert lines[-1] == "  * 43114  + mainnet/p-chain"
+    assert lines[-2].strip() == "time (UTC)"
+    assert "2023-11-14" in lines[-3]
+    assert "2024-02-11" in lines[-3]
     assert text.count("*") > 20
     assert "\x1b" not in text
 
@@ -170,26 +177,164 @@ def test_a_chart_in_colours() -> None:
 def test_times_are_as_fine_as_they_need_be(seconds: int, tick: str) -> None:
     """The axis has days, minutes or seconds; a single point is drawn too."""
     series = {"a": [MetricPoint(FIRST, 1.0), MetricPoint(FIRST + seconds, 2.0)]}
-    assert tick in draw(chart_of(series), width=80).splitlines()[-1]
+    assert tick in draw(chart_of(series), width=80).splitlines()[-3]
 
 
 def test_times_outside_of_the_calendar_are_numbers(tmp_path: Path) -> None:
     """A time outside of the calendar has an axis in seconds."""
     chart = chart_of({"a": [MetricPoint(10**15, 1.0), MetricPoint(0, 2.0)]})
-    assert "1e+15" in draw(chart, width=80)
+    text = draw(chart, width=80)
+    assert "1.0e15" in text
+    assert "UTC" not in text
     save(chart, tmp_path / "f.png")
 
 
-def test_many_series_and_odd_labels(tmp_path: Path) -> None:
-    """Series without room are counted, and no label controls the terminal."""
+def test_odd_labels(tmp_path: Path) -> None:
+    """No label or title controls the terminal, is read as a formula, or is hidden."""
     odd = ["_hidden", "$\\frac{1}$", "x\x1b[31m", "long" * 20]
-    chart = Chart("x", "y$", {label: [(0.0, 1.0), (1.0, 2.0)] for label in [*odd, *map(str, range(36))]})
-    text = draw(chart, width=80, height=20)
-    assert text.endswith("and 33 more\n")
+    chart = Chart("x", "y$", {label: [(0.0, 1.0), (1.0, 2.0)] for label in odd}, title="t\x1b$")
+    text = draw(chart, width=80)
     assert r"x\x1b[31m" in text
+    assert r"t\x1b$: y$" in text.splitlines()[0]
     assert "longlonglonglonglon…" in text
     save(chart, tmp_path / "f.png")
     assert imread(tmp_path / "f.png").shape == (750, 1500, 4)
+
+
+def test_a_series_without_a_label_has_no_legend(tmp_path: Path) -> None:
+    """Rows without a source make a chart without a legend."""
+    chart = Chart("x", "y", {"": [(0.0, 1.0), (1.0, 2.0)]})
+    assert draw(chart, width=80).splitlines()[-1].strip() == "x"
+    save(chart, tmp_path / "f.png")
+
+
+# Many series
+
+
+def many(count: int) -> dict[str, list[Point]]:
+    """Return series by their sizes: each at a constant value, the last one the largest."""
+    return {f"s{size:02}": [(float(x), float(size)) for x in range(9)] for size in range(1, count + 1)}
+
+
+def test_the_largest_of_many_series_have_lines() -> None:
+    """Beyond `top`, the largest series have lines, largest first, and the others a band."""
+    named, band = select(Chart("x", "y", many(40), top=3))
+    assert [*named] == ["s40", "s39", "s38"]
+    assert band is not None
+    assert band.label == "37 others"
+    assert {(low, high) for _, low, high in band.ranges(20)} == {(1.0, 37.0)}
+    named, band = select(Chart("x", "y", many(10)))
+    assert ([*named], band) == ([*many(10)], None)
+
+
+def test_a_band_keeps_every_peak_between_series_of_other_times() -> None:
+    """A band reaches from the lowest to the highest line at each place."""
+    spike = [(0.0, 5.0), (4.0, 5.0), (4.5, 99.0), (5.0, 5.0), (9.0, 5.0)]
+    shifted = [(1.25, 1.0), (8.75, 1.0)]
+    ranges = Band("2 others", [spike, shifted]).ranges(9)
+    assert max(high for _, _, high in ranges) == 99.0
+    assert {low for x, low, _ in ranges if 2 <= x <= 8} == {1.0}
+    assert {low for x, low, _ in ranges if x < 1} == {5.0}
+
+
+@pytest.mark.parametrize("coloured", [True, False])
+@pytest.mark.parametrize("top", [10, 40])
+def test_each_line_has_a_style_of_its_own(top: int, coloured: bool) -> None:
+    """No two of up to 40 lines look the same in a legend, in colours and without."""
+    text = draw(Chart("x", "y", many(50), top=top), width=90, coloured=coloured)
+    legend = text[text.rindex("┘") :]
+    style = r"(\x1b\[38;5;\d+m)?(\S+?)(?:\x1b\[0m)? s\d\d"
+    assert len(set(re.findall(style, legend))) == top
+    assert f"░{chr(27) + '[0m' if coloured else ''} {50 - top} others" in legend
+
+
+def test_a_picture_of_many_series(tmp_path: Path) -> None:
+    """A picture has a line for each of `top` series, and grey for the range of the others."""
+    save(Chart("x", "y", many(50), top=2), tmp_path / "f.png")
+    assert (8, 8, 8) in colours(tmp_path / "f.png")
+    save(Chart("x", "y", many(50), top=40), tmp_path / "f.png")
+    assert imread(tmp_path / "f.png").shape == (750, 1500, 4)
+    with pytest.raises(ConfigurationError, match="top=41: a chart can show 1 to 40 series as lines"):
+        Chart("x", "y", {}, top=41)
+
+
+# Axes
+
+
+@pytest.mark.parametrize(
+    ("ticks", "labels"),
+    [
+        ([13_110_000.0, 13_110_500.0], ["13,110,000", "13,110,500"]),
+        ([0.0, 0.5, 1.0], ["0.0", "0.5", "1.0"]),
+        ([0.0, 2e18, 4e18], ["0", "2e18", "4e18"]),
+        ([1e40, 1.5e40], ["10e39", "15e39"]),
+        ([0.0, 1e-7], ["0", "100e-9"]),
+        ([-0.0, 1e9], ["0", "1,000,000,000"]),
+    ],
+)
+def test_labels_of_numbers(ticks: list[float], labels: list[str]) -> None:
+    """Numbers have separators and no offset, very large ones an engineering exponent."""
+    assert number_labels(ticks) == labels
+
+
+@given(st.floats(-1e15, 1e15), st.floats(1e-6, 1e15), st.integers(2, 12))
+def test_ticks_are_round_and_few(low: float, length: float, most: int) -> None:
+    """Ticks are within the axis, at most as many as asked for, with labels of their own."""
+    low, high = span([low, low + length])
+    ticks = linear_ticks(low, high, most)
+    assert 1 <= len(ticks) <= most
+    beside = (high - low) * 1e-6
+    assert all(low - beside <= tick <= high + beside for tick in ticks)
+    assert len(set(number_labels(ticks))) == len(ticks)
+
+
+@given(st.floats(1e-300, 1e290), st.floats(1.01, 1e9), st.integers(2, 9))
+def test_ticks_of_a_logarithmic_axis(low: float, factor: float, most: int) -> None:
+    """A logarithmic axis has ticks within its limits, however short or long it is."""
+    ticks = log_ticks(low, low * factor, most)
+    assert 1 <= len(ticks) <= most
+    assert all(low * 0.999 <= tick <= low * factor * 1.001 for tick in ticks)
+
+
+def test_no_offset_in_a_chart_of_large_numbers() -> None:
+    """Values near 13,110,000 have plain labels in the terminal."""
+    chart = Chart("block_number", "gas_used", {"a": [(13_110_000.0 + n, 1.311e7 + n) for n in range(9)]})
+    text = draw(chart, width=80)
+    assert "13,110,002" in text
+    assert all(
+        re.fullmatch("13,110,00\\d", label.strip()) for label in re.findall(r"^(.*)┤", text, re.MULTILINE)
+    )
+
+
+def test_a_logarithmic_axis(tmp_path: Path) -> None:
+    """`log` shows all sizes, leaves out what is not above zero, and says if nothing is left."""
+    series = {"a": [(0.0, 0.0), (1.0, 0.001), (2.0, 1_000_000.0)], "b": [(0.0, -1.0)]}
+    chart = Chart("x", "y", series, log=True)
+    text = draw(chart, width=80)
+    assert "100,000┤" in text
+    assert "0.001┤" in text
+    assert "b" not in text
+    save(chart, tmp_path / "f.png")
+    nothing = Chart("x", "y", {"b": [(0.0, -1.0)]}, log=True)
+    for use in (lambda: draw(nothing, width=80), lambda: save(nothing, tmp_path / "g.png")):
+        with pytest.raises(ConfigurationError, match="no value of y is above zero: a logarithmic axis"):
+            use()
+
+
+def test_units_belong_to_known_columns_and_metrics() -> None:
+    """Each unit is that of a field of a record, or of a metric of the services."""
+    fields = {
+        name
+        for model in (getattr(models, name) for name in models.__all__)
+        if isinstance(model, type) and has(model)
+        for name in fields_dict(model)
+    }
+    assert fields >= {*COLUMNS}
+    metrics = (enums.ChainMetric, enums.NetworkMetric, enums.AllValidatorsMetric, enums.SubnetMetric)
+    assert {name for metric in metrics for name in get_args(metric)} >= {*METRICS}
+    assert unit_of("gas_used", []) == "gas"
+    assert unit_of("value", ["43114/avgGps", "53935/maxGps"]) == "gas/s"
+    assert unit_of("value", ["43114/avgGps", "53935/txCount"]) == unit_of("value", ["43114"]) == ""
 
 
 # Pictures
@@ -214,6 +359,16 @@ def test_a_picture_shows_its_series(tmp_path: Path) -> None:
     assert orange not in colours(path)
 
 
+def hide(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a package impossible to import, in modules that are not yet imported."""
+    drawing = ("chainapi.export.chart.image", "chainapi.export.chart.terminal")
+    for name in [name for name in sys.modules if name.partition(".")[0] == package or name in drawing]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in drawing:  # `from` looks here first
+        monkeypatch.delattr(name, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+
+
 @pytest.mark.parametrize(
     ("package", "extra", "use"),
     [
@@ -225,9 +380,7 @@ def test_a_missing_extra_is_named(
     package: str, extra: str, use: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing extra is an error with the package to install, and no file is made."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)
+    hide(package, monkeypatch)
     with pytest.raises(ConfigurationError, match=rf"{package} is not .* pip install 'chainapi\[{extra}\]'"):
         use(tmp_path / "f.png")
     assert [*tmp_path.iterdir()] == []
@@ -306,6 +459,68 @@ def test_what_cannot_be_drawn_is_left_out(tmp_path: Path) -> None:
         read_chart(lines(tmp_path / "i.jsonl", {"timestamp": 1}, {"value": 1}))
     with pytest.raises(ConfigurationError, match="has no rows to plot"):
         read_chart(lines(tmp_path / "j.jsonl"))
+
+
+def test_a_column_may_begin_with_nulls(tmp_path: Path) -> None:
+    """A column is chosen by its first value, however many rows before it have none."""
+    empty = [{"timestamp": n, "value": None, "note": None} for n in range(1_500)]
+    path = lines(tmp_path / "f.jsonl", *empty, {"timestamp": 1_500, "value": 2.5, "note": "x"})
+    assert read_chart(path).series == {"s": [(1_500.0, 2.5)]}
+    assert read_chart(path, y="value") == read_chart(path, "timestamp", "value") == read_chart(path)
+    with pytest.raises(ConfigurationError, match="has no column 'note' of numbers"):
+        read_chart(path, y="note")
+    late = lines(
+        tmp_path / "g.jsonl", *({"timestamp": n} for n in range(1_500)), {"timestamp": 9, "value": 1}
+    )
+    assert read_chart(late, "timestamp", "value").series == {"s": [(9.0, 1.0)]}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_folders(name: str, tmp_path: Path) -> None:
+    """A folder makes the chart of all its parts, in partitions too; other files do not matter."""
+    folder = tmp_path / "tps"
+    parts = [
+        folder / f"part-00001.{name}",
+        folder / "source=53935" / "day=2024-01-01" / f"part-00001.{name}",
+        folder / "_export" / f"part-00009.{name}",
+    ]
+    for number, path in enumerate(parts):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        exported(path, MetricPoint, {("43114", "53935", "x")[number]: points(3, first=FIRST + number)})
+    (folder / "part-00002.invalid").write_text("{}")
+    (folder / f".part-00003.{name}").write_text("other")
+    chart = read_chart(folder)
+    assert {label: len(series) for label, series in chart.series.items()} == {"43114": 3, "53935": 3}
+    assert (chart.title, chart.x_label, chart.y_label) == ("tps", "timestamp (UTC)", "value")
+
+
+def test_sources_in_the_names_of_folders(tmp_path: Path) -> None:
+    """Rows without a source take it from the name of their folder."""
+    path = tmp_path / "source=mainnet%2Fp-chain" / "part-00001.jsonl"
+    path.parent.mkdir()
+    path.write_text('{"timestamp": 1, "value": 2}\n')
+    assert read_chart(tmp_path).series == {"mainnet/p-chain": [(1.0, 2.0)]}
+
+
+def test_folders_that_cannot_be_meant(tmp_path: Path) -> None:
+    """A folder without rows, or with files of several formats, is refused."""
+    with pytest.raises(ConfigurationError, match=r"has no files of rows \(jsonl, csv"):
+        read_chart(tmp_path)
+    lines(tmp_path / "a.jsonl", {"timestamp": 1, "value": 1})
+    exported(tmp_path / "b.csv", MetricPoint, {"a": points(1)})
+    with pytest.raises(ConfigurationError, match=r"files of several formats \(\.csv, \.jsonl\): name one"):
+        read_chart(tmp_path)
+
+
+def test_chosen_sources(tmp_path: Path) -> None:
+    """Only the sources that are named are drawn; an unknown one is an error with some of those there are."""
+    rows = {f"s{number}": points(2) for number in range(9)}
+    path = exported(tmp_path / "f.csv", MetricPoint, rows)
+    assert [*read_chart(path, series=["s7", "s1"]).series] == ["s1", "s7"]
+    with pytest.raises(
+        ConfigurationError, match="no rows of 'a'; its sources are s0, s1, s2, s3, s4 and 4 more"
+    ):
+        read_chart(path, series=["s1", "a"])
 
 
 def test_decimals_and_dates_are_places(tmp_path: Path) -> None:
@@ -512,9 +727,7 @@ def test_tps_refuses_wrong_usage_before_any_request(tmp_path: Path, monkeypatch:
     outcome = chainapi("tps", "43114", "--plot", "--json")
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
     assert "--plot and --json exclude each other" in outcome.err
-    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    hide("matplotlib", monkeypatch)
     outcome = chainapi("tps", "43114", "--png", str(tmp_path / "f.png"))
     assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
     assert "pip install 'chainapi[plot]'" in outcome.err
@@ -529,6 +742,21 @@ def test_plot_draws_a_file(tmp_path: Path) -> None:
     outcome = chainapi("plot", str(path), "--png", str(tmp_path / "f.png"))
     assert outcome == Outcome(0, "", "")
     assert imread(tmp_path / "f.png").shape == (750, 1500, 4)
+
+
+def test_plot_takes_options(tmp_path: Path) -> None:
+    """`chainapi plot` has a title, a logarithmic axis, chosen sources and a number of lines."""
+    rows = {name: points(9) for name in ("43114", "53935", "432204")}
+    path = exported(tmp_path / "f.csv", MetricPoint, rows)
+    text = chainapi("plot", str(path), "--title", "TPS of a week", "--log", "--top", "1").out
+    assert "TPS of a week: value" in text
+    assert "2 others" in text
+    assert "0┤" not in text
+    text = chainapi("plot", str(path), "--series", "53935", "--series", "43114").out
+    assert "432204" not in text
+    assert "f.csv: value" in text
+    assert chainapi("plot", str(path), "--top", "41").code == WRONG_USAGE
+    assert "1 other" in chainapi("tps", "43114", "53935", "--plot", "--top", "1").out
 
 
 def test_plot_draws_what_tps_printed(tmp_path: Path) -> None:

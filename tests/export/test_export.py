@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
+import stat
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
@@ -409,7 +411,6 @@ async def test_two_exports_on_one_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"page_size": 50}, "page_size was None, is 50"),
         ({"limit": 7}, "limit was None, is 7"),
     ],
 )
@@ -530,6 +531,11 @@ async def test_a_folder_in_place_of_the_partial_file(tmp_path: Path) -> None:
         ("b.jsonl", "b.jsonl.export"),
         ("b", "b/_export"),
         ("b", "b/part-00001.jsonl"),
+        ("b.jsonl", "b.jsonl.export-wal"),
+        ("b.jsonl", "b.jsonl.partial"),
+        ("b.jsonl", "b.jsonl.invalid"),
+        ("b", "b/_export-wal"),
+        ("b", "b/part-00001.jsonl.partial"),
     ],
 )
 async def test_a_symbolic_link_is_neither_followed_nor_replaced(
@@ -573,13 +579,31 @@ async def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "gone").exists()
 
 
-@pytest.mark.parametrize("name", ["x" * 300 + ".jsonl", "x" * 300, "a\0b.jsonl", "a\0b", "x" * 254 + ".csv"])
+@pytest.mark.parametrize("format_", ["jsonl", "sqlite", "duckdb", "parquet"])
+async def test_a_file_that_is_written_again_keeps_its_mode(format_: str, tmp_path: Path) -> None:
+    """A new file follows the umask; a later run keeps the mode that the user gave it."""
+    simulator, path = Simulator(chains=(1,), rows=30), tmp_path / f"b.{format_}"
+    async with simulated(simulator) as session:
+        await export(session.data.evm.blocks, [1], path)
+        mask = os.umask(0)
+        os.umask(mask)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
+        path.chmod(0o600)
+        simulator.insert("/v1/chains/1/blocks", 3)
+        result = await export(session.data.evm.blocks, [1], path)
+    assert (result.rows, stat.S_IMODE(path.stat().st_mode)) == (3, 0o600)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 300 + ".jsonl", "x" * 300, "a\0b.jsonl", "a\0b", "x" * 254 + ".csv", "a\udcff.jsonl", "\udcff/"],
+)
 async def test_an_invalid_file_name(name: str, tmp_path: Path) -> None:
-    """A name that is too long, or contains NUL, raises ExportError before any request."""
+    """A name that is too long, has NUL, or is not UTF-8, raises ExportError before any request."""
     simulator = Simulator()
     async with simulated(simulator) as session:
         with pytest.raises(ExportError, match=r"cannot be written: .*; choose another target"):
-            await export(session.data.evm.blocks, [43114], tmp_path / name)
+            await export(session.data.evm.blocks, [43114], f"{tmp_path}/{name}")
     assert simulator.stats.requests == 0
 
 
@@ -592,7 +616,8 @@ async def test_invalid_arguments(tmp_path: Path) -> None:
                 await export(session.data.evm.blocks, [43114], path, limit=limit)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="over= has no source"):
             await export(session.data.evm.blocks, [], path)
-        single: list[Any] = ["43114", 43114, {"chain_id": 43114}, b"43114"]
+        single: list[Any] = ["43114", 43114, {"chain_id": 43114}, b"43114", bytearray(b"43114")]
+        single.append(memoryview(b"43114"))
         for source in single:
             with pytest.raises(ConfigurationError, match="over= must be a list of sources"):
                 await export(session.data.evm.blocks, source, path)

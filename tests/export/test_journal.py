@@ -133,7 +133,7 @@ def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
 def test_equal_rows_are_kept(tmp_path: Path) -> None:
     """Equal rows within one pass are all kept."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         assert journal.commit([batch_of(one, [b"1", b"1"]), batch_of(other, [b"1"], done=True)]) == 3
         assert journal.commit([batch_of(one, [b"2", b"1"], done=True)]) == 2
         assert pending(journal) == [
@@ -145,7 +145,7 @@ def test_equal_rows_are_kept(tmp_path: Path) -> None:
 def test_a_later_pass_is_matched(tmp_path: Path) -> None:
     """A later pass leaves out each row as often as the journal has it."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1", b"1", b"2"]), batch_of(other, [b"3"])])
         again = [b"2", b"1", b"3", b"1", b"1", b"2"]
         assert journal.commit([batch_of(one, again, walk_pass=1, matched=True)]) == 3
@@ -244,7 +244,7 @@ def test_a_new_source_has_no_exported_rows(tmp_path: Path) -> None:
 def test_rows_of_unfinished_sources_are_not_pending(tmp_path: Path) -> None:
     """Rows of finished sources alone are written to the final file."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1"]), batch_of(other, [b"2"], done=True)])
         assert pending(journal) == [("b", b"2")]
         assert pending(journal, finished=False) == [("a", b"1"), ("b", b"2")]
@@ -264,13 +264,13 @@ def test_the_format_on_the_disk_is_pinned() -> None:
     """A new schema or checksum needs a new format number, or it looks like damage."""
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
     checksums = checksum("a", 1, None), checksum("a", b"a", 1)
-    assert (FORMAT, schema, checksums) == (6, "486d220952b25eba", (822890261, 2782223604))
+    assert (FORMAT, schema, checksums) == (7, "688a7a2059d6bd20", (822890261, 2782223604))
 
 
 def test_rows_of_a_part_are_matched_by_a_later_pass(tmp_path: Path) -> None:
     """A later pass is matched with rows that are in a part already, also by another process."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1", b"2"]), batch_of(other, [b"5"], done=True)])
         sealed(journal, 1)
         assert pending(journal, finished=False) == []
@@ -287,7 +287,7 @@ def test_rows_of_a_part_are_matched_by_a_later_pass(tmp_path: Path) -> None:
 def test_a_part_takes_the_oldest_pages(tmp_path: Path) -> None:
     """A part has enough pages in the order of their commits, sorted by source; the others wait."""
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         for page in range(3):
             journal.commit([batch_of(other, [b"b%d" % page]), batch_of(one, [b"a%d" % page])])
         assert journal.waiting == Waiting(6, 6, 18)
@@ -306,7 +306,7 @@ def test_segments_without_waiting_pages_are_deleted(tmp_path: Path) -> None:
     """A segment is deleted once a part has all of its pages."""
     folder = tmp_path / "s"
     with closing(Journal.open(folder)) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1"]), batch_of(other, [b"2"], done=True)])
         sealed(journal, 1, finished=True)
         journal.commit([batch_of(one, [b"3"])])
@@ -323,7 +323,7 @@ def test_a_commit_that_fails_leaves_nothing(tmp_path: Path) -> None:
         raise ValueError("no row")
 
     with closing(Journal.open(tmp_path / "s")) as journal:
-        one, other = journal.source("a", "q"), journal.source("b", "q")
+        one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1"])])
         with pytest.raises(ValueError, match="no row"):
             journal.commit([batch_of(one, [b"2"]), evolve(batch_of(other, [b"3"]), encode=fail)])

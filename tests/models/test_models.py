@@ -40,6 +40,8 @@ from chainapi.models import (
 )
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.convert import row_type
+from chainapi.models.row_type import FastDecoder
+from chainapi.models.schema import fields_of
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import tags_of, wire_name
 from tests.documents import Maker
@@ -121,10 +123,9 @@ def test_a_tag_that_one_field_holds_is_read_on_the_way(name: str) -> None:
     assert (quick is not None) is one_field
     if quick is None:
         return
-    wire, finish = quick
     for tag in tags:
         row = Maker(seed=2, whole=True).of_kind(tag)
-        (made,) = finish(lax(wire).decode(json.dumps([row]).encode()))
+        (made,) = quickly(union, json.dumps([row]).encode())
         assert type(made) is tag.kind
         assert made == decoded(tag.kind, row)
 
@@ -362,11 +363,26 @@ class Everything:
     may_many: list[int] | None = None
     named: dict[str, int] | None = None
     any_named: dict[str, Any] | None = None
+    given: int | None = 5
+    holes: list[int | None] | None = None
+    records: list[Inner | None] | None = None
+    named_holes: dict[str, Inner | None] | None = None
 
 
-def lax(wire: Any) -> msgspec.json.Decoder[list[Any]]:
-    """Return the decoder of the fast path."""
-    return msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
+@frozen
+class Nullable:
+    """Record with a required field that may be null."""
+
+    whole: int | None
+    text: str | None
+
+
+def quickly(model: Any, body: bytes) -> list[Any]:
+    """Make rows on the fast path; ValidationError where it refuses them."""
+    rows = row_type(model)
+    assert rows.fast is not None
+    fast = FastDecoder(rows, rows.fast, lambda wire: types.GenericAlias(list, (wire,)))
+    return fast.finish(fast.decode(body))
 
 
 odd = st.sampled_from(
@@ -425,23 +441,75 @@ def test_a_decimal_keeps_its_sign() -> None:
             "mayMany": st.lists(odd, max_size=2) | odd,
             "named": st.dictionaries(st.text() | st.just("1"), odd, max_size=2) | odd,
             "anyNamed": st.dictionaries(st.text(), odd, max_size=2) | odd,
+            "given": odd,
+            "holes": st.lists(odd, max_size=2) | odd,
+            "records": st.lists(inner | st.none(), max_size=2) | odd,
+            "namedHoles": st.dictionaries(st.text(), inner | odd, max_size=2) | odd,
         },
-    )
+    ),
+    st.booleans(),
 )
-def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any]) -> None:
+def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any], nullable: bool) -> None:
     """Fast and thorough decoders have equal results for any row."""
-    kind = row_type(Everything)
-    assert kind.fast is not None
-    wire, finish = kind.fast
+    model = Nullable if nullable else Everything
+    kind = row_type(model)
     body = json.dumps([row]).encode()
     try:
-        quick = finish(lax(wire).decode(body))
+        quick = quickly(model, body)
     except msgspec.MsgspecError:
         return
     assert kind.finish is not None
     thorough = kind.finish(msgspec.json.Decoder(list[kind.wire]).decode(body))  # type: ignore[name-defined]
     assert quick == thorough
     assert repr(quick) == repr(thorough)
+
+
+NULLS = {
+    "mayWhole": None,
+    "mayTruth": None,
+    "mayReal": None,
+    "mayExact": None,
+    "mayInner": None,
+    "mayMany": None,
+    "named": None,
+    "anyNamed": None,
+    "given": None,
+    "holes": [1, None],
+    "records": [None, {"number": "2", "name": None}],
+    "namedHoles": {"a": None},
+}
+WITHOUT_NULL = {
+    "whole": "1",
+    "text": "x",
+    "truth": True,
+    "real": 0.5,
+    "exact": "1.5",
+    "inner": {"number": 1},
+    "many": [],
+}
+
+
+def test_null_goes_the_quick_way() -> None:
+    """Null in any optional field of any type is decoded on the fast path, into the same rows."""
+    body = json.dumps([WITHOUT_NULL, {**WITHOUT_NULL, **NULLS}]).encode()
+    made = quickly(Everything, body)
+    assert made == [decoded(Everything, WITHOUT_NULL), decoded(Everything, {**WITHOUT_NULL, **NULLS})]
+    assert made[1].given is None
+    (nullable,) = quickly(Nullable, b'[{"whole": null, "text": null}]')
+    assert nullable == Nullable(None, None)
+
+
+@pytest.mark.parametrize("text", ['"null"', '"NULL"', '"Null"', '"nuLl"', r'"\u006eull"', r'"nul\u006C"'])
+@pytest.mark.parametrize("name", sorted(NULLS))
+def test_a_text_that_looks_like_null_is_refused(text: str, name: str) -> None:
+    """A text of "null" is no null, however it is spelt: it is refused with its path."""
+    row = json.dumps({**WITHOUT_NULL, "mayWhole": None, name: 0}).encode()
+    body = b'{"rows": [%s]}' % row.replace(
+        b'"%s": 0' % name.encode(), b'"%s": %s' % (name.encode(), text.encode())
+    )
+    with pytest.raises(DecodeError) as caught:
+        PageDecoder(Everything, "rows").decode(body)
+    assert caught.value.path == f"$.rows[0].{name}"
 
 
 @pytest.mark.parametrize(
@@ -460,10 +528,11 @@ def test_our_records_go_the_quick_way(record: Any) -> None:
     if quick is None:
         assert record.__name__ in slow
         return
-    wire, finish = quick
-    body = json.dumps([Maker(seed=2, whole=True).record(record)]).encode()
-    (made,) = finish(lax(wire).decode(body))
-    assert type(made) is record
+    whole, some = Maker(seed=2, whole=True).record(record), Maker(seed=3).record(record)
+    nulls = {field.wire: None for field in fields_of(record) if field.type.optional}
+    made = quickly(record, json.dumps([whole, some, {**whole, **nulls}]).encode())
+    assert [type(one) for one in made] == [record] * 3
+    assert made == [decoded(record, row) for row in (whole, some, {**whole, **nulls})]
 
 
 def test_names_on_the_wire() -> None:

@@ -150,11 +150,8 @@ def offset_off_by_one() -> AbstractContextManager[object]:
     real = Walk._inside
 
     def inside(self: Walk) -> Checkpoint:
-        offset, self._offset = self._offset, self._offset + 1
-        try:
+        with patch.object(Walk, "_offset", self._offset + 1):
             return real(self)
-        finally:
-            self._offset = offset
 
     return patch.object(Walk, "_inside", inside)
 

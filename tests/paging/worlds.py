@@ -182,6 +182,8 @@ class FlowSource:
     """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
+    ranges = None
+    address = fingerprint = ""
     quota_wait = 0.0
 
     def __init__(

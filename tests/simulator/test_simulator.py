@@ -32,7 +32,9 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Settings, Simulator, World
-from chainapi.simulator.sources import to_hundredths
+from chainapi.simulator.pages import _Encoded
+from chainapi.simulator.rows import Draw
+from chainapi.simulator.sources import Points, to_hundredths
 from tests.simulator.conform import CHAINS
 from tests.simulator.conform import requests as requests_for
 
@@ -47,7 +49,7 @@ Json = dict[str, Any]
 
 def request(path: str, *, key: str | None = "simulated-key", method: str = "GET", **query: object) -> Request:
     """Build a request to the service that has the path."""
-    service = "metrics" if path.startswith("/v1/avg_tps/") else "data"
+    service = "metrics" if path.startswith(("/v1/avg_tps/", "/v2/")) else "data"
     question = "?" + urlencode(query) if query else ""
     headers = {} if key is None else {"x-data-api-key": key}
     return Request(method, f"https://simulator.invalid/{service}{path}{question}", headers)
@@ -136,6 +138,18 @@ def test_values_are_rounded_as_round_does(value: float, halves: int) -> None:
     half = halves / 200
     for number in (value, half, math.nextafter(half, math.inf), math.nextafter(half, -math.inf)):
         assert to_hundredths(number) == round(number, 2)
+
+
+@pytest.mark.parametrize("interval", ["hour", "day", "week"])
+def test_points_are_the_same_on_pages_of_every_size(interval: str) -> None:
+    """A point follows from its number alone, wherever the page begins."""
+    for metric in ("avgTps", "gasUsed", "cumulativeTxCount"):
+        path = f"/v2/chains/43114/metrics/{metric}"
+        whole = Caller(points=50).page(path, pageSize=50, timeInterval=interval)["results"]
+        assert len(whole) == 50
+        for size in (1, 7, 16, 33):
+            rows = Caller(points=50).walk(path, "results", pageSize=size, timeInterval=interval)
+            assert rows == whole
 
 
 def test_series_differ_by_chain_and_seed() -> None:
@@ -306,9 +320,24 @@ def test_the_lists_of_the_specification_keep_their_bytes(path: str, digest: str)
     assert given.hexdigest()[:16] == digest
 
 
-def test_whether_pages_are_kept_changes_no_answer() -> None:
-    """The cache of encoded pages is not visible in the answers."""
-    assert Caller(cached_pages=0).walk(BLOCKS, "blocks") == Caller(cached_pages=1).walk(BLOCKS, "blocks")
+def test_simulators_share_encoded_pages() -> None:
+    """Equal sources share a page; another seed or number of rows has pages of its own."""
+    encoded = _Encoded()
+    first = Points(50, 0, Draw(1, "x"))
+    page = encoded(first, 0, 9, False)
+    assert encoded(Points(50, 0, Draw(1, "x")), 0, 9, False) is page
+    others = [Points(51, 0, Draw(1, "x")), Points(50, 0, Draw(2, "x")), Points(50, 0, Draw(1, "x"), 3_600)]
+    assert len({page, encoded(first, 0, 9, True), *(encoded(other, 0, 9, False) for other in others)}) == 5
+
+
+def test_few_encoded_pages_are_kept() -> None:
+    """The page used least recently gives way when all pages together are too large."""
+    encoded = _Encoded(most=3_000)
+    source = Points(1_000, 0, Draw(1, "x"))
+    pages = [encoded(source, start, start + 5, False) for start in range(0, 50, 5)]
+    assert encoded(source, 45, 50, False) is pages[-1]
+    again = encoded(source, 0, 5, False)
+    assert (again, again is pages[0]) == (pages[0], False)
 
 
 # What a request must bring

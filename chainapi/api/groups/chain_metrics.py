@@ -11,6 +11,7 @@ from chainapi.api.parameters import REPEATED, ChainId, PageSize2160, PageSize500
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
     from chainapi.models import (
@@ -85,6 +86,7 @@ class MetricChains(Group):
             weight="small",
             descending_key="timestamp",
             until="endTimestamp",
+            ranged=Ranged("days", ("timestamp",)),
         )
     )
     def metric(
@@ -197,6 +199,7 @@ class MetricICM(Group):
             "results",
             key=("timestamp", "src_blockchain_id", "dest_blockchain_id"),
             weight="small",
+            ranged=Ranged("days", ("timestamp",)),
         )
     )
     def timeseries(
@@ -248,6 +251,7 @@ class MetricNetworks(Group):
             descending_key="timestamp",
             until="endTimestamp",
             holds_if=(("key", "subnet_id", None),),
+            ranged=Ranged("days", ("timestamp",)),
         )
     )
     def metric(
@@ -274,7 +278,13 @@ class MetricL1Validators(Group):
     """Fees of validators of L1s."""
 
     @lists(
-        Route("/v2/validators/metrics/{metric}", "results", key=("timestamp",), descending_key="timestamp")
+        Route(
+            "/v2/validators/metrics/{metric}",
+            "results",
+            key=("timestamp",),
+            descending_key="timestamp",
+            ranged=Ranged("days", ("timestamp",)),
+        )
     )
     def metric(
         self,
@@ -298,6 +308,7 @@ class MetricL1Validators(Group):
             "results",
             key=("timestamp",),
             descending_key="timestamp",
+            ranged=Ranged("days", ("timestamp",)),
         )
     )
     def by_validation(
@@ -323,6 +334,7 @@ class MetricL1Validators(Group):
             "results",
             key=("timestamp",),
             descending_key="timestamp",
+            ranged=Ranged("days", ("timestamp",)),
         )
     )
     def by_node(
@@ -348,6 +360,7 @@ class MetricL1Validators(Group):
             "results",
             key=("timestamp",),
             descending_key="timestamp",
+            ranged=Ranged("days", ("timestamp",)),
         )
     )
     def by_subnet(

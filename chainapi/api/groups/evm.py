@@ -10,6 +10,7 @@ from chainapi.api.parameters import Bounds, ChainId, PageSize, PageSize500, Text
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
     from chainapi.models import (
@@ -415,6 +416,7 @@ class EVM(Group):
             ),
             immutable=("tx_hash", "log_index", "erc1155_token.token_id", "value"),
             weight="medium",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def transfers(
@@ -443,6 +445,7 @@ class EVM(Group):
             weight="medium",
             descending_key="native_transaction.block_timestamp",
             holds_if=(("descending_key", "sort_order", "desc"),),
+            ranged=Ranged("blocks", ("native_transaction.block_number",)),
         )
     )
     def address_transactions(
@@ -472,6 +475,7 @@ class EVM(Group):
             weight="medium",
             descending_key="native_transaction.block_timestamp",
             holds_if=(("descending_key", "sort_order", "desc"),),
+            ranged=Ranged("blocks", ("native_transaction.block_number",)),
         )
     )
     def address_transactions_v2(
@@ -500,6 +504,7 @@ class EVM(Group):
             "transactions",
             key=("tx_hash",),
             weight="medium",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def native_transactions(
@@ -526,6 +531,7 @@ class EVM(Group):
             "transactions",
             key=("tx_hash", "log_index"),
             weight="medium",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def erc20_transactions(
@@ -552,6 +558,7 @@ class EVM(Group):
             "transactions",
             key=("tx_hash", "log_index", "erc721_token.token_id"),
             weight="medium",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def erc721_transactions(
@@ -578,6 +585,7 @@ class EVM(Group):
             "transactions",
             immutable=("tx_hash", "log_index", "erc1155_token.token_id", "value"),
             weight="medium",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def erc1155_transactions(
@@ -613,6 +621,7 @@ class EVM(Group):
                 "gas_limit",
             ),
             weight="medium",
+            ranged=Ranged("blocks", ("block_number",)),
         )
     )
     def internal_transactions(

@@ -11,6 +11,7 @@ from chainapi.api.parameters import REPEATED, Bounds, PageSize, PageSize10000, T
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
     from chainapi.models import (
@@ -85,6 +86,7 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
+            ranged=Ranged("seconds", ("block_timestamp", "timestamp")),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -116,6 +118,7 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
+            ranged=Ranged("seconds", ("block_timestamp",)),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -324,6 +327,7 @@ class PrimaryNetwork(Group):
             "blocks",
             key=("block_hash",),
             weight="medium",
+            ranged=Ranged("seconds", ("block_timestamp",)),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -351,6 +355,7 @@ class PrimaryNetwork(Group):
             "blocks",
             key=("block_hash",),
             weight="medium",
+            ranged=Ranged("seconds", ("block_timestamp",)),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -461,6 +466,7 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
+            ranged=Ranged("seconds", ("timestamp",)),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )

@@ -10,6 +10,7 @@ from chainapi.api.parameters import ChainId, PageSize, Timestamp
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
     from chainapi.models import ApiLog, PrimaryNetworkRpcUsage, SubnetRpcUsage, UsageMetrics
@@ -50,7 +51,16 @@ class Usage(Group):
         """Return the usage of the Data API, by interval."""
         ...
 
-    @lists(Route("/v1/apiLogs", "logs", key=("log_id",), weight="xxl", extra=(("org_id", "str"),)))
+    @lists(
+        Route(
+            "/v1/apiLogs",
+            "logs",
+            key=("log_id",),
+            weight="xxl",
+            ranged=Ranged("days", ("event_timestamp",)),
+            extra=(("org_id", "str"),),
+        )
+    )
     def logs(
         self,
         *,

@@ -21,6 +21,7 @@ from math import inf
 from typing import NamedTuple
 
 from attrs import frozen
+from msgspec import Struct
 
 from chainapi.core.limits.structured_fields import (
     Date,
@@ -56,8 +57,7 @@ class ServiceLimit:
     reset: float | None = None
 
 
-@frozen
-class RateLimitInfo:
+class RateLimitInfo(Struct, frozen=True):
     """Quota information of one response; None for a value that it does not have.
 
     `limit` and `remaining` are quota units, `reset` and `retry_after` seconds from the response's arrival. No
@@ -90,7 +90,8 @@ _FAMILIES = tuple(
     (prefix + "limit", prefix + "remaining", prefix + "reset")
     for prefix in ("ratelimit-", "x-ratelimit-", "x-rate-limit-")
 )
-_NAMES = frozenset(("ratelimit", "ratelimit-policy", "retry-after")).union(*_FAMILIES)
+_RARE = frozenset(("ratelimit", "retry-after")).union(*_FAMILIES[1:])
+_NAMES = _RARE.union(_FAMILIES[0], ("ratelimit-policy",))
 
 
 def read_limits(headers: Mapping[str, str], now: float) -> RateLimitInfo:
@@ -101,6 +102,37 @@ def read_limits(headers: Mapping[str, str], now: float) -> RateLimitInfo:
     """
     if _NAMES.isdisjoint(headers):
         return _SILENCE
+    if _RARE.isdisjoint(headers) and (usual := _read_usual(headers)) is not None:
+        return usual
+    return _read_all(headers, now)
+
+
+def _read_usual(headers: Mapping[str, str]) -> RateLimitInfo | None:
+    """Read the fields of nearly all responses; None for a form that is not as plain.
+
+    Only the remainder changes from one response to the next, so the rest is read once.
+    """
+    get = headers.get
+    limit, remaining, reset = get("ratelimit-limit"), get("ratelimit-remaining"), get("ratelimit-reset")
+    left = None if remaining is None else _plain(remaining)
+    seconds = None if reset is None else _plain(reset)
+    if (remaining is not None and left is None) or (reset is not None and seconds is None):
+        return None
+    if seconds is not None and seconds >= _LONGEST_WINDOW:
+        return None
+    quota, policies = _announced(limit, get("ratelimit-policy"))
+    return RateLimitInfo(quota, left, seconds, None, policies)
+
+
+@lru_cache(maxsize=64)
+def _announced(limit: str | None, policy: str | None) -> tuple[float | None, tuple[PolicyField, ...]]:
+    """Read a limit, and the policies of their own field or else those behind the limit."""
+    quota, inline = _read_limit(limit)
+    return quota, _read_policies(policy) or inline
+
+
+def _read_all(headers: Mapping[str, str], now: float) -> RateLimitInfo:
+    """Read all fields, in each of their forms."""
     get = headers.get
     policies = _read_policies(get("ratelimit-policy"))
     claims: list[_Claim] = []

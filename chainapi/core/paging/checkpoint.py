@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from chainapi._text import quoted
 from chainapi.core.numbers import is_of, is_whole
 from chainapi.core.paging.order import Watermark
+from chainapi.core.paging.ranges import Interval
 from chainapi.errors import CheckpointError
 
 __all__ = ["MAX_TOKEN", "Checkpoint", "query_fingerprint"]
@@ -44,6 +45,7 @@ class Checkpoint:
         head: marks of the rows given of the begun page: of the content of each, and of its key where it has
             one. After a resume as many rows are left out as have these marks, wherever they stand by then.
         done: True when nothing is left.
+        range: interval of the rows, where the stream is one range of a list; None for a whole list.
 
     """
 
@@ -61,6 +63,29 @@ class Checkpoint:
     bound: int | None = None
     head: tuple[str, ...] = ()
     done: bool = False
+    range: Interval | None = None
+
+    def at_first_page(self, query: str) -> Checkpoint:
+        """Return the position at the first page of the same list, asked for by another query.
+
+        The walk restarts there, as it does when its page token has died.
+
+        Args:
+            query: fingerprint of that query, such as one with another page size.
+
+        """
+        mark = self.watermark
+        return evolve(
+            self,
+            query=query,
+            token=None,
+            minted_at=None,
+            offset=0,
+            pages=0,
+            restarts=self.restarts + 1,
+            watermark=None if mark is None else evolve(mark, at=None, met=()),
+            head=(),
+        )
 
     def dumps(self) -> str:
         """Return the checkpoint as one line of JSON."""
@@ -71,6 +96,8 @@ class Checkpoint:
             fields["watermark"] = _watermark_fields(self.watermark)
         if self.head:
             fields["head"] = self.head
+        if self.range is not None:
+            fields["range"] = [self.range.start, self.range.end]
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -134,6 +161,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     _check_token(checked)
     checked["watermark"] = _checked_watermark(fields.get("watermark"))
     checked["head"] = _checked_head(fields.get("head", []))
+    checked["range"] = _checked_range(fields.get("range"))
     return checked
 
 
@@ -211,6 +239,15 @@ def _checked_head(value: object) -> tuple[str, ...]:
         return _checked_marks(value)
     except ValueError:
         raise CheckpointError(f"the checkpoint is damaged: head is {_shown(value)}") from None
+
+
+def _checked_range(value: object) -> Interval | None:
+    if value is None:
+        return None
+    ends = value if isinstance(value, list) and len(value) == 2 else [_MISSING]
+    if not all(is_of(end, (int, type(None))) for end in ends):
+        raise CheckpointError(f"the checkpoint is damaged: range is {_shown(value)}")
+    return Interval(*ends)
 
 
 _MARK = re.compile(r"([0-9a-f]{16}){1,2}")

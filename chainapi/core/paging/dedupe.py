@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from enum import Enum
+from typing import Any, cast
 
-from attrs import frozen
+from attrs import define
 
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.core.paging.history import OrderHistory
@@ -36,7 +37,7 @@ class Assumption(Enum):
     TIES = "too many rows share one number"
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Comparison:
     """Comparison of the rows of a page with those given before.
 
@@ -115,6 +116,11 @@ class Deduplicator:
         return self._complete
 
     @property
+    def rows(self) -> tuple[Any, ...]:
+        """Rows of the last page, as they were on arrival."""
+        return self._page.rows
+
+    @property
     def head(self) -> tuple[str, ...]:
         """Marks of rows given before a resume that no page has had since."""
         return tuple(self._resumed_page.marks.elements())
@@ -152,7 +158,7 @@ class Deduplicator:
         rows = self._page = PageRows(page, self._identity, keyed=self._keyed)
         order = self._order
         numbers: Sequence[int | None] = rows.numbers or ()
-        rise = None if order is None else rising(numbers, order.last)
+        rise = None if order is None else rising(numbers, order.last, rows.run)
         all_new = order is not None and bool(numbers) and rise is None and numbers[0] != order.last
         refuted: list[Assumption] = []
         if self._keyed and not self._keys.add(rows, all_new=all_new):
@@ -224,7 +230,10 @@ class Deduplicator:
         Return the stale ones, and whether any is fresh.
         """
         page, last = self._page, order.last
-        page.ordered = Rows(indices[:cut], [number for number in numbers[:cut] if number is not None])
+        kept = cast(
+            "Sequence[int]", numbers if cut is None else numbers[:cut]
+        )  # none is missing before a cut
+        page.ordered = Rows(indices[:cut], kept, page.run if len(kept) == page.size else None)
         if cut is not None:
             self._history.keep_ends(order)
         stale = order.take(page.ordered, page.mark)
@@ -283,6 +292,8 @@ class Deduplicator:
             if indices:
                 self._complete = False  # a reader of pages: nothing is kept that identifies these rows later
             return stale, None if indices else False
+        if counter.first_pass and not stale:  # no row was given before, whatever its digest
+            return stale, counter.give_new(self._page.digests(indices))
         fresh = False
         for index in indices:
             digests = self._digests(index)

@@ -1,8 +1,10 @@
-"""Counts of digests in about 28 bytes each; a dict of Python takes two hundred."""
+"""Counts of digests in 15 to 28 bytes each; a dict of Python takes two hundred."""
 
 from __future__ import annotations
 
-__all__ = ["DIGEST_SIZE", "DigestCounter"]
+from collections.abc import Iterator, Sequence
+
+__all__ = ["DIGEST_SIZE", "DigestCounter", "DigestLog"]
 
 DIGEST_SIZE = 12  # bytes
 CELL = 16  # bytes: the digest, then two counts of two bytes each
@@ -10,28 +12,96 @@ LARGEST = 0xFFFF  # of a count in a cell; larger ones are kept in a dict
 EMPTY = bytes(CELL)
 TABLES = 64
 FIRST_SLOTS = 8
+FEW = 4_096  # digests of a log with one shard
+BUCKET = 64  # digests that a bucket has on average, before there are more buckets
+MORE = 8  # times as many
+
+
+class DigestLog:
+    """Digests, each as often as it was added, in about 15 bytes each.
+
+    They lie one behind the other in buckets: adding one takes no search. The buckets of a long log are in
+    many shards, so that growing one of them copies little.
+    """
+
+    def __init__(self) -> None:
+        self._shards = [[bytearray()]]
+        self._counts = [0]
+
+    def __contains__(self, digest: bytes) -> bool:
+        buckets = self._shards[digest[0] % len(self._shards)]
+        bucket = buckets[int.from_bytes(digest[1:4], "little") % len(buckets)]
+        at = bucket.find(digest)
+        while at % DIGEST_SIZE and at >= 0:  # the end of one digest and the beginning of the next
+            at = bucket.find(digest, at + 1)
+        return at >= 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for buckets in self._shards:
+            for bucket in buckets:
+                for at in range(0, len(bucket), DIGEST_SIZE):
+                    yield bytes(bucket[at : at + DIGEST_SIZE])
+
+    def extend(self, digests: Sequence[bytes]) -> None:
+        """Add digests."""
+        if self._counts[0] > FEW and len(self._shards) == 1:
+            self._share()
+        shards, counts = self._shards, self._counts
+        many = len(shards)
+        for digest in digests:
+            index = digest[0] % many
+            buckets = shards[index]
+            buckets[int.from_bytes(digest[1:4], "little") % len(buckets)] += digest
+            counts[index] += 1
+            if counts[index] > BUCKET * len(buckets):
+                shards[index] = _split(buckets)
+
+    def _share(self) -> None:
+        """Distribute the digests to many shards."""
+        few = list(self)
+        self._shards, self._counts = [[bytearray()] for _ in range(TABLES)], [0] * TABLES
+        self.extend(few)
+
+
+def _split(buckets: list[bytearray]) -> list[bytearray]:
+    """Return more buckets with the same digests."""
+    more = [bytearray() for _ in range(MORE * len(buckets))]
+    for bucket in buckets:
+        for at in range(0, len(bucket), DIGEST_SIZE):
+            digest = bucket[at : at + DIGEST_SIZE]
+            more[int.from_bytes(digest[1:4], "little") % len(more)] += digest
+    return more
 
 
 class DigestCounter:
     """Two counts for each digest: given in all passes, and met in this pass.
 
-    Open addressing in byte arrays. Many small tables, so that growing one of them copies little; a table is
-    made when its first digest comes.
+    In the first pass both are the same, and a log is enough. From the first restart on they are in tables
+    with open addressing, in byte arrays. Many small tables, so that growing one of them copies little; a
+    table is made when its first digest comes.
     """
 
     def __init__(self) -> None:
+        self._log: DigestLog | None = DigestLog()
         self._tables: list[bytearray | None] = [None] * TABLES
         self._used = [0] * TABLES
         self._large: dict[bytes, tuple[int, int]] = {}
 
     def __contains__(self, digest: bytes) -> bool:
-        return self._get(digest) != (0, 0)
+        return digest in self._log if self._log is not None else self._get(digest) != (0, 0)
+
+    @property
+    def first_pass(self) -> bool:
+        """Return whether no restart came yet: nothing was given more often than it was met."""
+        return self._log is not None
 
     def meet(self, digest: bytes) -> bool:
         """Count a meeting with a digest that was given more often than met.
 
         Return False for any other digest.
         """
+        if self._log is not None:
+            return False
         given, met = self._get(digest)
         if met >= given:
             return False
@@ -40,11 +110,25 @@ class DigestCounter:
 
     def give(self, digest: bytes) -> None:
         """Count a digest as given, and as met in this pass."""
+        if self._log is not None:
+            self._log.extend((digest,))
+            return
         given, met = self._get(digest)
         self._put(digest, given + 1, met + 1)
 
+    def give_new(self, digests: Sequence[bytes]) -> bool:
+        """Count digests as given in the first pass; return whether one of them is new."""
+        log = self._log
+        assert log is not None  # noqa: S101 - the caller asked `first_pass`
+        new = any(digest not in log for digest in digests)  # of nearly all pages the first one is
+        log.extend(digests)
+        return new
+
     def restart(self) -> None:
         """Begin another pass: nothing was met in it yet."""
+        log, self._log = self._log, None
+        for digest in log or ():
+            self.give(digest)
         for table in self._tables:
             if table is not None:
                 zeros = bytes(len(table) // CELL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from chainapi.core.paging.digests import DigestCounter
-from chainapi.core.paging.order import Marks, Order, Rows, listed
+from chainapi.core.paging.order import Marks, Order, Rows, Run, listed
 from chainapi.core.paging.rows import mark_digest, number_digest
 
 __all__ = ["OrderHistory", "Runs"]
@@ -21,7 +21,7 @@ class Runs:
     LIMIT = 1_024
 
     def __init__(self) -> None:
-        self._runs: list[tuple[int, int, int]] | None = []  # first number, step, count
+        self._runs: list[Run] | None = []
 
     @property
     def overflowed(self) -> bool:
@@ -33,13 +33,16 @@ class Runs:
             for place in range(count):
                 yield first + step * place
 
-    def extend(self, numbers: Sequence[int]) -> None:
-        """Add numbers in the order in which their rows were given."""
+    def extend(self, numbers: Sequence[int], run: Run | None = None) -> None:
+        """Add numbers in the order of their rows; `run` is their run, where they are one."""
         runs = self._runs
-        if runs is None or _lengthened(runs, numbers):
+        if runs is None:
             return
-        for number in numbers:
-            _append(runs, number)
+        if run is not None:
+            _append_run(runs, run)
+        else:
+            for number in numbers:
+                _append(runs, number)
         if len(runs) > self.LIMIT:
             self._runs = None
 
@@ -72,9 +75,9 @@ class OrderHistory:
 
     def extend(self, rows: Rows, stale: Collection[int]) -> None:
         """Add the rows of a page; the `stale` ones were given before, and are met again."""
-        self._given.extend(rows.without(stale))
+        self._given.extend(rows.without(stale), None if stale else rows.run)
         if self._met is not None:
-            self._met.extend(rows.numbers)
+            self._met.extend(rows.numbers, rows.run)
 
     def keep_ends(self, order: Order) -> None:
         """Copy the marks at the ends of spans before the order broke.
@@ -102,22 +105,16 @@ class OrderHistory:
                 yield mark_digest(number, mark)
 
 
-def _lengthened(runs: list[tuple[int, int, int]], numbers: Sequence[int]) -> bool:
-    """Lengthen the last run by a whole page if that fits.
-
-    That is the usual case, at little cost.
-    """
-    if not runs or not numbers:
-        return False
-    first, step, count = runs[-1]
-    start = first + step * count
-    if not step or numbers != list(range(start, start + step * len(numbers), step)):
-        return False
-    runs[-1] = first, step, count + len(numbers)
-    return True
+def _append_run(runs: list[Run], run: Run) -> None:
+    """Lengthen the last run by a whole page if that fits, or begin another."""
+    first, step, count = runs[-1] if runs else run
+    if runs and step == run[1] and run[0] == first + step * count:
+        runs[-1] = first, step, count + run[2]
+    else:
+        runs.append(run)
 
 
-def _append(runs: list[tuple[int, int, int]], number: int) -> None:
+def _append(runs: list[Run], number: int) -> None:
     first, step, count = runs[-1] if runs else (number, 0, 0)
     if count == 1:
         runs[-1] = first, number - first, 2

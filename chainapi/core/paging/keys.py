@@ -48,9 +48,10 @@ class KeyWindow:
         The key fails where the page shows that it identifies no row. `all_new`: the order of the list proves
         that no row of the page is repeated.
         """
-        if _repeats(page.keys):
+        descends = self._unique and page.run is not None
+        if not descends and _repeats(page.keys):
             return False
-        if not all_new:
+        if not all_new and self._meets(page):
             known = self._known()
             for index, key in enumerate(page.keys):
                 if key is not None and key in known:
@@ -59,6 +60,11 @@ class KeyWindow:
                     page.repeated.add(index)
         self._remember(page)
         return True
+
+    def _meets(self, page: PageRows) -> bool:
+        """Check for a key that a neighbour has too."""
+        keys = set(page.keys)
+        return not all(keys.isdisjoint(other.keys) for other in self._neighbours)
 
     def _known(self) -> dict[Hashable, tuple[_Neighbour, int]]:
         """Return the keys of the last rows of this pass, and the place of each."""

@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, pairwise, repeat
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
-__all__ = ["MAX_TIES", "Marks", "Order", "Rows", "Watermark", "listed"]
+__all__ = ["MAX_TIES", "Marks", "Order", "Rows", "Run", "Watermark", "listed", "rising", "run_of"]
 
+Run = tuple[int, int, int]  # first number, step from one to the next, count
 Spans = tuple[tuple[int, int], ...]  # newest and oldest number of each, both included; from new to old
 Mark = Callable[[int], str]  # the mark of the row at an index of the page
 Marks = Mapping[str, int]  # how many rows have each mark
@@ -24,12 +25,16 @@ Marks = Mapping[str, int]  # how many rows have each mark
 MAX_TIES = 1_000  # rows that share one number; a checkpoint holds the mark of each
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Rows:
-    """Rows of one page that keep the order: their indices in it, and their numbers."""
+    """Rows of one page that keep the order: their indices in it, and their numbers.
+
+    `run` is set where the numbers are an arithmetic one, with steps down.
+    """
 
     indices: Sequence[int] = ()
     numbers: Sequence[int] = ()
+    run: Run | None = None
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -38,6 +43,14 @@ class Rows:
         """Return the rows with a lower index."""
         count = bisect_left(self.indices, index)
         return Rows(self.indices[:count], self.numbers[:count])
+
+    def first(self, count: int) -> Rows:
+        """Return the first rows."""
+        return self if count == len(self.indices) else Rows(self.indices[:count], self.numbers[:count])
+
+    def behind(self, count: int) -> Rows:
+        """Return the rows behind the first ones."""
+        return Rows(self.indices[count:], self.numbers[count:])
 
     def without(self, indices: Collection[int]) -> Sequence[int]:
         """Return the numbers of the rows without those at `indices`."""
@@ -138,10 +151,16 @@ class Order:
     def take(self, rows: Rows, mark: Mark) -> set[int]:
         """Count rows as given, and return the indices of those that were given before."""
         self._before = self._after
+        stale: set[int] = set()
+        tied = self._tied(rows)
+        if tied:
+            self._after, stale = self._sift(rows.first(tied), mark)
+            rows = rows.behind(tied)
         if self._all_below(rows):
             self._after = self._extended(rows, mark)
-            return set()
-        self._after, stale = self._sift(rows, mark)
+        elif rows:
+            self._after, more = self._sift(rows, mark, self._after)
+            stale |= more
         return stale
 
     def watermark(self, rows: Rows | None = None, mark: Mark | None = None) -> Watermark | None:
@@ -153,30 +172,35 @@ class Order:
             return _written(self._after, self._after, self._number_field)
         return _written(self._sift(rows, mark)[0], self._before, self._number_field)
 
+    def _tied(self, rows: Rows) -> int:
+        """Count the rows that share their number with the last row before them."""
+        before, numbers = self._after, rows.numbers
+        if self._unique or not numbers or numbers[0] != before.last or before.spans[-1][1] != before.last:
+            return 0
+        return numbers.count(before.last)
+
     def _all_below(self, rows: Rows) -> bool:
-        """Check for the usual page: all rows below every span, no number twice."""
-        spans, numbers = self._before.spans, rows.numbers
-        if not numbers or (spans and numbers[0] >= spans[-1][1]):
-            return False
-        return self._unique or len(set(numbers)) == len(numbers)
+        """Check for the usual page: all rows are below every span."""
+        spans, numbers = self._after.spans, rows.numbers
+        return bool(numbers) and not (spans and numbers[0] >= spans[-1][1])
 
     def _extended(self, rows: Rows, mark: Mark) -> _Position:
-        before = self._before
+        before = self._after
         first, last = rows.numbers[0], rows.numbers[-1]
         newest = before.spans[0][0] if before.spans else first
         spans = ((newest, last),)
         if self._unique:
             return _Position(spans, last)
-        one: dict[int, Marks] = {last: {mark(rows.indices[-1]): 1}}
+        ends: dict[int, Marks] = {last: _marks(rows.indices[-rows.numbers.count(last) :], mark)}
         if before.spans:
-            ties = {newest: before.ties.get(newest, {}), **one}
-            return _Position(spans, last, ties, {newest: before.met.get(newest, {}), **one})
-        ties = {newest: {mark(rows.indices[0]): 1}, **one}
+            ties = {newest: before.ties.get(newest, {}), **ends}
+            return _Position(spans, last, ties, {newest: before.met.get(newest, {}), **ends})
+        ties = {newest: _marks(rows.indices[: rows.numbers.count(first)], mark), **ends}
         return _Position(spans, last, ties, ties)
 
-    def _sift(self, rows: Rows, mark: Mark) -> tuple[_Position, set[int]]:
+    def _sift(self, rows: Rows, mark: Mark, before: _Position | None = None) -> tuple[_Position, set[int]]:
         """Return the position after `rows`, and the indices of those given before."""
-        before = self._before
+        before = self._before if before is None else before
         spans, last = before.spans, before.last
         ties = {number: Counter(marks) for number, marks in before.ties.items()}
         met = {number: Counter(marks) for number, marks in before.met.items()}
@@ -215,6 +239,11 @@ class Order:
 def listed(marks: Marks) -> tuple[str, ...]:
     """Return each mark as often as it is counted."""
     return tuple(chain.from_iterable(map(repeat, marks, marks.values()))) if marks else ()
+
+
+def _marks(indices: Sequence[int], mark: Mark) -> Marks:
+    """Count the marks of rows."""
+    return Counter(map(mark, indices)) if len(indices) > 1 else {mark(indices[0]): 1}
 
 
 def _only(marks: Mapping[int, Counter[str]], ends: Collection[int]) -> dict[int, Marks]:
@@ -269,8 +298,23 @@ def _written(given: _Position, before: _Position, number_field: str) -> Watermar
     )
 
 
-def rising(numbers: Sequence[int | None], last: int | None) -> int | None:
-    """Return the place of the first number that rises, or is missing."""
+def run_of(numbers: Sequence[int | None]) -> Run | None:
+    """Return numbers as an arithmetic run with steps down; None if they are not.
+
+    It takes no comparison of neighbours: a run is the usual page of a list whose numbers are its keys.
+    """
+    if len(numbers) < 2 or (first := numbers[0]) is None or (second := numbers[1]) is None:
+        return None
+    step, count = second - first, len(numbers)
+    if step >= 0 or numbers[-1] != first + step * (count - 1):
+        return None
+    return (first, step, count) if numbers == list(range(first, first + step * count, step)) else None
+
+
+def rising(numbers: Sequence[int | None], last: int | None, run: Run | None = None) -> int | None:
+    """Return the place of the first number that rises or is missing."""
+    if run is not None and (last is None or run[0] <= last):
+        return None
     known = [number for number in numbers if number is not None]
     follows = last is None or not known or known[0] <= last
     if follows and len(known) == len(numbers) and known == sorted(known, reverse=True):  # in C

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, Protocol
 
 from attrs import frozen
 
 from chainapi.core.paging.digests import DIGEST_SIZE
-from chainapi.core.paging.order import Rows
+from chainapi.core.paging.order import Rows, Run, run_of
 
 __all__ = ["EmptyPage", "Identity", "PageRows", "RowsOfPage", "key_digest", "mark_digest", "number_digest"]
 
@@ -19,8 +20,8 @@ class RowsOfPage(Protocol):
     """Rows of a page, and the content of each as the service sent it."""
 
     @property
-    def rows(self) -> Sequence[Any]:
-        """Rows of the page."""
+    def light(self) -> Sequence[Any]:
+        """Rows of the page, or cheaper objects with the attributes that identify the rows."""
         ...
 
     @property
@@ -45,6 +46,8 @@ class Identity:
         stable: returns the immutable part of a row without a key, or None; several rows may share it. None
             where rows are counted by their content.
         frozen: rows cannot be changed by their reader.
+        plain_key: `key` without its checks, such as an attrgetter; for pages whose rows all have a key.
+        plain_number: `number` without its checks; for pages whose rows all have a whole number.
 
     """
 
@@ -54,20 +57,56 @@ class Identity:
     unique: bool = False
     stable: Callable[[Any], Hashable] | None = None
     frozen: bool = False
+    plain_key: Callable[[Any], Any] | None = None
+    plain_number: Callable[[Any], Any] | None = None
+
+    def keys_of(self, rows: Sequence[Any]) -> Sequence[Hashable]:
+        """Return the key of each row; None for a row that lacks one."""
+        if self.key is None:
+            return [None] * len(rows)
+        plain = None if self.plain_key is None else _plain_keys(self.plain_key, rows)
+        return list(map(self.key, rows)) if plain is None else plain
+
+    def numbers_of(self, rows: Sequence[Any]) -> list[int | None] | None:
+        """Return the number of each row; None for a list without numbers."""
+        if self.number is None:
+            return None
+        plain = None if self.plain_number is None else _read(self.plain_number, rows)
+        return list(map(self.number, rows)) if plain is None or {*map(type, plain)} - {int} else plain
+
+
+def _read(read: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any] | None:
+    """Read all rows at the speed of C; None where one of them lacks an attribute."""
+    try:
+        return list(map(read, rows))
+    except (AttributeError, TypeError):
+        return None
+
+
+def _plain_keys(read: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any] | None:
+    """Return the keys of rows that all have one; else None."""
+    keys = _read(read, rows)
+    try:
+        hash(keys and tuple(keys))
+    except TypeError:  # one of them has no hash
+        return None
+    if keys is None or None in keys:
+        return None
+    parts = [key for key in keys if type(key) is tuple]
+    return None if None in chain.from_iterable(parts) else keys
 
 
 class PageRows:
     """Rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        self.rows = tuple(page.rows)
+        self.rows = tuple(page.light)
         self.size = len(self.rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
-        self._contents = page.canonical_rows
-        self._digest = page.digest
-        number = identity.number
-        self.numbers = None if number is None else list(map(number, self.rows))
+        self._page = page
+        self.numbers = identity.numbers_of(self.rows)
+        self.run: Run | None = None if self.numbers is None else run_of(self.numbers)
         self.repeated: set[int] = set()
         self.ordered = Rows()  # those that keep the order of the list
         if not identity.frozen:
@@ -76,10 +115,9 @@ class PageRows:
     @cached_property
     def keys(self) -> Sequence[Hashable]:
         """Key of each row; None for a row that lacks one."""
-        identity = self._identity
-        if identity.unique and self.numbers is not None:
+        if self._identity.unique and self.numbers is not None:
             return self.numbers
-        return [None] * self.size if identity.key is None else list(map(identity.key, self.rows))
+        return self._identity.keys_of(self.rows)
 
     @cached_property
     def stable(self) -> Sequence[Hashable]:
@@ -90,12 +128,16 @@ class PageRows:
     @property
     def signature(self) -> int:
         """Hash of the keys where those identify rows, else of the content."""
-        return hash(tuple(self.keys)) if self.keyed and None not in self.keys else self._digest
+        if not self.keyed:
+            return self._page.digest
+        if self.run is not None and self._identity.unique:
+            return hash(self.run)
+        return hash(tuple(self.keys)) if None not in self.keys else self._page.digest
 
     @cached_property
     def contents(self) -> Sequence[bytes]:
         """Canonical JSON of each row."""
-        return self._contents()
+        return self._page.canonical_rows()
 
     def digest(self, index: int) -> bytes:
         """Return the digest under which a row is counted: of its key, else of its content."""
@@ -104,6 +146,12 @@ class PageRows:
         if self.stable and (part := self.stable[index]) is not None:
             return _digest(b"s", repr(part).encode("utf-8", "surrogatepass"))
         return self.content_digest(index)
+
+    def digests(self, indices: Sequence[int]) -> list[bytes]:
+        """Return the digests of rows."""
+        if not self.keyed and not self.stable:
+            return [_digest(b"c", self.contents[index]) for index in indices]
+        return [self.digest(index) for index in indices]
 
     def content_digest(self, index: int) -> bytes:
         """Return the digest of a row's content."""
@@ -129,6 +177,7 @@ class EmptyPage:
     """Empty page, open before the first page arrives."""
 
     rows: list[Any] = []  # noqa: RUF012 - never filled
+    light = rows
     next_page_token = None
     extra = ()
     body = b"{}"

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from math import inf
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from attrs import define, evolve, frozen
@@ -59,8 +60,8 @@ class ListPage(RowsOfPage, Protocol):
     """Decoded page of a list."""
 
     @property
-    def rows(self) -> list[Any]:
-        """Rows of the page."""
+    def rows(self) -> Sequence[Any]:
+        """Rows of the page; a page of columns makes them at the first access."""
         ...
 
     @property
@@ -199,9 +200,10 @@ class Walk:
         self._start = start  # position before the open page
         self._end: Checkpoint | None = None  # position after the open page; None without one
         self._page: ListPage = EmptyPage()
-        self._rows: Sequence[Any] = ()  # of the open page
+        self._size = 0  # rows of the open page
         self._compared = Comparison()  # which of these rows were given before
-        self._offset = 0  # rows of the open page that were given or left out
+        self._moved = 0  # rows that were given or left out before `_left`
+        self._left: Iterator[Any] | None = None  # unread rows: readers of rows share the iterator
         self._failure: PagingError | None = None
         self._reports = False
         self._call: int | None = None  # number of the call that was answered last
@@ -218,7 +220,12 @@ class Walk:
     @property
     def unread(self) -> bool:
         """Return whether the open page has rows neither given nor left out."""
-        return self._offset < len(self._rows)
+        return self._offset < self._size
+
+    @property
+    def _offset(self) -> int:
+        """Rows of the open page that were given or left out."""
+        return self._moved if self._left is None else self._size - length_hint(self._left)
 
     @property
     def resumed_inside(self) -> bool:
@@ -241,15 +248,39 @@ class Walk:
         The offset moves with each.
         """
         stale = self._compared.stale
-        rows = self._rows[self._offset :] if self._offset else self._rows
-        for index, row in enumerate(rows, self._offset):
-            self._offset = index + 1
-            if not stale or index not in stale:
+        if self._left is None:
+            rows = self._page.rows if self.unread else ()
+            # Other sequences make rows when they are read, and their iterators lack a length.
+            plain = isinstance(rows, list) and not self._moved
+            self._left = iter(rows if plain else list(rows[self._moved :]))
+        return self._fresh(self._left, self._size, stale) if stale else self._left
+
+    @staticmethod
+    def _fresh(left: Iterator[Any], size: int, stale: Collection[int]) -> Iterator[Any]:
+        for row in left:
+            if size - length_hint(left) - 1 not in stale:
                 yield row
+
+    def next_rows(self, most: int | None = None) -> tuple[Sequence[int], int]:
+        """Return the indices of the rows that `rows` gives next, and the offset behind them.
+
+        They are at most `most` rows. Nothing moves: see `move_to`.
+        """
+        begin, size, stale = self._offset, self._size, self._compared.stale
+        unread: Sequence[int] = range(begin, size)
+        if stale:
+            unread = [index for index in unread if index not in stale]
+        if most is None or most > len(unread):
+            return unread, size
+        return unread[:most], unread[most - 1] + 1 if most else begin
+
+    def move_to(self, offset: int) -> None:
+        """Move the offset forward: the rows before it were given or left out."""
+        self._moved, self._left = offset, None
 
     def skip(self) -> None:
         """Move the offset behind the last row of the open page."""
-        self._offset = len(self._rows)
+        self.move_to(self._size)
 
     def number(self, index: int) -> int | None:
         """Return the descending number of a row of the open page.
@@ -310,7 +341,7 @@ class Walk:
     @property
     def rows_wanted(self) -> float:
         """Rows that the reader wants beyond the open page."""
-        return self.row_limit - (self._start.rows + len(self._rows) - len(self._compared.stale))
+        return self.row_limit - (self._start.rows + self._size - len(self._compared.stale))
 
     @property
     def ordered(self) -> bool:
@@ -432,9 +463,10 @@ class Walk:
 
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
-        start, page, token = self.checkpoint, fetched.page, fetched.token
-        self._states.received(token, rows=compared.signature, size=len(page.rows), fresh=compared.fresh)
-        self._page, self._rows, self._compared, self._offset = page, tuple(page.rows), compared, 0
+        start, page, token, size = self.checkpoint, fetched.page, fetched.token, len(fetched.page.light)
+        self._states.received(token, rows=compared.signature, size=size, fresh=compared.fresh)
+        self._page, self._size, self._compared = page, size, compared
+        self.move_to(0)
         self.response = fetched.response
         self._start = start
         self._end = self._after()
@@ -461,7 +493,8 @@ class Walk:
             bound=bound,
             head=(),
         )
-        self._end, self._page, self._rows, self._offset = None, EmptyPage(), (), 0
+        self._end, self._page, self._size = None, EmptyPage(), 0
+        self.move_to(0)
         self._compared = Comparison()
         yield Discard()
         yield from self._report_restart(reason, exact=dedupe.complete)
@@ -491,7 +524,7 @@ class Walk:
             minted_at=None if token is None else token.minted_at,
             offset=0,
             pages=states.depth,
-            rows=start.rows + len(self._rows) - len(self._compared.stale),
+            rows=start.rows + self._size - len(self._compared.stale),
             restarts=states.restarts,
             watermark=dedupe.watermark(),
             unordered=dedupe.broken,
@@ -499,6 +532,7 @@ class Walk:
             bound=start.bound,
             head=dedupe.head,
             done=states.exhausted,
+            range=start.range,
         )
 
     def _inside(self) -> Checkpoint:
@@ -523,7 +557,7 @@ class Walk:
         from chainapi.core.events import KeyNotUnique, OrderBroken, PageReceived
 
         depth = self.depth
-        yield self._report(PageReceived, depth, len(self._rows))
+        yield self._report(PageReceived, depth, self._size)
         for assumption in self._compared.refuted:
             if assumption is Assumption.KEY:
                 yield self._report(KeyNotUnique, depth)

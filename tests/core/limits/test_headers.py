@@ -491,6 +491,50 @@ def test_no_text_does_harm(headers: Mapping[str, str], now: float) -> None:
     assert isfinite(hold(429, info))
 
 
+USUAL = st.sampled_from(
+    (
+        "",
+        "0",
+        "7",
+        "007",
+        "600",
+        "-1",
+        "1e3",
+        "7.5",
+        "x",
+        " 7",
+        "٧",
+        "9" * 15,
+        "9" * 16,
+        "99999999",
+        "100000000",
+    )
+)
+POLICIES = st.sampled_from(
+    ("", "600;w=60", "600;w=60, 9000;w=3600", '"day";q=9000;w=86400', "600, 600;w=60", "x")
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "ratelimit-limit": st.one_of(USUAL, POLICIES),
+            "ratelimit-remaining": USUAL,
+            "ratelimit-reset": st.one_of(USUAL, st.just(str(int(NOW) + 30))),
+            "ratelimit-policy": POLICIES,
+            "date": st.just(DATE),
+        },
+    )
+)
+def test_usual_fields_are_read_as_all_fields_are(headers: dict[str, str]) -> None:
+    """The short way for the fields of nearly all responses reads what the long one reads.
+
+    An empty field of another name has no value, but needs the long way.
+    """
+    assert read_limits(headers, NOW) == read_limits({**headers, "x-ratelimit-limit": ""}, NOW)
+
+
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.lists(st.integers(0, 50), max_size=6))
 def test_more_fields_never_widen_the_limit(first: list[int], more: list[int]) -> None:
     """A further named limit can lower the remainder, never raise it."""

@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from itertools import accumulate
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -13,6 +15,8 @@ from attrs import define, evolve, field, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainapi.api.routes import Route
+from chainapi.core.numbers import whole_of
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
 from chainapi.core.paging.keys import NEIGHBOURS
@@ -35,6 +39,11 @@ class SentAt:
         """Send rows without the attributes that begin with an underscore."""
         shown = [{name: part for name, part in row.items() if name[0] != "_"} for row in rows]
         return cls(shown, tuple(json.dumps(row, sort_keys=True).encode() for row in shown))
+
+    @property
+    def light(self) -> list[Row]:
+        """The rows."""
+        return self.rows
 
     @property
     def digest(self) -> int:
@@ -737,3 +746,30 @@ def test_a_walk_without_rows_has_no_watermark() -> None:
     plain = counting(PLAIN)
     plain.add(sent((5, "", 0)))
     assert (plain.number(0), plain.watermark(1)) == (None, None)
+
+
+PARTS: st.SearchStrategy[Any] = st.one_of(
+    st.integers(0, 3),
+    st.none(),
+    st.text(max_size=1),
+    st.just(True),
+    st.just([1]),
+    st.tuples(st.none()),
+    st.floats(),
+)
+ATTRIBUTES = st.dictionaries(st.sampled_from(["a", "b"]), PARTS, max_size=2) | st.fixed_dictionaries(
+    {"a": st.integers(0, 3), "b": st.text(max_size=1)}
+)
+
+
+@given(st.lists(ATTRIBUTES, max_size=4), st.sampled_from([("a",), ("a", "b")]))
+def test_a_page_is_read_as_its_rows_are(rows: list[dict[str, Any]], names: tuple[str, ...]) -> None:
+    """Keys and numbers of a page read at once are those read row by row, with all checks."""
+    objects = [SimpleNamespace(**row) for row in rows]
+    key = Route("/v1/rows", key=names).key_reader()
+    identity = Identity(key=key, number=lambda row: whole_of(getattr(row, "a", None)))
+    plain = evolve(identity, plain_key=attrgetter(*names), plain_number=attrgetter("a"))
+    assert list(map(repr, plain.keys_of(objects))) == list(map(repr, identity.keys_of(objects)))
+    assert list(map(repr, plain.numbers_of(objects) or ())) == list(
+        map(repr, identity.numbers_of(objects) or ())
+    )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.history import Runs
-from chainapi.core.paging.order import Order, Rows, Watermark, rising
+from chainapi.core.paging.order import Order, Rows, Watermark, rising, run_of
 
 Row = tuple[int, int]  # its number, and the rest of its content
 
@@ -244,6 +244,40 @@ def test_new_rows_that_share_the_newest_number() -> None:
     assert order.take(page(10, 9, 9, 9, 8), of_content("xyzab")) == {0, 1, 2, 3, 4}
 
 
+def marker(rows: Sequence[Row]) -> Callable[[int], str]:
+    """Return the marks of the rows of a page by their indices."""
+    return lambda index: mark(rows[index])
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=6), max_size=6),
+    st.lists(st.integers(1, 5), min_size=1, max_size=20),
+    st.booleans(),
+)
+def test_a_page_is_its_rows_one_by_one(
+    growth: list[list[tuple[int, int]]], sizes: list[int], unique: bool
+) -> None:
+    """A page has the stale rows and the watermark of its rows taken one by one, in each pass.
+
+    The ways for usual pages change nothing.
+    """
+    listed = Listed([])
+    whole, single = Order(unique=unique), Order(unique=unique)
+    for news in growth:
+        listed.grow([(step or int(unique), rest) for step, rest in news])
+        begin = 0
+        for size in sizes:
+            rows = listed.rows[begin : begin + size]
+            begin += size
+            numbers = [number for number, _ in rows]
+            stale = whole.take(Rows(range(len(rows)), numbers, run_of(numbers)), marker(rows))
+            each = [single.take(Rows([0], [row[0]]), marker([row])) for row in rows]
+            assert stale == {index for index, found in enumerate(each) if found}
+            assert whole.watermark() == single.watermark()
+        whole.restart()
+        single.restart()
+
+
 def test_a_restart_among_rows_that_share_a_number() -> None:
     """Rows of a number not reached before a restart are given after it."""
     order = Order(unique=False)
@@ -374,7 +408,7 @@ def test_runs_hold_what_was_put_in(pages: list[list[int]]) -> None:
     """Runs return all numbers, each as often as it was added, in order."""
     runs = Runs()
     for numbers in pages:
-        runs.extend(numbers)
+        runs.extend(numbers, run_of(numbers))
     assert list(runs) == [number for numbers in pages for number in numbers]
     assert not runs.overflowed
 
@@ -386,7 +420,8 @@ def test_runs_are_bounded() -> None:
     """
     runs = Runs()
     for first in range(10**9, 0, -100):
-        runs.extend(range(first, first - 100, -1))
+        numbers = list(range(first, first - 100, -1))
+        runs.extend(numbers, run_of(numbers))
         if first < 10**9 - 10**6:
             break
     assert runs._runs is not None
@@ -415,3 +450,14 @@ def test_rising(numbers: list[int | None], last: int | None) -> None:
             expected = place
             break
     assert rising(numbers, last) == expected
+    assert rising(numbers, last, run_of(numbers)) == expected
+
+
+@given(st.integers(-9, 9), st.integers(-5, 5), st.integers(0, 9), NUMBERS)
+def test_run_of(first: int, step: int, count: int, other: list[int | None]) -> None:
+    """`run_of` finds two or more numbers with equal steps down, and nothing else."""
+    numbers: list[int | None] = [first + step * place for place in range(count)]
+    assert run_of(numbers) == ((first, step, count) if count > 1 and step < 0 else None)
+    found = run_of(other)
+    assert found is None or other == list(range(found[0], found[0] + found[1] * found[2], found[1]))
+    assert (found is None) or found[2] == len(other) > 1

@@ -48,6 +48,11 @@ class Body:
     body: bytes = b"{}"
 
     @property
+    def light(self) -> list[Any]:
+        """Return the rows."""
+        return self.rows
+
+    @property
     def digest(self) -> int:
         """Return a hash of the rows."""
         return hash(repr(self.rows))

@@ -1,0 +1,154 @@
+"""Ranges of a list query: its ends, its parts, and the rows of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from attrs import evolve, frozen
+
+from chainapi.api.identity import number_reader
+from chainapi.client.source import Source
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.ranges import Interval, Ranged
+from chainapi.core.paging.walk import Walk
+from chainapi.core.url import Query
+from chainapi.errors import ChainAPIError, CheckpointError, PagingError
+from chainapi.models.codec import DecodedPage
+
+__all__ = ["ListRanges", "Part", "can_be_cut"]
+
+
+@frozen(eq=False)
+class ListRanges:
+    """Ranges of a list query (see `chainapi.client.source.Ranges`).
+
+    Attributes:
+        ranged: the range parameters of the list.
+        query: path and parameters of the whole list.
+        within: the interval of a range; open at both ends for the whole list.
+        start: checkpoint at the start of the whole list.
+        parameters: names of the query parameters that the route has.
+        open: opens a query at a checkpoint.
+
+    """
+
+    ranged: Ranged
+    query: Query
+    within: Interval
+    start: Checkpoint
+    parameters: Collection[str]
+    open: Callable[[Query, Checkpoint | None], tuple[Walk, Source]]
+
+    @property
+    def ends(self) -> Interval:
+        """Ends of the list: those of its range, else those that the caller passed."""
+        within, ranged = self.within, self.ranged
+        return Interval(
+            self._whole(ranged.start) if within.start is None else within.start,
+            self._whole(ranged.end) if within.end is None else within.end,
+        )
+
+    @property
+    def ascending(self) -> bool:
+        """Whether the caller asked for the oldest rows first."""
+        return ("sortOrder", "asc") in self.query.params
+
+    def part(self, within: Interval) -> tuple[Walk, Source]:
+        """Return the walk of a range of the list, and the source of its pages."""
+        return self.open(self.query, evolve(self.start, range=within))
+
+    async def outermost(self, *, newest: bool) -> int | None:
+        """Return the number of the newest or oldest row, by one request.
+
+        Without a parameter for the order the first row counts as the newest, and None is returned for the
+        oldest. None is returned for an empty list, too.
+
+        Raises:
+            ChainAPIError: any of chainapi's errors.
+
+        """
+        if not newest and "sortOrder" not in self.parameters:
+            return None
+        query = self.query
+        for name, value in {"pageSize": 1, "sortOrder": "desc" if newest else "asc"}.items():
+            query = query.replaced(name, value) if name in self.parameters else query
+        walk, source = self.open(query, None)
+        answer = await source.fetch(walk.fetch(None))
+        if isinstance(answer, ChainAPIError):
+            raise answer
+        rows = () if answer is None else answer.page.rows[:1]
+        return next(map(number_reader(self.ranged.number), rows), None)
+
+    def _whole(self, name: str) -> int | None:
+        value = dict(self.query.params).get(name, "")
+        return int(value) if value.isdecimal() else None
+
+
+class Part:
+    """One range of a list query: the rows of an interval.
+
+    Args:
+        query: path and parameters of the whole list.
+        ranged: the range parameters of the list; None for a list without.
+        within: the interval.
+
+    Raises:
+        CheckpointError: the list has no range parameters.
+
+    """
+
+    def __init__(self, query: Query, ranged: Ranged | None, within: Interval) -> None:
+        if ranged is None:
+            raise CheckpointError(
+                f"the checkpoint is of one range of {query.where}, which this method cannot bound: resume it"
+                " with the method that it came from"
+            )
+        self._within = within
+        self._grid = ranged.grid
+        self._number = number_reader(ranged.number)
+        self.query = _bounded(query, ranged, within)
+
+    def own_rows(self, page: DecodedPage) -> DecodedPage:
+        """Return a page without the rows of neighbouring ranges.
+
+        Raises:
+            PagingError: a row lies so far beyond the range that the service bounds another number, or none.
+
+        """
+        within, numbers = self._within, [self._number(row) for row in page.rows]
+        kept = [place for place, number in enumerate(numbers) if number is None or within.owns(number)]
+        if len(kept) == len(numbers):
+            return page
+        for number in numbers:
+            if number is not None and not within.owns(number):
+                self._check_border(number)
+        return page.keep(kept)
+
+    def _check_border(self, number: Any) -> None:
+        within = self._within
+        if not within.borders_on(number, self._grid):
+            raise PagingError(
+                f"{self.query.where}: a row has the number {number}, far beyond the range from"
+                f" {within.start} to {within.end} that was asked for: the service does not bound this list by"
+                " that number. Walk the list without split()"
+            )
+
+
+def can_be_cut(query: Query) -> bool:
+    """Check that no row is a sum over a week or a month.
+
+    A range cannot begin inside of it.
+    """
+    return dict(query.params).get("timeInterval") not in ("week", "month")
+
+
+def _bounded(query: Query, ranged: Ranged, within: Interval) -> Query:
+    """Return a query for the rows of an interval, and some beyond it.
+
+    Both ends are sent so that it does not matter whether the service counts them in or out. An open end stays
+    that of the query.
+    """
+    if within.start is not None:
+        query = query.replaced(ranged.start, max(0, within.start - 1))
+    return query if within.end is None else query.replaced(ranged.end, within.end)

@@ -1,0 +1,143 @@
+"""Split: the ranges of one list, each a stream of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from typing import Any, Generic, TypeVar
+
+from chainapi._text import quoted
+from chainapi.client.source import Ranges, Source
+from chainapi.core.arguments import whole_number
+from chainapi.core.numbers import is_number
+from chainapi.core.paging.ranges import MAX_RANGES, Interval, Ranged, borders, borders_at_multiples, intervals
+from chainapi.core.paging.walk import Walk
+from chainapi.errors import ArgumentError, ConfigurationError
+
+__all__ = ["Split", "Widths"]
+
+P = TypeVar("P")
+
+_DAY = 86_400  # seconds
+
+
+class Widths:
+    """Number of ranges, or the width of each, as the caller gave them.
+
+    Raises:
+        ConfigurationError: not exactly one of them is given, or it cannot be used.
+
+    """
+
+    def __init__(self, ranges: int | None, blocks: int | None, days: float | None) -> None:
+        given = [one for one in (ranges, blocks, days) if one is not None]
+        if len(given) != 1:
+            raise ConfigurationError("split() takes one of ranges=, blocks= and days=")
+        self.count = None if ranges is None else whole_number("ranges", ranges, 1, MAX_RANGES)
+        self.blocks = None if blocks is None else whole_number("blocks", blocks)
+        self.seconds = None if days is None else _seconds(days)
+
+    def step(self, ranged: Ranged) -> int | None:
+        """Return the width of a range, in the unit of the list.
+
+        It is None where the caller gave a number of ranges.
+
+        Raises:
+            ConfigurationError: the list has another unit.
+
+        """
+        by_blocks = ranged.unit == "blocks"
+        if (self.seconds if by_blocks else self.blocks) is not None:
+            wrong, right = ("days", "blocks") if by_blocks else ("blocks", "days")
+            raise ConfigurationError(f"{wrong}= does not fit a list by {right[:-1]}: use {right}= or ranges=")
+        step = self.blocks if by_blocks else self.seconds
+        if step is not None and step % ranged.grid:
+            raise ArgumentError("days= must be a whole number for this list: its rows are sums over a day")
+        return step
+
+    def cuts(self, ranged: Ranged, oldest: int, newest: int) -> Sequence[int]:
+        """Return the borders between the ranges, from old to new.
+
+        The numbers of the rows lie between `oldest` and `newest`.
+        """
+        step = self.step(ranged)
+        if step is None:
+            return borders(oldest, newest, self.count or 1, ranged.grid)
+        found = borders_at_multiples(oldest, newest, step)
+        if len(found) >= MAX_RANGES:
+            raise ConfigurationError(
+                f"these are {len(found) + 1} ranges, more than {MAX_RANGES}: use wider ones"
+            )
+        return found
+
+
+class Split(Generic[P]):
+    """Ranges of one list, each a stream of its own.
+
+    Await it for a list of streams, or iterate it with ``async for``, as `merge` does. They are in the order
+    of the list: the newest range first, or the oldest with ``sort_order="asc"``.
+    """
+
+    def __init__(self, stream: Callable[[Walk, Source], P], ranges: Ranges | None, widths: Widths) -> None:
+        if ranges is None:
+            raise ConfigurationError(
+                "this list cannot be split into ranges: only those can that take start_block= and end_block=,"
+                " such as data.evm.erc20_transactions, or start_timestamp= and end_timestamp=, such as"
+                " metrics.chains.metric, where each row has that number and is no sum over a week or a month"
+            )
+        widths.step(ranges.ranged)
+        self._stream = stream
+        self._ranges = ranges
+        self._widths = widths
+
+    def __repr__(self) -> str:
+        return f"<Split by {self._ranges.ranged.unit}>"
+
+    def __await__(self) -> Generator[Any, None, list[P]]:
+        """Return the streams of all ranges.
+
+        Raises:
+            ConfigurationError: the start of the list is open, and nobody knows its oldest row.
+            ChainAPIError: the newest or the oldest row could not be asked for.
+
+        """
+        return self._streams().__await__()
+
+    async def __aiter__(self) -> AsyncGenerator[P, None]:
+        """Yield the stream of each range."""
+        for within in await self._intervals():
+            yield self._stream(*self._ranges.part(within))
+
+    async def _streams(self) -> list[P]:
+        return [self._stream(*self._ranges.part(within)) for within in await self._intervals()]
+
+    async def _intervals(self) -> list[Interval]:
+        """Return the intervals of the ranges.
+
+        The numbers asked for only place the borders: they decide about no row.
+        """
+        ranges, ends = self._ranges, self._ranges.ends
+        newest = await ranges.outermost(newest=True) if ends.end is None else ends.end
+        if newest is None:  # an empty list
+            return [ranges.within]
+        oldest = await self._oldest() if ends.start is None else ends.start
+        cuts = self._widths.cuts(ranges.ranged, oldest, newest)
+        found = intervals(cuts, ranges.within)
+        return found if ranges.ascending else found[::-1]
+
+    async def _oldest(self) -> int:
+        """Return the number at which a list without a start begins."""
+        oldest = await self._ranges.outermost(newest=False)
+        if oldest is not None:
+            return oldest
+        if self._ranges.ranged.unit == "blocks":
+            return 0
+        raise ConfigurationError(
+            "split() needs the start of this list: pass start_timestamp=, because the time of its oldest row"
+            " is not known"
+        )
+
+
+def _seconds(days: object) -> int:
+    if not is_number(days) or not 1 <= days * _DAY < 2**53:
+        raise ArgumentError(f"days={quoted(days)} must be a number of days, a second or more")
+    return int(days * _DAY)

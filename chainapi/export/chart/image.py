@@ -1,0 +1,119 @@
+"""Charts as PNG, drawn by matplotlib (extra `plot`).
+
+Each of ten series has a colour, and further ones the same colours with other dashes.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from chainapi._text import printable
+from chainapi.export.chart.axes import linear_ticks, log_ticks, number_labels
+from chainapi.export.chart.selection import select
+from chainapi.export.chart.series import Chart
+
+__all__ = ["picture"]
+
+SIZE = (10.0, 5.0)  # inches
+DOTS = 150  # per inch
+COLOURS = 10  # of matplotlib's own cycle, C0 to C9
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
+CLEAR = 0.75  # opacity of lines that share a colour with others
+STRETCHES = 300  # places at which the band of the other series has edges
+LABEL_WIDTH, TITLE_WIDTH = 20, 80  # characters
+ROWS = 20  # of a column of the legend
+TICKS = 8
+
+
+def picture(chart: Chart) -> bytes:
+    """Return the chart as a PNG."""
+    figure = Figure(figsize=SIZE, dpi=DOTS, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    _draw_series(axes, chart)
+    _set_x(axes, chart)
+    _set_y(axes, chart)
+    if chart.title:
+        axes.set_title(_verbatim(chart.title, TITLE_WIDTH))
+    axes.grid(alpha=0.3)
+    made = io.BytesIO()
+    figure.savefig(made, format="png")
+    return made.getvalue()
+
+
+def _draw_series(axes: Axes, chart: Chart) -> None:
+    """Draw the lines with their legend, and behind them the band of the other series."""
+    lines, band = select(chart)
+    for number, points in enumerate(lines.values()):
+        axes.plot(
+            [_place(chart, x) for x, _ in points],
+            [y for _, y in points],
+            color=f"C{number % COLOURS}",
+            linestyle=DASHES[number // COLOURS],
+            linewidth=1,
+            alpha=1 if len(lines) <= COLOURS else CLEAR,
+            marker="o" if len(points) == 1 else None,
+            markersize=4,
+        )
+    handles: list[Any] = axes.get_lines()
+    labels = [_verbatim(label) for label in lines]
+    if band is not None:
+        ranges = band.ranges(STRETCHES)
+        across = [_place(chart, x) for x, _, _ in ranges]
+        lows, highs = [low for _, low, _ in ranges], [high for _, _, high in ranges]
+        handles += [axes.fill_between(across, lows, highs, color="0.85", zorder=0)]
+        labels.append(band.label)
+    if labels == [""]:  # the one series has no name
+        return
+    columns = math.ceil(len(labels) / ROWS)
+    axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1, 1), ncols=columns)
+
+
+def _place(chart: Chart, x: float) -> Any:
+    return datetime.fromtimestamp(x, UTC) if chart.times else x
+
+
+def _set_x(axes: Axes, chart: Chart) -> None:
+    axes.set_xlabel(_verbatim(chart.x_label, TITLE_WIDTH))
+    if chart.times:
+        locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
+    else:
+        limits = axes.get_xlim()
+        ticks = linear_ticks(*limits, TICKS)
+        axes.set_xticks(ticks, number_labels(ticks))
+        axes.set_xlim(limits)
+
+
+def _set_y(axes: Axes, chart: Chart) -> None:
+    axes.set_ylabel(_verbatim(chart.y_label, TITLE_WIDTH))
+    if chart.log:
+        axes.set_yscale("log")
+    limits = axes.get_ylim()
+    if chart.log:
+        ticks = log_ticks(*limits, TICKS)
+        labels = [number_labels([tick])[0] for tick in ticks]
+    else:
+        ticks = linear_ticks(*limits, TICKS)
+        labels = number_labels(ticks)
+    axes.set_yticks(ticks, labels)
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_ylim(limits)
+
+
+def _verbatim(text: str, width: int = LABEL_WIDTH) -> str:
+    """Escape a text for matplotlib.
+
+    It reads "$" as a formula and hides labels that begin with "_".
+    """
+    return ("\N{WORD JOINER}" if text.startswith("_") else "") + printable(text, width).replace("$", r"\$")

@@ -1,0 +1,269 @@
+"""Pages decoded to columns: the values of each field, without an object of the model for each row.
+
+The decoder takes the fast path of the model to its private Structs (`chainapi.models.structs`), and checks
+all values of a field in one step in place of making objects. A page that does not pass is decoded to rows of
+the model, which names the fault: both ways accept the same bodies.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import lru_cache, partial
+from operator import attrgetter
+from types import NoneType
+from typing import Any, TypeAlias
+
+import attrs
+import msgspec
+from attrs import define, evolve, frozen
+from msgspec.structs import astuple
+
+from chainapi.models.codec import DecodedPage, PageDecoder
+from chainapi.models.convert import row_type
+from chainapi.models.envelope import Envelope, envelope_of
+from chainapi.models.metrics import MetricPoint
+from chainapi.models.row_type import Finish, RowType
+from chainapi.models.schema import Field, fields_of
+
+__all__ = ["ColumnarDecoder", "ColumnarPage", "Values"]
+
+# Values of a field, as bytes in the order of the machine or as Python objects. Whole numbers have eight bytes
+# each, floats eight, times (Unix seconds) four.
+Values: TypeAlias = bytes | Sequence[Any]
+Check: TypeAlias = Callable[[Sequence[Any]], Values]
+
+WIDEST = 256  # rows from which on reading each field by itself is faster than whole rows
+
+
+@define(eq=False, repr=False)
+class ColumnarPage:
+    """Page whose rows are columns; rows of the model are made once somebody reads them.
+
+    Attributes:
+        columns: the values of each field of the model, in their order.
+
+    """
+
+    columns: Sequence[Values]
+    _page: DecodedPage
+    _decode: Callable[[bytes], DecodedPage]
+    _rows: list[Any] | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self._page.rows)
+
+    @property
+    def light(self) -> list[Any]:
+        """Structs of the rows, with the attributes of the model."""
+        return self._page.rows
+
+    @property
+    def rows(self) -> list[Any]:
+        """Rows of the model."""
+        if self._rows is None:
+            self._rows = self._decode(self.body).rows
+        return self._rows
+
+    @property
+    def next_page_token(self) -> str | None:
+        """Token to the next page; None on the last one."""
+        return self._page.next_page_token
+
+    @property
+    def extra(self) -> tuple[Any, ...]:
+        """Values of further fields that the route names."""
+        return self._page.extra
+
+    @property
+    def body(self) -> bytes:
+        """Body as the service sent it."""
+        return self._page.body
+
+    @property
+    def digest(self) -> int:
+        """Hash of the rows (see `DecodedPage.digest`)."""
+        return self._page.digest
+
+    def canonical_rows(self) -> list[bytes]:
+        """Return the canonical JSON of each row (see `DecodedPage.canonical_rows`)."""
+        return self._page.canonical_rows()
+
+
+@frozen(eq=False, repr=False)
+class _Checked:
+    """Structs of a page, and their columns."""
+
+    structs: list[Any]
+    columns: list[Values]
+
+
+class ColumnarDecoder(PageDecoder):
+    """Decoder of a route's pages: into columns where it can, else into rows of the model.
+
+    Its arguments are those of `PageDecoder`.
+
+    Raises:
+        ConfigurationError: as `PageDecoder` raises.
+
+    """
+
+    def __init__(self, model: Any, items: str | None = None, *args: Any, **options: Any) -> None:
+        self._columnar = columnar_type(model)
+        super().__init__(model, items, *args, **options)
+        self._plain = PageDecoder(model, items, *args, **options)
+
+    def steps(self, body: bytes) -> Generator[None, None, Any]:
+        """Decode one page, a large one in steps of some rows.
+
+        Raises:
+            DecodeError: the body is not JSON, not of the route's shape, or its list field is ambiguous.
+
+        """
+        page = yield from super().steps(body)
+        checked: Any = page.rows
+        if not isinstance(checked, _Checked):
+            return page
+        return ColumnarPage(checked.columns, evolve(page, rows=checked.structs), self._plain.decode)
+
+    def _envelope_of(self, items: str) -> Envelope:
+        rows = self._rows.strict if self._columnar is None else self._columnar
+        return envelope_of(items, rows, tuple(name for name, _ in self._extra))
+
+
+@lru_cache(maxsize=256)
+def columnar_type(model: Any) -> RowType | None:
+    """Return the row type whose fast path ends at columns; None for a model that has none.
+
+    A model has one if its fields are numbers, texts and booleans, and making an object checks no more than
+    their types.
+    """
+    rows, checks = row_type(model, strict=True), _checks(model)
+    if checks is None:
+        return None
+    if model is MetricPoint:
+        return evolve(rows, fast=(_POINT, _finish(checks)), lax=False)
+    return None if rows.fast is None else evolve(rows, fast=(rows.fast[0], _finish(checks)))
+
+
+# Floats of the fast path are any value, so that a text is no number; here nothing is taken from texts.
+_POINT = msgspec.defstruct(
+    "Point", [("timestamp", int), ("value", float)], gc=False, forbid_unknown_fields=True
+)
+
+
+def _finish(checks: Mapping[str, Check]) -> Finish:
+    """Return the function that reads and checks the columns of Structs."""
+    names, each = tuple(checks), tuple(checks.values())
+
+    def finish(structs: list[Any]) -> Any:
+        columns = _columns(structs, names)
+        return _Checked(structs, [check(values) for check, values in zip(each, columns, strict=True)])
+
+    return finish
+
+
+def _columns(structs: list[Any], names: Sequence[str]) -> Sequence[Sequence[Any]]:
+    if len(structs) > WIDEST:
+        return [list(map(attrgetter(name), structs)) for name in names]
+    return list(zip(*map(astuple, structs), strict=True)) if structs else [()] * len(names)
+
+
+# Checks of the values of a field. They raise the error that sends a page to rows of the model.
+
+
+def _checks(model: Any) -> Mapping[str, Check] | None:
+    """Return the check of each field of a model; None if one has to be made to be checked."""
+    if not isinstance(model, type) or not attrs.has(model) or _has_code(model):
+        return None
+    found = {field.name: _check(field) for field in fields_of(model)}
+    checks = {name: check for name, check in found.items() if check is not None}
+    if model is MetricPoint:
+        checks["value"] = _doubles
+    return checks if checks and len(checks) == len(found) else None
+
+
+def _has_code(model: Any) -> bool:
+    """Check for validators and hooks of a class, which run when an object is made."""
+    return any(field.validator is not None for field in attrs.fields(model)) or any(
+        hasattr(model, name) for name in ("__attrs_pre_init__", "__attrs_post_init__")
+    )
+
+
+def _check(field: Field) -> Check | None:
+    kind = field.type
+    if any(isinstance(note, msgspec.Meta) for note in kind.notes):
+        return None
+    nothing = {NoneType} if kind.optional else set[type]()
+    match kind.kind:
+        case "integer":
+            return _times if field.timestamp else _whole if field.amount else _whole64
+        case "float":
+            return partial(_floats, {float, int} | nothing)
+        case "boolean":
+            return partial(_of, {bool} | nothing)
+        case "text":
+            return _as_decoded
+        case "literal" if {*map(type, kind.choices)} == {str}:
+            return partial(_chosen, {*kind.choices, None} if kind.optional else {*kind.choices})
+    return None
+
+
+def _as_decoded(values: Sequence[Any]) -> Values:
+    return values
+
+
+def _of(kinds: set[type], values: Sequence[Any]) -> Sequence[Any]:
+    if not kinds.issuperset(map(type, values)):
+        raise msgspec.ValidationError("a value has another type")
+    return values
+
+
+def _chosen(choices: set[str | None], values: Sequence[Any]) -> Values:
+    if not choices.issuperset(values):
+        raise msgspec.ValidationError("a value is not in the list")
+    return values
+
+
+def _whole(values: Sequence[Any]) -> Values:
+    try:
+        return struct.pack(f"{len(values)}q", *values)
+    except struct.error:  # there is None, a number beyond 64 bits, or a fraction
+        return _of({int, NoneType}, values)
+
+
+def _whole64(values: Sequence[Any]) -> Values:
+    checked = _whole(values)
+    return checked if isinstance(checked, bytes) else _between(INT64, checked)
+
+
+def _times(values: Sequence[Any]) -> Values:
+    try:
+        return struct.pack(f"{len(values)}I", *values)  # up to the year 2106
+    except struct.error:
+        return _between(YEARS, _of({int, NoneType}, values))
+
+
+def _between(limits: tuple[int, int], values: Sequence[Any]) -> Values:
+    given = [value for value in values if value is not None]
+    if given and not limits[0] <= min(given) <= max(given) <= limits[1]:
+        raise msgspec.ValidationError("a number is out of range")
+    return values
+
+
+def _floats(kinds: set[type], values: Sequence[Any]) -> Values:
+    given = [value for value in _of(kinds, values) if value is not None]
+    made = _doubles(given)
+    if len(given) == len(values):
+        return made
+    floats = iter(memoryview(made).cast("d").tolist())
+    return [None if value is None else next(floats) for value in values]
+
+
+def _doubles(values: Sequence[Any]) -> Values:
+    try:
+        return struct.pack(f"{len(values)}d", *values)
+    except struct.error:
+        raise msgspec.ValidationError("a number is out of range") from None

@@ -1,0 +1,200 @@
+"""Sources of an export: equal and colliding ones, refused arguments, arguments that may change."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainapi.client.pages import Pages
+from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
+from chainapi.export import export
+from chainapi.simulator import Simulator
+from tests.sessions import simulated
+
+BLOCKS = "/v1/chains/1/blocks"
+
+
+def rows_in(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def sources_in(path: Path) -> Counter[str]:
+    """Count the rows of a file by source."""
+    return Counter(row["source"] for row in rows_in(path))
+
+
+# Labels
+
+
+async def test_sources_with_one_label_are_told_apart(tmp_path: Path) -> None:
+    """Different lists with equal labels are all there, also in another order and in later runs."""
+    simulator, path = Simulator(chains=(1, 2), rows=30), tmp_path / "b.jsonl"
+    async with simulated(simulator) as session:
+
+        def walk(*parts: str) -> Pages[Any]:
+            return session.data.list(f"/v1/chains/{len(parts[0])}/blocks")
+
+        labels = [("a", "/b/c"), ("a/", "b/c")]  # "a//b/c" both
+        await export(walk, labels, path, limit=10)
+        found = sources_in(path)
+        assert [*found.values()] == [10, 10]
+        assert min(found, key=len) == "a//b/c"
+        assert max(found, key=len).startswith("a//b/c~")
+        requests = simulator.stats.requests
+        result = await export(walk, reversed(labels), path, limit=10)
+        assert (result.rows, result.sources) == (0, 2)
+        assert simulator.stats.requests == requests
+    by_source = {row["source"]: row["blockNumber"][:5] for row in rows_in(path)}
+    assert len(set(by_source.values())) == 2
+
+
+async def test_sources_with_one_query_are_one(tmp_path: Path) -> None:
+    """A number and its text, and positional and named arguments, are the same list."""
+    simulator, path = Simulator(chains=(1,), rows=30), tmp_path / "b.jsonl"
+    async with simulated(simulator) as session:
+        over = [1, "1", {"chain_id": 1}, (1,), {"chain_id": "1", "page_size": 7}]
+        result = await export(session.data.evm.blocks, over, path)
+        assert result.sources == 1
+        again = await export(session.data.evm.blocks, ["1"], path)
+    assert sources_in(path) == {"1": 30}
+    assert again.rows == 0
+
+
+async def test_named_arguments_of_one_label_are_told_apart(tmp_path: Path) -> None:
+    """Arguments with equal values and other names are different lists."""
+    simulator, path = Simulator(rows=30), tmp_path / "p.jsonl"
+    async with simulated(simulator) as session:
+        over = [{"start_timestamp": 1_700_000_000}, {"end_timestamp": 1_700_000_000}]
+        options: dict[str, Any] = {"chain_id": 43114, "metric": "activeAddresses"}
+        result = await export(session.metrics.chains.metric, over, path, **options)
+    assert result.sources == 2
+    assert sum(sources_in(path).values()) == result.rows
+
+
+# Arguments that the method refuses
+
+
+async def test_a_refused_source_of_a_list_is_found_before_all_requests(tmp_path: Path) -> None:
+    """A list of sources is checked first: nothing is sent, and no file is made."""
+    simulator = Simulator(chains=(1, 2))
+    async with simulated(simulator) as session:
+        walk, path = session.data.evm.blocks, tmp_path / "new" / "b.jsonl"
+        for bad in (None, "", "a b/c", 1.5, (1, 2, 3, 4), {"colour": "red"}):
+            with pytest.raises(ConfigurationError, match=r"^source "):
+                await export(walk, [1, bad, 2], path)
+        with pytest.raises(ConfigurationError, match=r"^source 'None' and 1 more: "):
+            await export(walk, [1, None, ""], path)
+        with pytest.raises(ConfigurationError, match=r"^page_size=101"):
+            await export(walk, [1, 2], path, page_size=101)
+    assert simulator.stats.requests == 0
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize("bad", [None, "# a comment", "", (1, 2, 3, 4), {"colour": "red"}])
+async def test_a_refused_source_of_an_iterator_fails_alone(bad: Any, tmp_path: Path) -> None:
+    """A source that comes late and is refused fails, and the others are in the file."""
+    simulator, path = Simulator(chains=(1, 2), rows=30), tmp_path / "b.jsonl"
+
+    async def sources() -> AsyncIterator[Any]:
+        yield 1
+        await asyncio.sleep(3_600)
+        yield bad
+        yield bad
+        yield 2
+
+    async with simulated(simulator) as session:
+        with pytest.raises(IncompleteExportError, match="1 of 3 sources failed") as caught:
+            await export(session.data.evm.blocks, sources(), path)
+    assert [type(error) for error in caught.value.failures.values()] != []
+    assert all(isinstance(error, ConfigurationError) for error in caught.value.failures.values())
+    assert sources_in(path) == {"1": 30, "2": 30}
+
+
+async def test_an_iterator_of_refused_sources_is_refused(tmp_path: Path) -> None:
+    """If the method refuses each source, its error is raised."""
+    simulator = Simulator(chains=(1, 2))
+
+    def sources() -> Iterator[Any]:
+        yield from (1, 2)
+
+    async with simulated(simulator) as session:
+        with pytest.raises(ConfigurationError, match=r"^page_size=101"):
+            await export(session.data.evm.blocks, sources(), tmp_path / "b.jsonl", page_size=101)
+    assert simulator.stats.requests == 0
+
+
+# Arguments that may change
+
+
+async def test_arguments_that_change_no_row_may_change(tmp_path: Path) -> None:
+    """Page size, prefetch, priority, concurrency and the like do not make another export."""
+    simulator, path = Simulator(chains=(1,), rows=30), tmp_path / "b.jsonl"
+    changes: list[dict[str, Any]] = [
+        {},
+        {"page_size": 100},
+        {"page_size": None, "prefetch": 2},
+        {"priority": 3, "deadline": 60.0, "tag": "mine"},
+        {"on_invalid": "raw"},
+        {"concurrency": 1},
+    ]
+    async with simulated(simulator) as session:
+        for change in changes:
+            simulator.insert(BLOCKS, 5)
+            result = await export(session.data.evm.blocks, [1], path, **change)
+            assert result.rows == (35 if not change else 5)
+    assert len({row["block_number"] for row in rows_in(path)}) == len(rows_in(path)) == 60
+
+
+async def test_arguments_with_equal_values_in_the_query_are_equal(tmp_path: Path) -> None:
+    """A number and its text, a time and its Unix seconds, and a default are the same argument."""
+    simulator, path = Simulator(rows=30), tmp_path / "p.jsonl"
+    day = datetime(2024, 1, 1, tzinfo=UTC)
+    forms: list[dict[str, Any]] = [
+        {"chain_id": 43114, "start_timestamp": day},
+        {"chain_id": "43114", "start_timestamp": int(day.timestamp()), "end_timestamp": None},
+    ]
+    async with simulated(simulator) as session:
+        for form in forms:
+            await export(session.metrics.chains.metric, [{"metric": "activeAddresses"}], path, **form)
+        form = {"chain_id": 43114, "start_timestamp": 1_704_067_201}
+        with pytest.raises(ExportError, match="start_timestamp was 1704067200, is 1704067201"):
+            await export(session.metrics.chains.metric, [{"metric": "activeAddresses"}], path, **form)
+
+
+@pytest.mark.parametrize("limit", [None, 70])
+@pytest.mark.parametrize("named", [True, False])
+async def test_another_page_size_restarts_unfinished_sources(
+    named: bool, limit: int | None, tmp_path: Path
+) -> None:
+    """A source that began with another page size is fetched again from its first page, exactly."""
+    simulator, path = Simulator(chains=(1,), rows=100, latency=1.0), tmp_path / "b.jsonl"
+    async with simulated(simulator) as session:
+        walk: Any = session.data.evm.blocks if named else session.data.list
+        over: list[Any] = [1] if named else [BLOCKS]
+        stopped = asyncio.create_task(export(walk, over, path, page_size=10, limit=limit))
+        await asyncio.sleep(4.5)
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+        simulator.insert(BLOCKS, 3)
+        await export(walk, over, path, page_size=20, limit=limit)
+    numbers = {int(row.get("block_number") or row["blockNumber"]) for row in rows_in(path)}
+    assert len(numbers) == len(rows_in(path)) == (limit or 103)
+
+
+async def test_another_address_is_another_export(tmp_path: Path) -> None:
+    """The address of the service is a setting: rows of two services do not mix."""
+    simulator, path = Simulator(chains=(1,), rows=30), tmp_path / "b.jsonl"
+    async with simulated(simulator) as session:
+        await export(session.data.evm.blocks, [1], path)
+    async with simulated(simulator, data_base_url="https://elsewhere.test") as session:
+        with pytest.raises(ExportError, match=r"address was .*, is https://elsewhere\.test"):
+            await export(session.data.evm.blocks, [1], path)
