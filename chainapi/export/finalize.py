@@ -3,7 +3,7 @@
 1. The files of a part are written under other names (``.partial``), synced and read back.
 2. The journal stores their digests.
 3. The files are renamed.
-4. The journal stores that the part is in place, in a transaction of its own.
+4. The journal stores that the part is in place, in a transaction of its own; a folder gets a new manifest.
 5. The journal forgets the pages of the part, and deletes their segments.
 
 A run that finds a part of step 2 follows one that stopped before 4. A ``.partial`` file with the digest gets
@@ -39,6 +39,7 @@ from chainapi.export.files import (
 )
 from chainapi.export.formats import Rows, labelled
 from chainapi.export.journal import Journal
+from chainapi.export.manifest import check_manifest, write_manifest
 from chainapi.export.records import (
     BEGUN,
     CLEANED,
@@ -82,7 +83,9 @@ def recover(journal: Journal, target: Target) -> None:
                 left.unlink()
         if part is not None and not target.folder:
             _check_unchanged(target, part)
-        else:
+        elif part is not None:
+            check_manifest(journal, target)
+        if part is None or target.folder:
             _check_free(target.part(1 if part is None else part.number + 1), target)
 
 
@@ -102,6 +105,8 @@ def place(journal: Journal, target: Target, part: Part) -> None:
 def _complete(journal: Journal, target: Target, part: Part) -> None:
     if part.state == BEGUN:
         journal.complete_part(part)
+    if target.folder:
+        write_manifest(journal, target)
     journal.clean(part, finished=not target.folder)
 
 

@@ -13,6 +13,8 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
+from chainapi.core.arguments import seconds_of, whole_number
+from chainapi.errors import ConfigurationError
 from chainapi.export.files import Target
 from chainapi.export.finalize import PartWriter, place
 from chainapi.export.journal import Journal
@@ -37,6 +39,28 @@ class PartLimits:
     rows: int = 1_000_000
     size: int = 256 << 20
     seconds: float = 600.0
+
+    @classmethod
+    def of(cls, rows: int | None, size: int | None, seconds: float | None, target: Target) -> PartLimits:
+        """Return the limits with these arguments of `export`; None stands for the default.
+
+        Raises:
+            ConfigurationError: an argument is invalid, or the target is a single file.
+
+        """
+        given = {"part_rows": rows, "part_bytes": size, "part_seconds": seconds}
+        for name, value in given.items():
+            if value is not None and not target.folder:
+                raise ConfigurationError(
+                    f"{name}= applies to a folder, and {target.path} is a file: it gets its rows when the run "
+                    "ends. Leave it out, or choose a folder"
+                )
+        whole = cls()
+        return cls(
+            whole.rows if rows is None else whole_number("part_rows", rows),
+            whole.size if size is None else whole_number("part_bytes", size),
+            whole.seconds if seconds is None else seconds_of("part_seconds", seconds),
+        )
 
 
 @define(eq=False)
