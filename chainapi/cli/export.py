@@ -18,8 +18,8 @@ from chainapi.cli.cluster import exporting_on, summary
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
+    PARTLY,
     ConnectionOptions,
-    Flag,
     Hidden,
     Many,
     Rows,
@@ -29,7 +29,7 @@ from chainapi.cli.common import (
     refuse,
     with_page_size,
 )
-from chainapi.cli.export_view import ExportView
+from chainapi.cli.export_view import ExportView, Shown
 from chainapi.cli.names import (
     RouteName,
     Value,
@@ -77,12 +77,15 @@ async def export(
     limit: Rows | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
+    part_rows: Rows | None = None,
+    part_bytes: Rows | None = None,
+    part_seconds: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
     dask: str | None = None,
-    quiet: Flag = False,
+    progress: Shown = "bar",
     connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
-    """Export many lists at once to a file, or to a folder with a file for each run.
+    """Export many lists at once to a file, or to a folder that grows by parts.
 
     The same command continues an export that was interrupted. After a complete
     export it fetches new rows, if the list is newest first. The state of the
@@ -102,13 +105,18 @@ async def export(
         limit: Most rows of each source; all by default. A later run fetches all new rows.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
+        part_rows: Rows after which a folder gets a part, also while the export runs; 1,000,000 by default.
+        part_bytes: Bytes of rows, as JSON, after which it gets one; 256 MiB by default.
+        part_seconds: Seconds after which fetched rows become a part; 600 by default.
         dask: Address of a Dask scheduler, such as tcp://host:8786: its workers fetch, and write Parquet files
             to the folder or the URL of --out.
-        quiet: Show no progress.
+        progress: bar on a terminal, and a line every ten seconds elsewhere; or json: a line of JSON every
+            second; or none.
         connection: Options of the session.
         terminal: The streams of the command.
 
     """
+    parts = {"part_rows": part_rows, "part_bytes": part_bytes, "part_seconds": part_seconds}
     options = {
         "out": out,
         "format": format_,
@@ -121,8 +129,9 @@ async def export(
         "limit": limit,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
+        **parts,
         "dask": dask,
-        "quiet": quiet,
+        "progress": None if progress == "bar" else progress,
     }
     again = ["chainapi", "export", route, *values, *option_words({**options, **changed(connection)})]
     words = [*dict.fromkeys([*values, *(_lines(from_) if from_ is not None else ())])]
@@ -133,8 +142,8 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
-                    _check_distributed(route, format_)
-                async with view.shown(terminal, quiet=quiet):
+                    _check_distributed(route, format_, parts)
+                async with view.shown(terminal, progress):
                     line = await start(
                         name,
                         sources,
@@ -144,6 +153,7 @@ async def export(
                         concurrency=concurrency,
                         on_progress=view.update,
                         on_invalid=on_invalid,
+                        **{name: value for name, value in parts.items() if value is not None},
                         **query,
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
@@ -154,7 +164,7 @@ async def export(
             same = " with the same standard input" if from_ == "-" else ""
             terminal.note(f"{view.kept()}; to continue{same}: {shell_words(again)}")
             if isinstance(error, ChainAPIError):
-                return FAILED
+                return _code(error, view)
             raise
     terminal.note(line)
     return 0
@@ -182,7 +192,17 @@ async def _started(
         yield ExportView(traffic, lambda: session.quota, terminal.now), start_here
 
 
-def _check_distributed(route: str, format_: FileFormat | None) -> None:
+def _code(error: ChainAPIError, view: ExportView) -> int:
+    """Return the exit code of an export that failed in part or as a whole."""
+    met = 0 if view.progress is None else view.progress.met
+    return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < met else FAILED
+
+
+def _check_distributed(route: str, format_: FileFormat | None, parts: Mapping[str, float | None]) -> None:
+    for name in ("part_bytes", "part_seconds"):
+        if parts[name] is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigurationError(f"{option} does not apply to --dask: leave it out, or give --part-rows")
     if is_path(route):
         raise ConfigurationError(
             "--dask does not apply to paths: their rows have no columns, which Parquet needs; name a route"

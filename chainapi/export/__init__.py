@@ -44,9 +44,9 @@ async def export(
     """Export many lists at once into a file, or into a folder of files.
 
     A folder gets a part while the export runs, as soon as there are enough rows, and one at the end; its
-    manifest lists them. The same call continues an export that was stopped, at any moment and by anything. Once
-    all rows are fetched, the same call fetches only new rows if the route returns the newest rows first, and
-    nothing otherwise. The journal of the export is the folder ``blocks.parquet.export`` beside a file,
+    manifest lists them. The same call continues an export that was stopped, at any moment and by anything.
+    Once all rows are fetched, the same call fetches only new rows if the route returns the newest rows first,
+    and nothing otherwise. The journal of the export is the folder ``blocks.parquet.export`` beside a file,
     ``_export`` in a folder.
 
     Args:

@@ -180,6 +180,11 @@ class PartWriter:
     stop: threading.Event = field(repr=False)
     on_rows: Callable[[int], None] = field(repr=False)
 
+    @property
+    def rows(self) -> int:
+        """Number of valid rows of the part."""
+        return sum(page.rows for _, page in self.pages)
+
     def write(self) -> Part:
         """Write, sync and read back the files under their ``.partial`` names.
 
@@ -203,7 +208,7 @@ class PartWriter:
         old = None if before is None else path
         rows = Rows(lambda: self._pages(reader, partial_of(path)))
         size, digest = write_partial(path, lambda new: self.target.format.write(new, self.columns, rows, old))
-        count = sum(page.rows for _, page in self.pages) + (0 if before is None else before.rows)
+        count = self.rows + (0 if before is None else before.rows)
         return PartFile(path.name, count, size, digest, _sources(self.pages))
 
     def _pages(self, reader: SegmentReader, partial: Path) -> Iterator[tuple[str, bytes]]:

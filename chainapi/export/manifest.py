@@ -1,7 +1,7 @@
 """Manifest of a folder: the list of its parts, as JSON lines.
 
-It is replaced whole once a part is in place, so that a reader never sees half a line. The journal has the same
-content: a run writes the manifest again if it is missing or different.
+It is replaced whole once a part is in place, so that a reader never sees half a line. The journal has the
+same content: a run writes the manifest again if it is missing or different.
 """
 
 from __future__ import annotations

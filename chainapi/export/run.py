@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -19,6 +20,8 @@ from chainapi.export.spec import ExportSpec
 from chainapi.export.worker import Worker
 
 __all__ = ["ExportResult", "Exporter"]
+
+REPORT_EVERY = 0.5  # seconds between two reports while the last parts are written
 
 
 @frozen
@@ -88,11 +91,11 @@ class Exporter:
         target, progress, worker = self.target, self.progress, self._worker
         await worker.run(recover, journal, target)
         fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(sealer))
-        sealer = Sealer(journal, target, worker, self.limits, lambda: fetcher.columns, lambda _: None)
+        sealer = Sealer(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
         try:
             await fetcher.fetch()
-            self._report("writing")
-            await sealer.finish()
+            async with self._reporting():
+                await sealer.finish()
         finally:
             await sealer.aclose()
         self._report("done")
@@ -104,6 +107,24 @@ class Exporter:
             for invalid in (False, True)
         )
         return ExportResult(target.path, progress.rows, progress.met, written, progress.invalid, invalid)
+
+    @asynccontextmanager
+    async def _reporting(self) -> AsyncIterator[None]:
+        """Report the progress of the last parts while the block writes them."""
+
+        async def report() -> None:
+            while True:
+                await asyncio.sleep(REPORT_EVERY)
+                self._report("writing")
+
+        self._report("writing")
+        reporting = asyncio.create_task(report())
+        try:
+            yield
+        finally:
+            reporting.cancel()
+            with suppress(asyncio.CancelledError):
+                await reporting
 
     def _committed(self, sealer: Sealer) -> None:
         self._report()

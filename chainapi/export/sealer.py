@@ -18,6 +18,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.export.files import Target
 from chainapi.export.finalize import PartWriter, place
 from chainapi.export.journal import Journal
+from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Part
 from chainapi.export.worker import Worker, settled
 from chainapi.tables.columns import Column
@@ -52,8 +53,8 @@ class PartLimits:
         for name, value in given.items():
             if value is not None and not target.folder:
                 raise ConfigurationError(
-                    f"{name}= applies to a folder, and {target.path} is a file: it gets its rows when the run "
-                    "ends. Leave it out, or choose a folder"
+                    f"{name}= applies to a folder, and {target.path} is a file, which gets its rows when the "
+                    "run ends: leave it out, or choose a folder"
                 )
         whole = cls()
         return cls(
@@ -76,7 +77,7 @@ class Sealer:
         worker: thread that the journal belongs to.
         limits: when a folder gets a part.
         columns: returns the columns of the rows.
-        on_rows: called in a thread with the number of rows of each page that was written.
+        progress: counts the written rows.
         parts: parts that this run has written.
 
     """
@@ -86,7 +87,7 @@ class Sealer:
     worker: Worker
     limits: PartLimits
     columns: Callable[[], Sequence[Column]]
-    on_rows: Callable[[int], None]
+    progress: ExportProgress
     parts: list[Part] = field(factory=list[Part], init=False)
     _run: str = field(factory=lambda: uuid4().hex, init=False)
     _thread: Worker = field(factory=lambda: Worker("chainapi-export-part"), init=False)
@@ -150,7 +151,11 @@ class Sealer:
         writer = await self.worker.run(self._writer)
         if writer is None:
             return False
-        part = await self._thread.run(writer.write)
+        self.progress.begin_writing(writer.rows, self.journal.waiting.rows if self.target.folder else 0)
+        try:
+            part = await self._thread.run(writer.write)
+        finally:
+            self.progress.end_writing()
         await self.worker.run(place, self.journal, self.target, part)
         self.parts.append(part)
         return True
@@ -175,5 +180,5 @@ class Sealer:
             self.columns(),
             self._run,
             self._thread.stop,
-            self.on_rows,
+            self.progress.wrote,
         )

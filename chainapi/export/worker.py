@@ -34,8 +34,8 @@ class Worker:
         return await settled(work, self.stop.set)
 
     def shutdown(self) -> None:
-        """End the thread after its last step."""
-        self.executor.shutdown(wait=False)
+        """End the thread; every step has ended, so this does not block."""
+        self.executor.shutdown()
 
 
 async def settled(work: asyncio.Future[T], on_cancel: Callable[[], Any]) -> T:

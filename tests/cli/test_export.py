@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import re
 import shlex
@@ -21,7 +22,7 @@ import pytest
 from rich.console import Console
 
 from chainapi import Session
-from chainapi.cli import FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE, run
+from chainapi.cli import FAILED, INTERRUPTED, PARTLY, TERMINATED, WRONG_USAGE, run
 from chainapi.cli.export_view import ExportView
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
@@ -229,11 +230,11 @@ def test_a_deprecated_route_is_reported() -> None:
 def test_each_failing_source_is_reported() -> None:
     """Failed sources are one error line each, and the file has the other sources.
 
-    The exit code is 1.
+    The exit code is 3, as the rows of one source are written.
     """
     command = f"chainapi export {ROUTE} 77 43114 78 --out blocks.jsonl"
     outcome = exported(*command.split()[2:])
-    assert (outcome.code, outcome.out) == (FAILED, "")
+    assert (outcome.code, outcome.out) == (PARTLY, "")
     assert outcome.err.splitlines() == [
         "chainapi: 77: 404 Not Found for GET /v1/chains/77/blocks: chain 77 does not exist",
         "chainapi: 78: 404 Not Found for GET /v1/chains/78/blocks: chain 78 does not exist",
@@ -263,7 +264,8 @@ def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "stdin", io.StringIO("mainnet\n"))
     given = (
         "data.primary_network.utxos --out utxos --format csv --param blockchain_id=p-chain "
-        "--param include_spent=true --page-size 2 --over network --from - --limit 50 --concurrency 3 --quiet "
+        "--param include_spent=true --page-size 2 --over network --from - --limit 50 --concurrency 3 "
+        "--progress none "
         "--max-wait 0.5 --timeout 7.5"
     )
     simulator = Simulator(seed=1, rows=30, limit=2, window=600.0)
@@ -376,13 +378,40 @@ def test_plain_lines_every_ten_seconds() -> None:
     assert all(int(match[1]) == int(match[2]) for match in waits)
 
 
-def test_quiet_reports_the_end_only() -> None:
-    """--quiet limits the output to the result."""
+def test_progress_none_reports_the_end_only() -> None:
+    """--progress none limits the output to the result."""
     simulator = Simulator(seed=1, rows=60, limit=2, window=30.0)
     outcome = exported(
-        ROUTE, "43114", "--page-size", "10", "--out", "b.jsonl", "--quiet", simulator=simulator
+        ROUTE, "43114", "--page-size", "10", "--out", "b.jsonl", "--progress", "none", simulator=simulator
     )
     assert outcome == Outcome(0, "", "chainapi: 60 new rows of 1 source fetched, b.jsonl written\n")
+
+
+@pytest.mark.parametrize("tty", [True, False])
+def test_progress_as_json(tty: bool) -> None:
+    """--progress json writes a line of JSON each second, and the result behind them."""
+    simulator = Simulator(seed=1, rows=60, limit=2, window=30.0)
+    outcome = exported(
+        *(ROUTE, "43114", "--page-size", "10", "--out", "b/", "--part-rows", "20", "--progress", "json"),
+        simulator=simulator,
+        tty=tty,
+    )
+    *lines, end = outcome.err.splitlines()
+    assert end == "chainapi: 60 new rows of 1 source fetched, 3 files in b written"
+    records = [json.loads(line) for line in lines]
+    assert 55 <= len(records) <= 65
+    assert records[0]["stage"] == "fetching"
+    assert {record["seconds_left"] for record in records[:5]} == {None}
+    last = records[-1]
+    assert (last["stage"], last["sources"], last["done"], last["rows"], last["written"]) == (
+        "done",
+        1,
+        1,
+        60,
+        60,
+    )
+    assert (last["to_write"], last["requests"], last["seconds_left"]) == (60, 7, 0.0)  # one was refused
+    assert all(one["written"] <= one["to_write"] for one in records)
 
 
 def test_progress_is_drawn_on_a_terminal() -> None:
@@ -449,8 +478,12 @@ def test_the_end_of_a_wait(seconds: float, said: str) -> None:
 def test_stages_and_failures_are_seen() -> None:
     """Failed sources are counted, and the writing of the file is shown."""
     progress = ExportProgress(1_000, "writing", met=1_000, done=997, failed=3, pages=5_000, rows=123_456)
+    progress.begin_writing(123_456, 0)
+    progress.clock = lambda: 3.4
+    progress.wrote(50_000)
     assert view_of(progress).line() == (
-        "997 of 1,000 sources · 123,456 rows · 0 rows/s · 0 requests · 3 failed · writing the file"
+        "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 0 requests · 3 failed · "
+        "50,000 of 123,456 rows written · about 5 s left"
     )
     console = Console(file=io.StringIO(), width=80, color_system=None)
     console.print(view_of(progress).render())

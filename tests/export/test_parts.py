@@ -32,9 +32,19 @@ def manifest_of(folder: Path) -> list[dict[str, Any]]:
     return entries
 
 
+def parts_of(folder: Path) -> list[Path]:
+    """Return the parts of a folder."""
+    return sorted(folder.rglob("*.jsonl"))
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the sorted names in a folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
 def blocks_in(folder: Path) -> Counter[tuple[str, int]]:
     """Count the blocks of all parts by source and number."""
-    return sum((numbers_in(path) for path in folder.rglob("*.jsonl")), Counter[tuple[str, int]]())
+    return sum((numbers_in(path) for path in parts_of(folder)), Counter[tuple[str, int]]())
 
 
 async def test_a_folder_gets_parts_while_the_export_runs(tmp_path: Path) -> None:
@@ -44,7 +54,7 @@ async def test_a_folder_gets_parts_while_the_export_runs(tmp_path: Path) -> None
 
     def note(progress: ExportProgress) -> None:
         if progress.stage == "fetching" and progress.done == 0:
-            met.append(len([*tmp_path.glob("*.jsonl")]))
+            met.append(len(parts_of(tmp_path)))
 
     async with simulated(simulator) as session:
         walk = session.data.evm.blocks
@@ -55,14 +65,11 @@ async def test_a_folder_gets_parts_while_the_export_runs(tmp_path: Path) -> None
     assert sum(entry["rows"] for entry in entries) == result.rows == 600
     assert all(100 <= entry["rows"] < 140 for entry in entries[:-1])
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
-    for path in tmp_path.glob("*.jsonl"):  # by source, newest first
+    for path in parts_of(tmp_path):  # by source, newest first
         keys = [(row["source"], -row["block_number"]) for row in rows_in(path)]
         assert keys == sorted(keys)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".jsonl") == [
-        "_export",
-        MANIFEST,
-    ]
-    assert [path.name for path in (tmp_path / "_export").iterdir()] == ["journal"]
+    assert [name for name in names_in(tmp_path) if not name.endswith("jsonl")] == ["_export", MANIFEST]
+    assert names_in(tmp_path / "_export") == ["journal"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +128,7 @@ async def test_parts_may_be_moved_away(tmp_path: Path) -> None:
     simulator = Simulator(chains=CHAINS, rows=200, latency=1.0)
 
     def move(_: ExportProgress) -> None:
-        for path in folder.glob("*.jsonl"):
+        for path in parts_of(folder):
             path.rename(away / path.name)
 
     async with simulated(simulator) as session:
@@ -134,7 +141,7 @@ async def test_parts_may_be_moved_away(tmp_path: Path) -> None:
             run.cancel()
             await asyncio.wait([run])
     move(ExportProgress())
-    assert len([*away.iterdir()]) >= 10
+    assert len(parts_of(away)) >= 10
     assert blocks_in(away) == Counter(blocks_of(simulator, 200, CHAINS))
 
 
@@ -148,7 +155,7 @@ async def test_a_list_that_restarts_after_a_part(tmp_path: Path) -> None:
         assert manifest_of(tmp_path)
         simulator.advance(86_400)
         await run
-    found = Counter(row["blockNumber"] for file in tmp_path.glob("*.jsonl") for row in rows_in(file))
+    found = Counter(row["blockNumber"] for file in parts_of(tmp_path) for row in rows_in(file))
     assert (len(found), found.total()) == (100, 100)
 
 
@@ -187,7 +194,7 @@ async def test_a_stop_at_any_step_repeats_no_row(format_: str, tmp_path: Path) -
                 for row in format_of(format_).read(place / entry["name"])
             )
             assert found == Counter(blocks_of(simulator, 30, (1, 2)))
-            assert sorted(path.name for path in (place / "_export").iterdir()) == ["journal"]
+            assert names_in(place / "_export") == ["journal"]
 
 
 async def test_a_part_that_cannot_be_written_ends_the_export(tmp_path: Path) -> None:
