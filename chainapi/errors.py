@@ -22,6 +22,7 @@
     │   │   └── DeadlineExceededError  none within the call's `deadline`, with waits and retries
     │   └── ResponseTooLargeError   the body is larger than `max_body`; not retried
     ├── DecodeError                 the body of a successful response is malformed
+    │   └── ColumnValueError        the type of a column cannot hold a value
     ├── WebhookSignatureError       a call of a webhook that the service did not sign
     ├── QuotaWaitError              the wait for quota would exceed `max_wait` or `deadline`
     │   └── QueueFullError          as many calls wait for quota as `max_waiting` allows
@@ -60,6 +61,7 @@ __all__ = [
     "CertificateError",
     "ChainAPIError",
     "CheckpointError",
+    "ColumnValueError",
     "ConfigurationError",
     "ConnectError",
     "DeadlineExceededError",
@@ -427,6 +429,13 @@ class DecodeError(ChainAPIError):
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
         """Return a copy with the request, the number of attempts and their seconds."""
         return self.changed(where=where, attempts=attempts, elapsed=elapsed)
+
+
+class ColumnValueError(DecodeError):
+    """A value of a row does not fit the type of its column in a table or a file.
+
+    The `path` leads from the row to the value, by the names of columns.
+    """
 
 
 class WebhookSignatureError(ChainAPIError):

@@ -13,9 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
 from chainapi._text import quoted
-from chainapi.api.options import call_options
 from chainapi.api.view import SessionView
-from chainapi.client.ceiling import is_rate
 from chainapi.client.config import (
     Provider,
     Secret,
@@ -23,12 +21,6 @@ from chainapi.client.config import (
     resolve,
     trusted,
 )
-from chainapi.client.connection import Connection
-from chainapi.client.emitter import Emitter, ServiceEvents
-from chainapi.client.gates import Gates, LoopGates, OwnGates
-from chainapi.client.member import Member
-from chainapi.client.service import Service
-from chainapi.client.telemetry import Telemetry, telemetry_of
 from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
 from chainapi.core.arguments import (
     boolean,
@@ -39,17 +31,17 @@ from chainapi.core.arguments import (
     tag_of,
     whole_number,
 )
-from chainapi.core.call import CallOptions, CallSettings
 from chainapi.core.duration import DAY
-from chainapi.core.limits.limit import Limit
-from chainapi.core.paging.states import StateMachine
-from chainapi.core.retry import RetryBudget
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
+    from chainapi.client.gates import Gates
+    from chainapi.client.service import Service
+    from chainapi.client.telemetry import Telemetry
     from chainapi.core.events import Event
+    from chainapi.core.limits.limit import Limit
     from chainapi.share.link import Carrier
 
 __all__ = ["Session"]
@@ -153,22 +145,24 @@ class Session(SessionView):
         telemetry: Telemetry | Literal[False] | None = None,
         **unknown: Never,
     ) -> None:
+        from chainapi.api import parts
+
         key = None if api_key is None else Secret(api_key)
         del api_key  # later tracebacks do not show it among the variables
         refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
-        observer = telemetry_of(telemetry)
-        emit = Emitter(
+        observer = parts.telemetry_of(telemetry)
+        emit = parts.Emitter(
             *(() if observer is None else (observer.on_event,)),
             *(() if on_event is None else (function("on_event", on_event),)),
         )
         lifetime = _lifetime(page_token_lifetime)
         states = partial(
-            StateMachine.resume,
+            parts.StateMachine.resume,
             lifetime=lifetime,
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )
         reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
-        settings = CallSettings(RetryBudget(), jitter=random.random)
+        settings = parts.CallSettings(parts.RetryBudget(), jitter=random.random)
         given = {
             "timeout": seconds_of("timeout", timeout),  # of a view, None is the session's
             "max_attempts": whole_number("max_attempts", max_attempts),
@@ -178,10 +172,10 @@ class Session(SessionView):
             "priority": priority,
             "headers": headers,
         }
-        options = call_options(CallOptions(), given)
-        make_service = partial(Service, transport=reached, telemetry=observer)
+        options = parts.call_options(parts.CallOptions(), given)
+        make_service = partial(parts.Service, transport=reached, telemetry=observer)
         make_member = partial(
-            Member,
+            parts.Member,
             rate=_rate(rate),
             max_in_flight=None if max_in_flight is None else whole_number("max_in_flight", max_in_flight),
             probe=boolean("probe", probe),
@@ -206,12 +200,12 @@ class Session(SessionView):
             if isinstance(config, Unconfigured):
                 services[name] = config
             else:
-                events = ServiceEvents(name, emit)
+                events = parts.ServiceEvents(name, emit)
                 member = make_member(on_wait=events.on_wait, limits=known.get(name, ()))
                 services[name] = make_service(config, member=member, events=events)
         sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
         gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
-        connection = Connection(services, reached, transport is None, settings, states, gates, lifetime)
+        connection = parts.Connection(services, reached, transport is None, settings, states, gates, lifetime)
         super().__init__(connection, options)
         if observer is not None:
             observer.observe(connection)
@@ -256,25 +250,29 @@ def _gates(
     on_unavailable: Literal["degrade", "fail"],
     rate: Limit | AsyncLimiter | None,
 ) -> Gates:
+    from chainapi.api import parts
+
     if isolated and share:
         raise ConfigurationError("isolated=True and share= contradict each other: leave one of them out")
     if isolated:
-        return OwnGates()
+        return parts.OwnGates()
     if share is None and not os.environ.get("CHAINAPI_SHARE"):
-        return LoopGates(transport)
+        return parts.LoopGates(transport)
     from chainapi.share.gate import rate_of  # imported here: most sessions share nothing
     from chainapi.share.registry import SharedGates, chosen
 
     choice = chosen(share)
     if choice is None:
-        return LoopGates(transport)
+        return parts.LoopGates(transport)
     if rate is not None:
         rate_of(rate)  # raises now what would otherwise fail at the first request
     return SharedGates(choice, on_unavailable)
 
 
 def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:
-    if value is not None and not is_rate(value):
+    from chainapi.api import parts
+
+    if value is not None and not parts.is_rate(value):
         raise ConfigurationError(
             f"rate={quoted(value)} must be a Limit, such as Limit(50, per=1.0), or an aiolimiter.AsyncLimiter"
         )
@@ -303,6 +301,8 @@ def _lifetime(value: object) -> float:
 def _limits(limits: object) -> Mapping[str, Sequence[Limit]]:
     if limits is None:
         return {}
+    from chainapi.core.limits.limit import Limit
+
     if not isinstance(limits, Mapping) or not set(limits) <= {"metrics", "data"}:
         raise ConfigurationError("limits must map 'metrics' or 'data' to a sequence of Limit")
     for name, known in limits.items():

@@ -14,7 +14,7 @@ from chainapi.api.bodies import wire_body
 from chainapi.api.endpoint import Endpoint
 from chainapi.core.http import Request
 from chainapi.models import MetricPoint
-from chainapi.models.schema import Kind, Type, fields_of, type_of
+from chainapi.models.schema import Kind, Type, fields_of, is_amount, type_of
 from chainapi.models.unions import Tag, wire_name
 from chainapi.simulator.matching import first_segment, match_path
 
@@ -90,7 +90,8 @@ class Maker:
             case "integer" if name.endswith("timestamp"):
                 return self.draw.randrange(1_600_000_000, 1_800_000_000)
             case "integer":
-                number = self.draw.choice((self.draw.randrange(100), self.draw.randrange(10**30)))
+                most = 10**30 if is_amount(name) else 2**63
+                number = self.draw.choice((self.draw.randrange(100), self.draw.randrange(most)))
                 return str(number) if number > 2**63 or self.draw.random() < 0.5 else number
             case "float":
                 return self.draw.choice((self.draw.random(), self.draw.randrange(1000)))

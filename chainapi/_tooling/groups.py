@@ -255,11 +255,16 @@ def order_parts(dotted: str) -> Iterator[str]:
     """
     order, needed = keys.ORDERS.get(dotted), keys.identity_of(dotted).needs
     conditions: list[tuple[str, str, str | None]] = [("key", needed, None)] if needed else []
+    cursor = keys.CURSORS.get(dotted)
     if order:
         yield f'descending_key="{order.attribute}"'
         conditions += [("descending_key", *order.needs)] if order.needs else []
     if order and order.until:
         yield f'until="{order.until}"'
+    if cursor and cursor.attributes:
+        yield f"cursor={cursor.attributes}"
+    if cursor and cursor.needs:
+        conditions.append(("since", cursor.needs, None))
     if conditions:
         yield f"holds_if={tuple(conditions)}"
 

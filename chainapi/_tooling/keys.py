@@ -51,6 +51,23 @@ class Order:
 
 
 @frozen
+class Cursor:
+    """Number by which a later export tells new rows of a list from known ones.
+
+    Attributes:
+        attributes: names of attributes with the number, the first that a row has counts; empty if it is the
+            number of the list's range.
+        why: the evidence that rows which come later have no lower number.
+        needs: name of a parameter; the service accepts the start of the range only with it.
+
+    """
+
+    attributes: tuple[str, ...] = ()
+    why: str = field(kw_only=True)
+    needs: str | None = field(default=None, kw_only=True)
+
+
+@frozen
 class Ranges:
     """Range of a list with a start and an end.
 
@@ -105,6 +122,50 @@ ORDERS = {
         )
         for name in ("metric", "by_validation", "by_node", "by_subnet")
     },
+}
+
+
+# Numbers by which exports tell new rows, for lists that neither descend by one nor have RANGES. An export relies on a
+# number only as long as the rows of the list come in its order, rising or falling; without a range they have to fall. So
+# a wrong entry costs requests, not rows. Other lists have no such number: chains, balances, tokens, holders, contracts,
+# webhooks; or their rows change or leave the list: rewards, validators, delegators; or they never gain a row:
+# transactions of a block.
+LATEST = "the route lists the latest ones"
+MESSAGE_TIME = Cursor(
+    ("source_transaction.timestamp", "destination_transaction.timestamp"),
+    why="ordered by timestamp in descending order; the documents do not specify which of two",
+)
+UTXO_TIME = Cursor(
+    ("block_timestamp", "timestamp"), why="sortOrder sorts by timestamp; an output keeps its own"
+)
+CREATED = Cursor(("create_block_timestamp",), why="sortOrder sorts by timestamp")
+
+CURSORS = {
+    "data.evm.transactions": Cursor(("block_number",), why=LATEST),
+    **dict.fromkeys(
+        (
+            "data.evm.blocks_of_all_chains",
+            "data.evm.transactions_of_all_chains",
+            "data.evm.all_latest_blocks",
+            "data.evm.all_latest_transactions",
+        ),
+        Cursor(("block_timestamp",), why=LATEST),
+    ),
+    "data.primary_network.transactions": Cursor(
+        needs="addresses", why="without addresses, filtering by timestamps is not supported"
+    ),
+    "data.primary_network.vertices": Cursor(("vertex_timestamp",), why=LATEST),
+    "data.primary_network.vertices_at_height": Cursor(
+        ("vertex_timestamp",), why="sortOrder sorts by timestamp"
+    ),
+    "data.primary_network.blockchains": CREATED,
+    "data.primary_network.subnets": CREATED,
+    "data.primary_network.utxos": UTXO_TIME,
+    "data.primary_network.utxos_v2": UTXO_TIME,
+    "data.icm.messages": MESSAGE_TIME,
+    "data.icm.address_messages": MESSAGE_TIME,
+    "data.teleporter.messages": MESSAGE_TIME,
+    "data.teleporter.address_messages": MESSAGE_TIME,
 }
 
 

@@ -98,6 +98,23 @@ def keys(service: str) -> str:
     return "\n".join(lines)
 
 
+def updates(service: str) -> str:
+    """Return the table of the lists of a service whose new rows an export can tell."""
+    lines = ["| List | New rows are told by | and asked for from there on by |", "|---|---|---|"]
+    for name, declared in ROUTES.items():
+        if declared.single or not name.startswith(f"{service}."):
+            continue
+        route = declared.route
+        if route.shows_new_rows:
+            number = " or ".join(f"`{one}`" for one in route.numbers) or f"`{route.descending_key}`"
+            starts = [
+                one.name for one in declared.parameters if route.ranged and one.wire == route.ranged.start
+            ]
+            since = "".join(f"`{name}=`" + _condition(route, "since") for name in starts)
+            lines.append(f"| `{name}` | {number} | {since} |")
+    return "\n".join(lines)
+
+
 def _identity(route: Route) -> str:
     if route.key:
         return _listed(route.key) + _condition(route, "key")
@@ -166,6 +183,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "spans": span_table,
     "states": states,
     "writes": writes,
+    "updates": updates,
 }
 
 

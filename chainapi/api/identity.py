@@ -11,13 +11,14 @@ from chainapi._text import quoted
 from chainapi.api.routes import Route
 from chainapi.core.numbers import whole_of
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.dedupe import Deduplicator
 from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.unions import wire_name
 
-__all__ = ["deduplicator", "key_names", "number_reader"]
+__all__ = ["cursor_of", "deduplicator", "descending_number", "key_names", "number_reader"]
 
 Reader = Callable[[Any], Any]
 
@@ -45,6 +46,17 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool) -> Deduplic
         keyless=start.keyless,
         resumed=resumed,
     )
+
+
+def cursor_of(route: Route) -> Cursor | None:
+    """Return the cursor of a route; None if its rows have no number.
+
+    None is returned too for a list that descends by a number: it is that of its walk.
+    """
+    if not route.numbers or route.descending_key is not None:
+        return None
+    since = route.ranged.start if route.ranged is not None and route.since else None
+    return Cursor(number_reader(route.numbers), since)
 
 
 def _check_order(watermark: Watermark | None, route: Route) -> None:
@@ -99,7 +111,7 @@ def key_names(key: object) -> tuple[str, ...]:
 def _identity(route: Route, *, declared: bool) -> Identity:
     return Identity(
         key=route.key_reader() if declared else _key_of_caller(route),
-        number=None if route.descending_key is None else _number(route),
+        number=None if route.descending_key is None else descending_number(route),
         number_field=_number_field(route),
         unique=route.key == (route.descending_key,),
         stable=route.immutable_reader(),
@@ -153,7 +165,7 @@ def _hashable(value: Any) -> Hashable:
     return cast("Hashable", value)
 
 
-def _number(route: Route) -> Callable[[Any], int | None]:
+def descending_number(route: Route) -> Callable[[Any], int | None]:
     """Return a reader of the number of a row, which may have been sent as a text."""
     name = route.descending_key or ""
     read = _reader(name, route.model)

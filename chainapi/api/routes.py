@@ -17,7 +17,7 @@ __all__ = ["UNITS", "Route", "Weight", "route_name"]
 
 Weight: TypeAlias = Literal["none", "free", "small", "medium", "large", "xl", "xxl"]
 
-Conditional: TypeAlias = Literal["key", "descending_key"]
+Conditional: TypeAlias = Literal["key", "descending_key", "since"]
 
 # Cost of a request of each weight, in compute units.
 UNITS: Mapping[Weight, int] = MappingProxyType(
@@ -28,6 +28,7 @@ UNITS: Mapping[Weight, int] = MappingProxyType(
 _WITHOUT: Mapping[Conditional, dict[str, Any]] = {
     "key": {"key": ()},
     "descending_key": {"descending_key": None, "until": None},
+    "since": {"since": False},
 }
 
 
@@ -52,8 +53,11 @@ class Route:
             rows of the other kinds have no key. A list has this or `key`.
         immutable: names of the attributes that do not change between responses, for rows without a key.
             Several rows may share all of them: they serve to count rows, not to identify one.
-        holds_if: conditions of `key` and `descending_key`: name of the attribute, name of a parameter of the
-            method, and the value that the caller has to give for it; None for any value.
+        cursor: names of row attributes with a number that grows with each new row; the first one that a row
+            has counts. Empty if rows have no such number, or it is the one of `ranged`.
+        since: whether the start of `ranged` may be sent.
+        holds_if: conditions of `key`, `descending_key` and `since`: name of the attribute, name of a
+            parameter of the method, and the value that the caller has to give for it; None for any value.
         weight: documented weight of a request; None without documentation.
         deprecated: whether the service will remove the route.
         method: HTTP method.
@@ -77,6 +81,8 @@ class Route:
     deprecated: bool = False
     kind_keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
     immutable: tuple[str, ...] = ()
+    cursor: tuple[str, ...] = ()
+    since: bool = True
     holds_if: tuple[tuple[Conditional, str, str | None], ...] = ()
     method: str = "GET"
     body: tuple[str, ...] = ()
@@ -90,6 +96,19 @@ class Route:
         return self.path if self.method == "GET" else f"{self.method} {self.path}"
 
     @property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of row attributes with a number that grows with each new row.
+
+        The first one that a row has counts.
+        """
+        return self.ranged.number if self.ranged is not None else self.cursor
+
+    @property
+    def shows_new_rows(self) -> bool:
+        """Whether a later walk can tell by the numbers of the rows which of them are new."""
+        return self.descending_key is not None or bool(self.numbers)
+
+    @property
     def units(self) -> int | None:
         """Documented cost of a request, in compute units."""
         return None if self.weight is None else UNITS[self.weight]
@@ -101,7 +120,7 @@ class Route:
     def for_call(self, given: Mapping[str, Any]) -> Route:
         """Return the record for a call with the values `given` for its parameters.
 
-        It has no order or no key if the condition in `holds_if` is not met.
+        It has no order, no key or no lower bound if the condition in `holds_if` is not met.
         """
         undone: dict[str, Any] = {}
         for field, name, wanted in self.holds_if:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
 from chainapi.api.endpoint import Endpoint
-from chainapi.api.identity import deduplicator
+from chainapi.api.identity import cursor_of, deduplicator, descending_number, number_reader
 from chainapi.api.options import Options
 from chainapi.api.ranges import ListRanges, Part, can_be_cut
 from chainapi.api.routes import Route
 from chainapi.client.connection import Connection
 from chainapi.client.service import Service
+from chainapi.client.source import Numbered
 from chainapi.core.call import Call, CallOptions, GivenUp
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.ranges import Interval
 from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.core.url import Query
@@ -31,8 +33,11 @@ from chainapi.models.codec import DecodedPage, PageDecoder
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
+    from chainapi.tables.pages import ColumnarPage
 
 __all__ = ["ListSource", "open_list"]
+
+LOWEST = -1_000_000  # priority of requests that take no quota that others wait for
 
 
 def open_list(
@@ -52,8 +57,12 @@ def open_list(
     """
     start = _start(options.resume, _beginning(service, query))
     source = ListSource(connection, service, route, query, options, call_options, endpoint, start.range)
-    dedupe = deduplicator(route, start, declared=endpoint is not None)
+    known = evolve(start, watermark=None, rows=0) if start.following else start
+    dedupe = deduplicator(route, known, declared=endpoint is not None)
     return Walk(source.facts, connection.states(start), dedupe, start), source
+
+
+Decode: TypeAlias = "Callable[[bytes], DecodedPage | ColumnarPage]"
 
 
 class ListSource:
@@ -87,6 +96,8 @@ class ListSource:
     ) -> None:
         self.emit = service.events.emit
         self.prefetch = options.prefetch
+        self.on_invalid = options.on_invalid
+        self.columnar = False
         self.extra = tuple(name for name, _ in route.extra)
         self._connection = connection
         self._service = service
@@ -98,7 +109,8 @@ class ListSource:
         self._options = options
         self._call_options = call_options
         self._endpoint = endpoint
-        self._decoder: Callable[[bytes], DecodedPage] | None = None
+        self._decoder: Decode | None = None
+        self._to_columns: Decode | None = None
         if endpoint is None or endpoint.loaded:
             self._decoder = self._make_decoder()
 
@@ -122,10 +134,25 @@ class ListSource:
         return self._service.endpoint.base_url
 
     @property
+    def cursor(self) -> Cursor | None:
+        """Cursor of the list (see `Pages.cursor`)."""
+        return cursor_of(self._route)
+
+    @property
     def fingerprint(self) -> str:
         """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
         query = self._query.unsized()
         return query_fingerprint(self.address, query.path, query.params, query.method, query.body)
+
+    @property
+    def numbered(self) -> Numbered | None:
+        """Number of the rows that start and end bound, or that descends; None without."""
+        ranges, route = self.ranges, self._route
+        if ranges is not None:
+            return Numbered(" or ".join(ranges.ranged.number), number_reader(ranges.ranged.number))
+        if route.descending_key is None:
+            return None
+        return Numbered(route.descending_key, descending_number(route))
 
     @property
     def facts(self) -> ListQuery:
@@ -146,6 +173,24 @@ class ListSource:
         announced = service.events.waits_until - connection.clock()
         return max(announced, connection.snapshot(service).stopped_for, 0.0)
 
+    def poll(self, since: int | None) -> tuple[Walk, ListSource]:
+        """Return a walk from the head of the list, at the lowest priority.
+
+        A list with a start begins at the number `since`; its source then has ranges.
+        """
+        ranges, start = self.ranges, _beginning(self._service, self._whole)
+        first = None if ranges is None else ranges.ends.start
+        if since is None or ranges is None or since <= max(0, first or 0):
+            within = None
+        else:
+            within = Interval(since, self._within.end)
+        options = evolve(self._options, resume=evolve(start, range=within), prefetch=0)
+        calls = self._call_options
+        priority = LOWEST if options.priority is None and not calls.priority else calls.priority
+        calls = evolve(calls, priority=priority, cache=None)
+        args = self._connection, self._service, self._route, self._whole, options, calls, self._endpoint
+        return open_list(*args)
+
     def times(self) -> tuple[float, float]:
         """Return the time of the running loop and Unix time, in seconds."""
         return self._connection.clock(), self._service.member.now()
@@ -161,6 +206,8 @@ class ListSource:
             if began >= fetch.not_after:
                 raise PageTokenExpiredError("the page token has reached its lifetime")
             decode = self._decoder or await self._load()
+            if self.columnar:
+                decode = self._to_columns = self._to_columns or self._columnar_decoder()
             call, service = self._call(fetch, needed), self._service
             page, exchange = await self._connection.call(service, call, decode, began)
             if self._part is not None:
@@ -211,7 +258,7 @@ class ListSource:
             fetch.fresh,
         )
 
-    async def _load(self) -> Callable[[bytes], DecodedPage]:
+    async def _load(self) -> Decode:
         """Load the records of the route, off the event loop, and return their decoder."""
         if self._endpoint is not None:
             await self._endpoint.load()
@@ -219,11 +266,15 @@ class ListSource:
             self._decoder = self._make_decoder()
         return self._decoder
 
-    def _make_decoder(self) -> Callable[[bytes], DecodedPage]:
-        shown = self._shown if self._options.on_invalid == "raw" else None
-        if self._endpoint is None:
-            return PageDecoder(self._route.model, self._route.items, shown=shown)
-        return self._endpoint.decoder(shown=shown)
+    def _make_decoder(self, kind: type[PageDecoder] = PageDecoder) -> Decode:
+        shown = self._shown if self.on_invalid == "raw" else None
+        route = self._route if self._endpoint is None else self._endpoint.route
+        return kind(route.model, route.items, route.extra, shown=shown)
+
+    def _columnar_decoder(self) -> Decode:
+        from chainapi.tables.pages import ColumnarDecoder  # most streams are read row by row
+
+        return self._make_decoder(ColumnarDecoder)
 
     def _shown(self, fault: DecodeError) -> DecodeError:
         """Return the error of an invalid row as it may be shown."""

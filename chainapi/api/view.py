@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, Never
 
-from chainapi.api.data import DataAPI
-from chainapi.api.metrics import MetricsAPI
-from chainapi.api.options import OPTIONS, call_options
-from chainapi.client.connection import Connection
 from chainapi.core.arguments import refuse_unknown
-from chainapi.core.call import CallOptions
-from chainapi.core.limits.snapshot import QuotaSnapshot
 
 if TYPE_CHECKING:
+    from chainapi.api.data import DataAPI
+    from chainapi.api.metrics import MetricsAPI
     from chainapi.client.cache import Cache
+    from chainapi.client.connection import Connection
+    from chainapi.core.call import CallOptions
+    from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["SessionView"]
 
@@ -30,10 +29,12 @@ class SessionView:
     _options: CallOptions
 
     def __init__(self, connection: Connection, options: CallOptions) -> None:
+        from chainapi.api import parts
+
         self.connection = connection
         self._options = options
-        self._metrics = MetricsAPI(connection, "metrics", options)
-        self._data = DataAPI(connection, "data", options)
+        self._metrics = parts.MetricsAPI(connection, "metrics", options)
+        self._data = parts.DataAPI(connection, "data", options)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.connection.describe()}>"
@@ -100,6 +101,8 @@ class SessionView:
             ConfigurationError: an option is invalid.
 
         """
+        from chainapi.api.options import OPTIONS, call_options
+
         given = {
             "timeout": timeout,
             "max_attempts": max_attempts,

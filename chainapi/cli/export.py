@@ -48,6 +48,7 @@ from chainapi.cli.wording import counted, shell_words, worded
 from chainapi.client.pages import OnInvalid
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
 from chainapi.export import export as run
+from chainapi.tables.types import Amounts
 
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
@@ -74,6 +75,7 @@ async def export(
     from_: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
+    amounts: Amounts = "text",
     limit: Rows | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
@@ -88,8 +90,8 @@ async def export(
     """Export many lists at once to a file, or to a folder that grows by parts.
 
     The same command continues an export that was interrupted. After a complete
-    export it fetches new rows, if the list is newest first. The state of the
-    export is in FILE.export, or in DIR/_export.
+    export it fetches new rows, if the rows have a block number or a time. The
+    state of the export is in FILE.export, or in DIR/_export.
 
     Args:
         route: The name of a route, such as data.evm.blocks, or a path.
@@ -102,6 +104,8 @@ async def export(
         from_: File with one source per line, and comments behind #; - is standard input.
         api: The service of a path; data by default.
         items: The field of the response that holds the list of a path; by default the only list.
+        amounts: Type of amounts, which may exceed 64 bits: text and decimal (38 digits) are exact, float is
+            rounded, binary is 32 bytes, unsigned.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
@@ -126,6 +130,7 @@ async def export(
         "from": from_,
         "api": api,
         "items": items,
+        "amounts": None if amounts == "text" else amounts,
         "limit": limit,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
@@ -143,12 +148,15 @@ async def export(
                 )
                 if dask is not None:
                     _check_distributed(route, format_, parts)
+                if progress == "bar" and not _shows_new_rows(route):
+                    terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
                     line = await start(
                         name,
                         sources,
                         out,
                         format_,
+                        amounts=amounts,
                         limit=limit,
                         concurrency=concurrency,
                         on_progress=view.update,
@@ -192,6 +200,13 @@ async def _started(
         yield ExportView(traffic, lambda: session.quota, terminal.now), start_here
 
 
+_NO_UPDATES = "the rows of this list do not show which are new: later runs do not ask for it again"
+
+
+def _shows_new_rows(route: str) -> bool:
+    return not is_path(route) and resolve(route).record.shows_new_rows
+
+
 def _code(error: ChainAPIError, view: ExportView) -> int:
     """Return the exit code of an export that failed in part or as a whole."""
     met = 0 if view.progress is None else view.progress.met
@@ -226,7 +241,9 @@ _ADVICE = "--on-invalid raw writes such rows to a file of their own"
 
 
 def _lines(name: str) -> list[str]:
-    """Return the lines of a file, or of standard input, without empty ones and comments.
+    """Return the lines of a file, or of standard input.
+
+    Empty ones and comments are left out.
 
     Raises:
         ConfigurationError: the file cannot be read.
@@ -316,10 +333,11 @@ def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str 
 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
+    skipped = f"; {result.skipped:,} of them not asked again" if result.skipped else ""
     if not result.written:
-        return f"no new rows: {result.path} has the rows of {sources}"
+        return f"no new rows: {result.path} has the rows of {sources}{skipped}"
     invalid = f"; {result.invalid:,} invalid in {_named(result.written_invalid)}" if result.invalid else ""
-    return f"{rows} of {sources} fetched, {_named(result.written)} written{invalid}"
+    return f"{rows} of {sources} fetched, {_named(result.written)} written{invalid}{skipped}"
 
 
 def _named(files: Sequence[Path]) -> str:

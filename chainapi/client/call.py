@@ -102,15 +102,18 @@ class CallRunner(Generic[R]):
         if self.timeouts.closed:
             where, doubt = self.call.query.where, self.flow.doubt
             raise self._identify(SessionClosedError(f"the session was closed during {where}{doubt}"))
-        raise self._identify(self.flow.overdue(self._clock()))
+        raise self._identify(self.flow.overdue(self.timeouts.clock()))
 
     async def _attempts(self) -> tuple[R, Exchange]:
         """Make the attempts of the call.
 
         Nearly every call has one, without a wait, and succeeds: it needs no command of the flow.
         """
-        flow, clock = self.flow, self._clock
-        if not self._acquire_now():
+        flow, clock, service, query = self.flow, self.timeouts.clock, self.service, self.call.query
+        self._permit = service.gate.acquire_now(
+            query.route, cost=query.cost, member=service.member, tag=self.call.options.tag
+        )
+        if self._permit is None:
             return await self._carry_out_all(flow.run(clock()))
         flow.send(clock())
         exchange = await self._send(1)
@@ -131,7 +134,7 @@ class CallRunner(Generic[R]):
             command = next(commands)
             while True:
                 result = await self._carry_out(command)
-                command = commands.send((self._clock(), result))
+                command = commands.send((self.timeouts.clock(), result))
         except StopIteration as end:
             return cast("tuple[R, Exchange]", end.value)
 
@@ -170,14 +173,6 @@ class CallRunner(Generic[R]):
             case _:
                 assert_never(command)
 
-    def _acquire_now(self) -> bool:
-        """Return whether the gate allows the first attempt at once."""
-        service, query = self.service, self.call.query
-        self._permit = service.gate.acquire_now(
-            query.route, cost=query.cost, member=service.member, tag=self.call.options.tag
-        )
-        return self._permit is not None
-
     async def _acquire(self, command: Acquire) -> APITimeoutError | None:
         """Wait until the gate allows an attempt."""
         query, events, self._sent = self.call.query, self._events, False
@@ -204,10 +199,10 @@ class CallRunner(Generic[R]):
 
     async def _send(self, attempt: int) -> Exchange:
         """Send the request once, and report its outcome to the gate."""
-        service, events, timeout = self.service, self._events, self._timeout
+        service, events, timeout, clock = self.service, self._events, self._timeout, self.timeouts.clock
         self._sent = True
         service.events.waits_until = -inf
-        sent = SentAt(self._clock(), service.member.now(), self.number)
+        sent = SentAt(clock(), service.member.now(), self.number)
         if events is not None:
             events.sent(attempt)
         timeout.set(min(sent.at + self.call.options.timeout, self.flow.deadline))
@@ -229,9 +224,9 @@ class CallRunner(Generic[R]):
         if timeout.expired_at is not None:  # and the transport has an outcome all the same
             self._timed_out()
         timeout.set(self.flow.deadline)
+        exchange = Exchange(sent, outcome, elapsed=clock() - sent.at)
         self._outcome = outcome
-        exchange = await self._land(sent, outcome)
-        self._permit = None
+        await self._land(exchange)
         if events is not None:
             events.received(outcome, exchange.elapsed, service.request_id(outcome))
         return exchange
@@ -246,28 +241,22 @@ class CallRunner(Generic[R]):
     def _late(self) -> APITimeoutError:
         return APITimeoutError(f"no whole answer within {self.call.options.timeout:g} s")
 
-    async def _land(self, sent: SentAt, outcome: Response | APIConnectionError) -> Exchange:
-        """Report the outcome of an attempt to the gate."""
-        permit, elapsed = self._permit, self._clock() - sent.at
+    async def _land(self, exchange: Exchange) -> None:
+        """Report the outcome of an attempt to the gate, and note its limits and the verdict."""
+        permit, outcome = self._permit, exchange.outcome
         assert permit is not None  # noqa: S101 - a flow acquires before it sends
         if isinstance(outcome, APIConnectionError):
             permit.lost()
-            return Exchange(sent, outcome, elapsed=elapsed)
-        limits = read_limits(outcome.headers, self.service.member.now())
-        verdict = permit.answered(outcome.status, limits)
-        if not isinstance(verdict, Verdict):
-            verdict = await verdict
-        return Exchange(sent, outcome, limits, verdict, elapsed)
+        else:
+            exchange.limits = read_limits(outcome.headers, self.service.member.now())
+            verdict = permit.answered(outcome.status, exchange.limits)
+            exchange.verdict = verdict if isinstance(verdict, Verdict) else await verdict
+        self._permit = None
 
     async def _pause(self, pause: Pause) -> None:
         if self._events is not None:
             self._events.retry(pause.attempt, pause.seconds, pause.reason)
         await asyncio.sleep(pause.seconds)
-
-    @property
-    def _clock(self) -> Callable[[], float]:
-        """Clock of the event loop."""
-        return self.timeouts.clock
 
     def _abandon(self, permit: AnyPermit) -> None:
         """End the permit of an attempt whose outcome will stay unknown."""

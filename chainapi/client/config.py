@@ -211,14 +211,19 @@ def trusted(
     """
     if given is not None:
         return _checked_context(given)
-    places = {name: environment.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
-    if not any(places.values()):
-        return None
-    context = ssl.create_default_context()  # ignores what it cannot read: checked below
-    for name, place in places.items():
-        if place and (fault := _unreadable(context, name, place)):
-            raise ConfigurationError(f"{name} names no certificates: {place}: {fault}")
-    return context
+    file, folders = environment.get("SSL_CERT_FILE"), environment.get("SSL_CERT_DIR")
+    if folders and not any(map(os.path.isdir, folders.split(os.pathsep))):
+        raise _without_certificates("SSL_CERT_DIR", folders, "there is no such folder")
+    if not file:
+        return ssl.create_default_context() if folders else None
+    try:  # without cafile it would read the same file, and ignore a fault
+        return ssl.create_default_context(
+            cafile=file, capath=folders or ssl.get_default_verify_paths().capath
+        )
+    except ssl.SSLError:
+        raise _without_certificates("SSL_CERT_FILE", file, "no certificate in PEM format") from None
+    except OSError as error:
+        raise _without_certificates("SSL_CERT_FILE", file, str(error.strerror)) from None
 
 
 def _checked_context(context: object) -> ssl.SSLContext:
@@ -232,16 +237,8 @@ def _checked_context(context: object) -> ssl.SSLContext:
     return context
 
 
-def _unreadable(context: ssl.SSLContext, name: str, place: str) -> str:
-    """Return why there are no certificates at a path; empty if there are."""
-    if name == "SSL_CERT_DIR":
-        folders = place.split(os.pathsep)
-        return "" if any(map(os.path.isdir, folders)) else "there is no such folder"
-    try:
-        context.load_verify_locations(cafile=place)
-    except OSError as error:  # ssl.SSLError is one
-        return "no certificate in PEM format" if isinstance(error, ssl.SSLError) else str(error.strerror)
-    return ""
+def _without_certificates(name: str, place: str, fault: str) -> ConfigurationError:
+    return ConfigurationError(f"{name} names no certificates: {place}: {fault}")
 
 
 def _missing(argument: str) -> str:

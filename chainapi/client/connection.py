@@ -145,10 +145,10 @@ class Connection:
             ChainAPIError: any other of chainapi's errors.
 
         """
-        self.enter()
-        began = self.clock() if began is None else began
+        loop = self.enter()
+        began = loop.time() if began is None else began
         if not call.options.shares or call.query.method != "GET":
-            return self._run(service, call, decode, began)
+            return self._start(service, call, decode, began)
         if self._reuse is None:
             from chainapi.client.reuse import ResponseReuse  # most sessions reuse no response
 
@@ -158,15 +158,21 @@ class Connection:
     def _run(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
     ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
+        """Send one request that calls share; it begins later than its first call."""
+        self._refuse_closed()
+        return self._start(service, call, decode, began)
+
+    def _start(
+        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
+    ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
         """Send one request, with all its retries."""
-        self._refuse_closed()  # a shared request begins later than its call
         assert self._timeouts is not None  # noqa: S101 - the connection has joined a loop
         flow = CallFlow(call, self.settings, began)
         runner = CallRunner(service, call, decode, flow, self._timeouts)
         return runner.run_observed() if service.events.emit else runner.run()
 
-    def enter(self) -> None:
-        """Join the running event loop at the first use.
+    def enter(self) -> asyncio.AbstractEventLoop:
+        """Join the running event loop at the first use, and return it.
 
         Raises:
             SessionClosedError: the session is closed.
@@ -183,6 +189,7 @@ class Connection:
                 "this session belongs to another event loop: make a Session for each loop, and so for each"
                 " asyncio.run()"
             )
+        return loop
 
     async def aclose(self) -> None:
         """End the calls under way, leave the gates, and close the session's transport.

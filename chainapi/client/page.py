@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from attrs import define, field
 
@@ -12,6 +12,11 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Walk
 from chainapi.models.codec import decode_resource
 from chainapi.models.shown import described
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from chainapi.tables.types import Amounts
 
 __all__ = ["MetricPage", "Page"]
 
@@ -30,6 +35,7 @@ class Page(Generic[T]):
         extra: further fields that the route names, such as ``chain_info``.
         body: the response body as the service sent it.
         response: the response: status, headers, request id, seconds.
+        model: class of the rows; None where they are plain JSON values.
 
     """
 
@@ -40,6 +46,7 @@ class Page(Generic[T]):
     extra: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
     body: bytes = field(default=b"{}", kw_only=True, eq=False)
     response: RawResponse = field(factory=RawResponse, kw_only=True, eq=False)
+    model: Any = field(default=None, kw_only=True, eq=False)
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -69,6 +76,26 @@ class Page(Generic[T]):
             body=page.body,
             response=walk.response or RawResponse(body=page.body),
         )
+
+    def to_arrow(self, *, amounts: Amounts = "text") -> pa.Table:
+        """Return the rows as a table of Arrow (see `Pages.to_arrow`).
+
+        Raises:
+            ConfigurationError: `amounts` is unknown, pyarrow is not installed, or rows without a model have
+                values without a common type.
+            ColumnValueError: a value does not fit its column.
+
+        """
+        from chainapi.client.tables import page_table
+
+        return page_table(self.items, self.model, amounts)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the rows as a stream of Arrow, for libraries that read its C interface.
+
+        DuckDB, pandas, polars and pyarrow read a page by this method.
+        """
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         token = "no page token" if self.next_page_token is None else "page token"

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from chainapi.client.page import MetricPage, Page
-from chainapi.client.runner import WalkRunner
+from chainapi.client.runner import Batch, RowBatch, WalkRunner
 from chainapi.client.source import Source
 from chainapi.core.arguments import whole_number
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.walk import Walk
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import OnInvalid as OnInvalid
+from chainapi.models.invalid import Invalid
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from chainapi.client.follow import Follow
     from chainapi.client.split import Split
+    from chainapi.client.tables import Tables
     from chainapi.core.limits.estimate import Estimate
+    from chainapi.tables.types import Amounts
 
 __all__ = ["MetricPages", "OnInvalid", "Pages"]
 
@@ -35,6 +44,7 @@ class Pages(Generic[T]):
 
     Attributes:
         walk: the walk of the stream; it has digests, numbers and repeats of the rows of the open page.
+        left_out: the invalid rows that tables left out.
 
     """
 
@@ -44,6 +54,7 @@ class Pages(Generic[T]):
         self.walk = walk
         self._source = source
         self._runner = WalkRunner(walk, source)
+        self.left_out: list[Invalid] = []
 
     def __repr__(self) -> str:
         walk = self.walk
@@ -74,8 +85,16 @@ class Pages(Generic[T]):
         return self._source.address
 
     @property
+    def cursor(self) -> Cursor | None:
+        """Number by which a later walk tells new rows from known ones.
+
+        None if rows have no such number, or the list descends by it.
+        """
+        return self._source.cursor
+
+    @property
     def fingerprint(self) -> str:
-        """Fingerprint of the query: equal for streams of the same list, whatever their page size."""
+        """Fingerprint of the query, whatever its page size."""
         return self._source.fingerprint
 
     @property
@@ -109,7 +128,9 @@ class Pages(Generic[T]):
             raise StopAsyncIteration
         rest = list(walk.rows()) if begun or walk.resumed_inside else None
         walk.skip()
-        return self._page_type.of(walk, self._source.extra, rest)
+        page = self._page_type.of(walk, self._source.extra, rest)
+        page.model = self._source.model
+        return page
 
     async def first(self) -> T | None:
         """Return the first row; None for an empty list.
@@ -166,16 +187,21 @@ class Pages(Generic[T]):
         for name, number in (("size", size), ("limit", limit)):
             if number is not None:
                 whole_number(name, number)
-        return self._batches(size, limit)
+        return self._batches(size, limit, RowBatch)
 
-    async def _batches(self, size: int | None, left: int | None) -> AsyncGenerator[list[T], None]:
+    async def _batches(
+        self, size: int | None, left: int | None, begin: Callable[[], Batch], tables: Tables | None = None
+    ) -> AsyncGenerator[Any, None]:
         runner = self._runner
-        with runner.reading(left, batches=left is None) as reader:
+        if tables is not None:
+            await tables.load(fixed=True)
+        batches = "" if left is not None else "batches()" if tables is None else "arrow_batches()"
+        with runner.reading(left, batches=batches, columnar=tables is not None) as reader:
             while left != 0:
-                result = await runner.fill_batch(size, left, reader)
+                result = await runner.fill_batch(size, left, reader, begin)
                 if batch := runner.take_batch():
                     left = None if left is None else left - len(batch)
-                    yield batch
+                    yield batch.given()
                     if runner.reader is not reader:
                         runner.check(reader)
                         return
@@ -220,6 +246,90 @@ class Pages(Generic[T]):
             raise
         return rows
 
+    def arrow_batches(
+        self, size: int | None = None, limit: int | None = None, *, amounts: Amounts = "text"
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Give the rows as record batches of Arrow, each row once; with `limit` at most that many rows.
+
+        It gives batches as `batches()` does. All of them have the same schema. Invalid rows are left out.
+
+        Raises:
+            ConfigurationError: an argument is invalid; raised by the call itself. The rows have no model, or
+                pyarrow is not installed; raised by the first step.
+            PagingError: there is a `limit`, and a batch is unfinished after a cancelled wait.
+            ColumnValueError: a value does not fit its column; with `checkpoint`.
+            ChainAPIError: any other of chainapi's errors, with `checkpoint`.
+
+        """
+        for name, number in (("size", size), ("limit", limit)):
+            if number is not None:
+                whole_number(name, number)
+        tables = self._tables(amounts)
+        return self._batches(size, limit, tables.begin, tables)
+
+    async def to_arrow(
+        self, limit: int | None = None, *, amounts: Amounts = "text", progress: bool = False
+    ) -> pa.Table:
+        """Return all rows as a table of Arrow, each row once; with `limit` at most that many.
+
+        With `limit` the stream can be read on. A partial table is never returned: an error that ends the walk
+        has the rows so far as `partial`, a table too. Invalid rows are left out.
+
+        Args:
+            limit: number of rows.
+            amounts: form of amounts, which have up to 256 bits: ``text``, ``decimal`` (38 digits), ``float``
+                or ``binary`` (32 bytes).
+            progress: show rows, speed and the time left, in a notebook or on a terminal.
+
+        Raises:
+            ConfigurationError: an argument is invalid, pyarrow is not installed, or rows without a model have
+                values without a common type.
+            ColumnValueError: a value does not fit its column; with `checkpoint` and `partial`.
+            ChainAPIError: any other of chainapi's errors, with `checkpoint` and `partial`.
+
+        """
+        from chainapi.client.tables import read_table
+
+        return await read_table(self, self._runner, self._tables(amounts), limit, progress)
+
+    async def to_pandas(
+        self, limit: int | None = None, *, amounts: Amounts = "text", progress: bool = False
+    ) -> pd.DataFrame:
+        """Return all rows as a data frame of pandas; its columns are those of Arrow.
+
+        Arguments and errors are those of `to_arrow()`.
+
+        Raises:
+            ChainAPIError: as `to_arrow()` raises.
+
+        """
+        from chainapi.client.tables import library
+
+        pandas = await library("pandas")
+        table = await self.to_arrow(limit, amounts=amounts, progress=progress)
+        return table.to_pandas(types_mapper=pandas.ArrowDtype)
+
+    async def to_polars(
+        self, limit: int | None = None, *, amounts: Amounts = "text", progress: bool = False
+    ) -> pl.DataFrame:
+        """Return all rows as a data frame of polars.
+
+        Arguments and errors are those of `to_arrow()`.
+
+        Raises:
+            ChainAPIError: as `to_arrow()` raises.
+
+        """
+        from chainapi.client.tables import library
+
+        polars = await library("polars")
+        return polars.DataFrame(await self.to_arrow(limit, amounts=amounts, progress=progress))
+
+    def _tables(self, amounts: Amounts) -> Tables:
+        from chainapi.client.tables import Tables
+
+        return Tables(self._source, self.left_out, amounts)
+
     def split(
         self, ranges: int | None = None, *, blocks: int | None = None, days: float | None = None
     ) -> Split[Self]:
@@ -245,6 +355,28 @@ class Pages(Generic[T]):
         if self.walk.checkpoint.pages or self.walk.checkpoint.rows:
             raise self._runner.refusal("a stream that was read cannot be split: call split() before")
         return Split(type(self), self._source.ranges, Widths(ranges, blocks, days))
+
+    def follow(self, *, every: float, lookback: int = 0) -> Follow[T]:
+        """Follow the list: an endless stream of its new rows, the oldest first, each once.
+
+        It polls the list, and pages down to the rows that it knows. Rows are new that come after the first
+        poll; with a start, such as ``start_block=``, all rows from there on; on a stream that was read or
+        resumed, those newer than the rows given. The rows of one poll are in memory. The requests have the
+        lowest priority, unless the list method got ``priority=``.
+
+        Args:
+            every: least seconds between the beginnings of two polls.
+            lookback: how far below the newest row, in blocks or seconds as the list counts, rows that changed
+                are given again.
+
+        Raises:
+            ConfigurationError: an argument cannot be used, or the list cannot be followed.
+            CheckpointError: the stream has not given all rows below its newest one.
+
+        """
+        from chainapi.client.follow import Follow
+
+        return Follow(self._source, self.checkpoint, every, lookback)
 
     def seconds_left(self, requests: float) -> float:
         """Return the least seconds until a number of further requests has left.

@@ -9,7 +9,8 @@ from functools import partial
 from math import inf
 from typing import Any, Protocol, TypeVar, assert_never, cast
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
+from msgspec.structs import replace
 
 from chainapi.client.coalesce import Coalescer
 from chainapi.client.service import Service
@@ -155,7 +156,7 @@ class ResponseReuse:
     async def _fetch(self, request: _Request) -> Exchange:
         """Send a request, and store its response."""
         # A caller that no longer needs the response leaves; another one may still need it.
-        call = evolve(request.call, needed=None)
+        call = replace(request.call, needed=None)
         body, exchange = await self.run(request.service, call, checked_json, request.began)
         if (cache := call.options.cache) is not None:
             raw = request.service.received(exchange)  # without the key, if the service echoed it

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from math import inf
-from typing import Any, assert_never
+from typing import Any, ClassVar, Protocol, assert_never
+
+from attrs import define, field
 
 from chainapi.client.prefetch import Prefetcher
 from chainapi.client.source import Source
@@ -16,7 +18,51 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Answer, Deliver, Discard, Fetch, Offload, Report, Steps, Walk
 from chainapi.errors import ChainAPIError, PagingError
 
-__all__ = ["WalkRunner"]
+__all__ = ["Batch", "RowBatch", "WalkRunner"]
+
+
+class Batch(Protocol):
+    """Rows that were taken for a batch, which is not given yet."""
+
+    @property
+    def reader(self) -> str:
+        """Method that gives such batches."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, walk: Walk, most: int | None) -> None:
+        """Take the next rows of the open page, at most that many.
+
+        Raises:
+            ChainAPIError: a row cannot be taken; the walk stands where it stood.
+
+        """
+        ...
+
+    def given(self) -> Any:
+        """Return the rows as they are given to the reader."""
+        ...
+
+
+@define(eq=False)
+class RowBatch:
+    """Batch of rows as a list."""
+
+    reader: ClassVar[str] = "batches()"
+
+    rows: list[Any] = field(factory=list[Any])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, walk: Walk, most: int | None) -> None:
+        """Take the next rows of the open page, at most that many."""
+        self.rows.extend(islice(walk.rows(), most))
+
+    def given(self) -> list[Any]:
+        """Return the rows."""
+        return self.rows
 
 
 class WalkRunner:
@@ -24,7 +70,7 @@ class WalkRunner:
 
     Attributes:
         reader: the reader of rows, if there is one; another reader takes its place.
-        batch: rows that were taken for a batch, which is not given yet.
+        batch: the batch that is not given yet; None without one.
         closed: whether nothing more is sent.
 
     """
@@ -35,7 +81,7 @@ class WalkRunner:
         self._running = False
         self._ahead: Prefetcher | None = None
         self.reader: object = None
-        self.batch: list[Any] = []
+        self.batch: Batch | None = None
         self.closed = False
         self._before_batch: Checkpoint | None = None
 
@@ -75,23 +121,29 @@ class WalkRunner:
         return not self.closed
 
     @contextmanager
-    def reading(self, limit: int | None = None, *, batches: bool = False) -> Iterator[object]:
+    def reading(
+        self, limit: int | None = None, *, batches: str = "", columnar: bool = False
+    ) -> Iterator[object]:
         """Let a reader of at most `limit` rows take the place of any other.
 
+        `batches` is the method of a reader of batches. Pages are decoded to columns for a `columnar` reader.
+
         Raises:
-            PagingError: a batch is unfinished, and the reader is not one of batches.
+            PagingError: a batch is unfinished, and the reader is not one of such batches.
 
         """
-        if not batches:
-            self.refuse_inside_batch()
+        self.refuse_inside_batch(batches)
         walk = self._walk
         walk.count_rows()
         if limit is not None:
             walk.row_limit = walk.checkpoint.rows + limit
         reader = self.reader = object()
+        self._source.columnar = columnar
         try:
             yield reader
         finally:
+            if self.reader is reader:
+                self._source.columnar = False
             if limit is not None:
                 walk.row_limit = inf
             if self.reader is reader and self._ahead is not None:
@@ -107,43 +159,59 @@ class WalkRunner:
         if self.reader is not reader and not self.closed:
             raise self.refusal("another reader has taken this stream over: it can be read once")
 
-    def refuse_inside_batch(self) -> None:
-        """Refuse readers of pages and of rows while a batch is unfinished.
+    def refuse_inside_batch(self, batches: str = "") -> None:
+        """Refuse all readers but those of such `batches` while a batch is unfinished.
 
         Raises:
             PagingError: it is.
 
         """
-        if self.batch:
-            raise self.refusal("the stream stands inside a batch: read on with batches()")
+        if self.batch and self.batch.reader != batches:
+            raise self.refusal(f"the stream stands inside a batch: read on with {self.batch.reader}")
 
-    async def fill_batch(self, size: int | None, left: int | None, reader: object) -> bool | ChainAPIError:
+    async def fill_batch(
+        self, size: int | None, left: int | None, reader: object, begin: Callable[[], Batch]
+    ) -> bool | ChainAPIError:
         """Take rows until the batch has `size` of them; None stands for those of a page.
 
-        It takes at most `left` rows.
+        It takes at most `left` rows. `begin` makes a batch where none is unfinished.
 
         Returns whether there may be more rows, or the error that ended the walk. The rows taken so far stay
         in `batch`, after a cancellation too.
         """
-        walk = self._walk
-        if not self.batch:
-            self._before_batch = walk.checkpoint
+        batch = self.batch
+        if not batch:
+            batch, self._before_batch = begin(), self._walk.checkpoint
+        self.batch = batch
         enough = 1 if size is None else min(size, left or size)
         most = left if size is None else enough
         try:
-            while len(self.batch) < enough:
+            while len(batch) < enough:
                 if not await self.advance():
                     return False
                 self.check(reader)
-                self.batch.extend(islice(walk.rows(), most and most - len(self.batch)))
+                self.take(batch, most and most - len(batch))
         except ChainAPIError as error:
             return error
         return True
 
-    def take_batch(self) -> list[Any]:
-        """Return the rows of the batch, and begin another one."""
-        batch, self.batch, self._before_batch = self.batch, [], None
-        return batch
+    def take(self, batch: Batch, most: int | None) -> None:
+        """Take the next rows of the open page for a batch, at most that many.
+
+        Raises:
+            ChainAPIError: a row cannot be taken; with `checkpoint`.
+
+        """
+        try:
+            batch.take(self._walk, most)
+        except ChainAPIError as error:
+            error.checkpoint = self._walk.checkpoint
+            raise
+
+    def take_batch(self) -> Batch | None:
+        """Return the batch, if it has rows, and begin another one."""
+        batch, self.batch, self._before_batch = self.batch, None, None
+        return batch or None
 
     def close(self) -> None:
         """Send nothing more, and cancel the requests for further pages."""

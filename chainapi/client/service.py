@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator
 from typing import TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
-from attrs import define, evolve, field
+from attrs import define, field
+from msgspec.structs import replace
 
 from chainapi._text import masked
 from chainapi._version import __version__
@@ -76,18 +77,18 @@ class Service:
 
     def request(self, call: Call) -> Request:
         """Return the request of a call; the key is added here and nowhere else."""
-        headers = {**_HEADERS, **call.options.headers} if call.options.headers else _HEADERS
-        if self.endpoint.key is not None and self.endpoint.key_header is not None:
-            headers = {**headers, self.endpoint.key_header: self.endpoint.key.reveal()}
-        query, token = call.query, call.page_token
-        return Request(query.method, query.url(self.endpoint.base_url, token), headers, query.content(token))
+        endpoint, query, token = self.endpoint, call.query, call.page_token
+        headers = {**_HEADERS, **call.options.headers}
+        if endpoint.key is not None and endpoint.key_header is not None:
+            headers[endpoint.key_header] = endpoint.key.reveal()
+        return Request(query.method, query.url(endpoint.base_url, token), headers, query.content(token))
 
     async def send_observed(self, request: Request, call: int) -> Response:
         """Send a request of the call with that number, with the headers of the telemetry."""
         assert self.telemetry is not None  # noqa: S101 - otherwise nobody observes
         with self.telemetry.attempt(call) as headers:
             # The request's own headers win: the key, and those that the caller passed.
-            return await self.transport.send(evolve(request, headers={**headers, **request.headers}))
+            return await self.transport.send(replace(request, headers={**headers, **request.headers}))
 
     def shown_url(self, call: Call) -> str:
         """Return the URL of a call as people may see it, without the page token."""

@@ -5,15 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from attrs import frozen
+
 from chainapi.client.emitter import Emitter
 from chainapi.core.limits.limit import Limit
+from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.ranges import Interval, Ranged
 from chainapi.core.paging.walk import Answer, Fetch, Walk
+from chainapi.models.codec import OnInvalid
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
 
-__all__ = ["Ranges", "Source"]
+__all__ = ["Numbered", "Ranges", "Source"]
+
+
+@frozen
+class Numbered:
+    """Number of the rows of a list, which new rows exceed: its name, and its reader."""
+
+    name: str
+    read: Callable[[Any], int | None]
 
 
 class Ranges(Protocol):
@@ -49,7 +61,14 @@ class Ranges(Protocol):
 
 
 class Source(Protocol):
-    """One list query of one service."""
+    """One list query of one service.
+
+    Attributes:
+        columnar: whether pages are decoded to columns, for tables.
+
+    """
+
+    columnar: bool
 
     @property
     def emit(self) -> Emitter:
@@ -67,6 +86,11 @@ class Source(Protocol):
         ...
 
     @property
+    def on_invalid(self) -> OnInvalid:
+        """Treatment of rows that do not fit their model."""
+        ...
+
+    @property
     def extra(self) -> tuple[str, ...]:
         """Names of the further fields of a page."""
         ...
@@ -74,6 +98,11 @@ class Source(Protocol):
     @property
     def address(self) -> str:
         """Base address of the service."""
+        ...
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """Cursor of the list (see `Pages.cursor`)."""
         ...
 
     @property
@@ -89,6 +118,18 @@ class Source(Protocol):
     @property
     def ranges(self) -> Ranges | None:
         """Ranges of the list; None where it has none."""
+        ...
+
+    @property
+    def numbered(self) -> Numbered | None:
+        """Number of the rows that start and end bound, or that descends; None without."""
+        ...
+
+    def poll(self, since: int | None) -> tuple[Walk, Source]:
+        """Return a walk from the head of the list, at the lowest priority.
+
+        A list with a start begins at the number `since`; its source then has ranges.
+        """
         ...
 
     def times(self) -> tuple[float, float]:

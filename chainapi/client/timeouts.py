@@ -68,7 +68,8 @@ class Timeout:
 
     def end(self) -> None:
         """Watch the call no longer, which has ended."""
-        self.settle()
+        if self.expired_at is not None:
+            self.settle()
         self._task = None
         self._timeouts.forget(self)
 
@@ -105,30 +106,32 @@ class Timeouts:
         if task is None:
             raise RuntimeError("await a call in a task: nothing else can be cancelled")
         timeout = Timeout(self, task)
-        if when < inf:
-            timeout.set(when)
-        else:
-            self._endless[timeout] = None
+        self._new[timeout] = None
+        timeout.set(when)
         return timeout
 
     def watch(self, timeout: Timeout) -> None:
         """Watch a timeout that was set to an earlier time."""
-        self._endless.pop(timeout, None)
-        self._new[timeout] = None
+        if timeout not in self._new:
+            self._endless.pop(timeout, None)
+            self._new[timeout] = None
         if timeout.when < self._rings_at and not self.closed:
             self._rings_at = timeout.when
             self._timer.set(timeout.when)
 
     def forget(self, timeout: Timeout) -> None:
         """Watch a timeout no longer; its entry of the heap stays for a while."""
-        self._new.pop(timeout, None)
-        self._endless.pop(timeout, None)
+        if timeout in self._new:
+            del self._new[timeout]
+        else:
+            self._endless.pop(timeout, None)
 
     def close(self) -> None:
         """Cancel the tasks of all calls under way, soon: one of them may run now."""
         self.closed = True
         self._timer.set(inf)
-        self._loop.call_soon(self._expire_all)
+        if self._new or self._endless or self._heap:
+            self._loop.call_soon(self._expire_all)
 
     def _expire_all(self) -> None:
         for timeout in [*self._new, *self._endless, *(timeout for _, _, timeout in self._heap)]:

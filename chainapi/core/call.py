@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
+import msgspec
 from attrs import define, field, frozen
 from msgspec import Struct
 
@@ -112,8 +113,7 @@ class CallOptions:
         return self.coalesce or self.cache is not None
 
 
-@frozen(eq=False, repr=False)
-class Call:
+class Call(Struct, frozen=True, eq=False):
     """Call: one request, repeated until it succeeds or no attempt is left.
 
     Attributes:
@@ -130,8 +130,10 @@ class Call:
     page_token: str | None = None
     not_after: float = inf
     needed: Callable[[], bool] | None = None
-    options: CallOptions = field(factory=CallOptions)
+    options: CallOptions = msgspec.field(default_factory=CallOptions)
     fresh: bool = False
+
+    __repr__ = object.__repr__  # without the page token
 
 
 @define(eq=False, repr=False)
@@ -145,8 +147,7 @@ class CallSettings:
     jitter: Callable[[], float]
 
 
-@define
-class Acquire:
+class Acquire(Struct):
     """Wait for the quota to allow the next attempt.
 
     Result: None, or the APITimeoutError of a service that answers nobody. A QuotaWaitError ends the call.
@@ -163,15 +164,13 @@ class Acquire:
     again: bool
 
 
-@define
-class Send:
+class Send(Struct):
     """Send the request; `attempt` counts from 1. Result: an `Exchange`."""
 
     attempt: int
 
 
-@define
-class Decode:
+class Decode(Struct):
     """Decode the body of a successful response.
 
     Result: the decoded value, or a DecodeError.
@@ -180,8 +179,7 @@ class Decode:
     response: Response
 
 
-@define
-class Describe:
+class Describe(Struct):
     """Describe an error response from its body.
 
     Result: its error type and messages, the API key masked.
@@ -190,8 +188,7 @@ class Describe:
     response: Response
 
 
-@define
-class Pause:
+class Pause(Struct):
     """Pause for `seconds` before the next attempt.
 
     The `reason` is such as ``503``. Result: None.
@@ -209,8 +206,7 @@ Flow: TypeAlias = Generator[Command, tuple[float, Any], T]
 _NO_LIMITS = RateLimitInfo()
 
 
-@define(eq=False, repr=False)
-class Exchange:
+class Exchange(Struct, eq=False):
     """Exchange: one request, its outcome, its limits and the gate's verdict.
 
     The limits are those that the response announced. `elapsed` is the seconds from sending to the outcome,
@@ -224,6 +220,8 @@ class Exchange:
     elapsed: float = 0.0
     age: float = 0.0
 
+    __repr__ = object.__repr__
+
 
 _QUEUE, _ATTEMPT, _PAUSE = range(3)  # phases between which the time of a call is divided
 
@@ -236,6 +234,22 @@ class CallFlow:
         last: error of the attempt that failed last; None before the first failure.
 
     """
+
+    __slots__ = (
+        "_allowed",
+        "_attempts",
+        "_began",
+        "_call",
+        "_doubtful",
+        "_phase",
+        "_seconds",
+        "_settings",
+        "_since",
+        "_spent",
+        "_state",
+        "deadline",
+        "last",
+    )
 
     def __init__(self, call: Call, settings: CallSettings, began: float) -> None:
         self._call = call

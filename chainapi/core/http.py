@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from attrs import field, frozen
+from msgspec import Struct, field
 
 __all__ = ["Request", "Response", "is_blank", "is_markup", "reason_phrase", "request_id"]
 
@@ -16,8 +16,7 @@ __all__ = ["Request", "Response", "is_blank", "is_markup", "reason_phrase", "req
 _REQUEST_ID = ("x-request-id", "request-id", "x-amzn-requestid", "x-correlation-id", "cf-ray")
 
 
-@frozen
-class Request:
+class Request(Struct, frozen=True):
     """One HTTP request.
 
     ``url`` is absolute and already percent-encoded. Header names are lower-case. Neither the values of
@@ -27,14 +26,15 @@ class Request:
 
     method: str
     url: str
-    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
-    body: bytes | None = field(
-        default=None, repr=lambda body: "None" if body is None else f"<{len(body)} bytes>"
-    )
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes | None = None
+
+    def __repr__(self) -> str:
+        body = "None" if self.body is None else f"<{len(self.body)} bytes>"
+        return f"Request(method={self.method!r}, url={self.url!r}, body={body})"
 
 
-@frozen
-class Response:
+class Response(Struct, frozen=True):
     """One whole HTTP response.
 
     Header names are lower-case; a header that was sent several times is one value, joined with ``", "``
@@ -42,8 +42,11 @@ class Response:
     """
 
     status: int
-    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
-    body: bytes = field(default=b"", repr=lambda body: f"<{len(body)} bytes>")
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Response(status={self.status!r}, body=<{len(self.body)} bytes>)"
 
 
 def reason_phrase(status: int) -> str:

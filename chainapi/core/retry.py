@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attrs import define, field, frozen
+from msgspec import Struct
 
 __all__ = ["RETRIED_STATUSES", "RetryBudget", "RetryPolicy", "RetryState"]
 
@@ -40,8 +41,7 @@ class RetryPolicy:
         return drawn if retry_after is None else max(drawn, retry_after)
 
 
-@define(eq=False, repr=False)
-class RetryState:
+class RetryState(Struct, eq=False):
     """Failed requests of one call so far."""
 
     faults: int = 0

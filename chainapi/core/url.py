@@ -23,6 +23,7 @@ MAX_SEGMENT = 1_024  # characters
 
 _PATH_SAFE = "/:@!$&'()*+,;=~-._"
 _SAFE_PATH = re.compile(rf"[A-Za-z0-9{re.escape(_PATH_SAFE)}]*")  # most paths: nothing in them is quoted
+_UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")  # most page tokens: nothing in them is quoted
 _MAX_WHOLE = 10**100  # identifiers are smaller, and Python does not convert every larger one to text
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SEPARATOR = re.compile(r"[/?#%\\\s]")  # of a segment
@@ -74,7 +75,8 @@ class Query:
         if page_token is None or self.token_in_body:
             return base_url + self._encoded
         joint = "&" if self.params else "?"
-        return f"{base_url}{self._encoded}{joint}pageToken={quote(page_token, safe='')}"
+        token = page_token if _UNRESERVED.fullmatch(page_token) else quote(page_token, safe="")
+        return f"{base_url}{self._encoded}{joint}pageToken={token}"
 
     @property
     def shape(self) -> str:

@@ -25,6 +25,7 @@ from chainapi.dask.plugins import session
 
 if TYPE_CHECKING:
     from chainapi.export.progress import ExportProgress
+    from chainapi.tables.types import Amounts
 
 __all__ = ["export", "register", "session"]
 
@@ -40,6 +41,7 @@ def export(
     *,
     storage_options: Mapping[str, Any] | None = None,
     partitions: int | None = None,
+    amounts: Amounts = "text",
     limit: int | None = None,
     concurrency: int = 32,
     part_rows: int = PART_ROWS,
@@ -65,6 +67,7 @@ def export(
         target: a folder that all workers reach: a path, or a URL of fsspec such as ``s3://bucket/blocks``.
         storage_options: options of the file system of `target`.
         partitions: number of partitions of a new export, 32 by default. It stays the same in later runs.
+        amounts: type of amounts, as in `chainapi.export.export`.
         limit: rows of each source; all by default. Later runs fetch all new rows.
         concurrency: number of sources that are open at once in each running partition.
         part_rows: rows after which a worker writes a file; it writes one after 64 MiB of rows as JSON too. A
@@ -89,6 +92,7 @@ def export(
     from chainapi.dask.partition import Folder
     from chainapi.dask.store import absolute
     from chainapi.export.spec import checked_sources
+    from chainapi.tables.types import checked_amounts
 
     for name, value in (("limit", limit), ("partitions", partitions)):
         if value is not None:
@@ -113,6 +117,7 @@ def export(
         PART_BYTES,
         on_progress,
         session_arguments,
+        checked_amounts(amounts),
     )
     return client.sync(run.run)
 

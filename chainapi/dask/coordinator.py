@@ -22,6 +22,7 @@ from chainapi.dask.plugins import SESSIONS, install, stop_tasks
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.spec import Arguments, sent_values
+from chainapi.tables.types import Amounts
 
 __all__ = ["DistributedExport", "DistributedResult"]
 
@@ -66,6 +67,7 @@ class DistributedExport:
         part_bytes: bytes of the rows of a part, as JSON.
         on_progress: called at each stage and several times a second.
         session_arguments: arguments of sessions for this export alone; None for the registered ones.
+        amounts: type of amounts.
 
     """
 
@@ -81,6 +83,7 @@ class DistributedExport:
     part_bytes: int
     on_progress: Callable[[ExportProgress], None] | None
     session_arguments: Mapping[str, Any] | None
+    amounts: Amounts
     name: str = field(factory=lambda: uuid4().hex, init=False)
     progress: ExportProgress = field(init=False)
     _counts: dict[int, Mapping[str, int]] = field(factory=dict[int, Mapping[str, int]], init=False)
@@ -138,7 +141,8 @@ class DistributedExport:
 
     async def _jobs(self, arguments: Iterable[Arguments], sessions: str) -> list[Job]:
         query = sent_values(ROUTES.get(self.route), self.query)
-        about = {"format": 1, "route": self.route, "limit": self.limit, "query": query}
+        same = {"route": self.route, "limit": self.limit, "amounts": self.amounts, "query": query}
+        about = {"format": 1, **same}
         key = f"{self.route}-prepare-{self.name}"
         future = self.client.submit(prepare, self.folder, about, self.partitions, key=key, pure=False)
         count = await self._result_of(future)
@@ -158,6 +162,7 @@ class DistributedExport:
                 self.concurrency,
                 self.part_rows,
                 self.part_bytes,
+                self.amounts,
             )
             for number, sources in sorted(by_number.items())
         ]

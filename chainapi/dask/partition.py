@@ -20,6 +20,7 @@ from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
 from chainapi.export.spec import Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker
+from chainapi.tables.types import Amounts
 
 __all__ = ["Folder", "Job", "Outcome", "Report", "fetch_partition", "group_of", "prepare", "topic_of"]
 
@@ -63,6 +64,7 @@ class Job:
         concurrency: sources that are open at once.
         part_rows: rows of a part.
         part_bytes: bytes of the rows of a part, as JSON.
+        amounts: type of amounts.
 
     """
 
@@ -77,6 +79,7 @@ class Job:
     concurrency: int
     part_rows: int
     part_bytes: int
+    amounts: Amounts
 
     @property
     def key(self) -> tuple[str, int]:
@@ -219,6 +222,7 @@ class _Run:
             job.query,
             job.limit,
             job.concurrency,
+            job.amounts,
         )
         self.fetcher = Fetcher(spec, self.log, self.thread, self.progress, self._report)
 

@@ -24,7 +24,7 @@ Everything here blocks, and belongs to one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -36,13 +36,13 @@ from attrs import define, field
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
-from chainapi.export.formats import Rows
-from chainapi.export.formats.arrow import write_fitting
+from chainapi.export.formats.arrow import tables_of
 from chainapi.export.matching import Matched, Matcher
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.spec import free_label
-from chainapi.tables.arrow import Types
-from chainapi.tables.columns import INVALID, SOURCE, Column
+from chainapi.tables.arrow import arrow_schema
+from chainapi.tables.codec import INVALID
+from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["CLAIMS", "INVALID_FOLDER", "LOGS", "PENDING_INVALID", "Outrun", "PartLog", "partition_of"]
 
@@ -90,7 +90,6 @@ class PartLog:
     _writer: str = field(factory=lambda: uuid4().hex, init=False)
     _claim: int = field(default=0, init=False)
     _state: State = field(factory=State, init=False)
-    _schema: Any = field(default=None, init=False)
     _sources: dict[str, SourceRecord] = field(factory=dict[str, SourceRecord], init=False)
     _by_query: dict[str, SourceRecord] = field(factory=dict[str, SourceRecord], init=False)
     _matchers: dict[int, Matcher] = field(factory=dict[int, Matcher], init=False)
@@ -119,7 +118,7 @@ class PartLog:
                 "before them are missing: put them back, or choose another target"
             )
         if parts:
-            self._state, self._schema = self._footer(parts[-1])
+            self._state = self._footer(parts[-1])
         if self._state.export != self.export:
             self._state.export = self.export
             self._state.before = self._state.rows, self._state.invalid
@@ -159,6 +158,10 @@ class PartLog:
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """See `PageLog.begin`."""
+        self._settings = dict(settings)
+
+    def extend(self, settings: Mapping[str, Any]) -> None:
+        """See `PageLog.extend`."""
         self._settings = dict(settings)
 
     def has_pages(self) -> bool:
@@ -276,7 +279,7 @@ class PartLog:
         state = self._next_state()
         self._create_beside(state)
         if not self.store.create(self._part(state.part), self._encoded(state)):
-            written, self._schema = self._footer(self._part(state.part))
+            written = self._footer(self._part(state.part))
             if written.writer != self._writer:  # else the file system repeated a request that had arrived
                 raise Outrun(f"partition {self.partition}, part {state.part}")
         old, self._state, self._logs = self._state, state, dict(state.logs)
@@ -311,30 +314,20 @@ class PartLog:
 
     def _encoded(self, state: State) -> bytes:
         """Return the next part as a Parquet file."""
-        types = Types(self.columns())
-        if self._schema is not None:
-            types.take(self._schema)  # so that the types of a partition only become wider
-        made = [pa.BufferOutputStream()]
+        columns, made = self.columns(), pa.BufferOutputStream()
+        rows = ((label, row + b"\n") for label, row in self._rows)
+        with pq.ParquetWriter(made, arrow_schema(columns), compression="zstd") as writer:
+            for table in tables_of(columns, rows):
+                writer.write_table(table, row_group_size=table.num_rows)
+            writer.add_key_value_metadata({FOOTER_KEY: state.dumps()})
+        return bytes(made.getvalue())
 
-        def write(tables: Iterator[Any]) -> None:
-            made[0] = pa.BufferOutputStream()
-            with pq.ParquetWriter(made[0], types.schema, compression="zstd") as writer:
-                for table in tables:
-                    writer.write_table(table, row_group_size=table.num_rows)
-                writer.add_key_value_metadata({FOOTER_KEY: state.dumps()})
-
-        write_fitting(
-            types, Rows(lambda: ((label, row + b"\n") for label, row in self._rows)), lambda: (), write
-        )
-        self._schema = types.schema
-        return bytes(made[0].getvalue())
-
-    def _footer(self, name: str) -> tuple[State, Any]:
-        """Return the state and the schema in a part."""
+    def _footer(self, name: str) -> State:
+        """Return the state in a part."""
         try:
             with self.store.opened(name) as file:
                 footer = pq.read_metadata(file)
-            return State.loads((footer.metadata or {})[FOOTER_KEY]), footer.schema.to_arrow_schema()
+            return State.loads((footer.metadata or {})[FOOTER_KEY])
         except (pa.ArrowException, KeyError, DamagedStateError) as error:
             raise self._damaged(name, error) from error
 

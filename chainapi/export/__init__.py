@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from chainapi.client.pages import Pages
     from chainapi.export.progress import ExportProgress
     from chainapi.export.run import ExportResult
+    from chainapi.tables.types import Amounts
 
 __all__ = ["export"]
 
@@ -32,6 +33,7 @@ async def export(
     out: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002 - the usual word
+    amounts: Amounts = "text",
     limit: int | None = None,
     concurrency: int = 32,
     part_rows: int | None = None,
@@ -45,9 +47,9 @@ async def export(
 
     A folder gets a part while the export runs, as soon as there are enough rows, and one at the end; its
     manifest lists them. The same call continues an export that was stopped, at any moment and by anything.
-    Once all rows are fetched, the same call fetches only new rows if the route returns the newest rows first,
-    and nothing otherwise. The journal of the export is the folder ``blocks.parquet.export`` beside a file,
-    ``_export`` in a folder.
+    Once all rows are fetched, the same call fetches only new rows if the rows show which are new, by a block
+    number or a time, and nothing otherwise. The journal of the export is the folder ``blocks.parquet.export``
+    beside a file, ``_export`` in a folder.
 
     Args:
         walk: a method that returns `Pages`, such as ``session.data.evm.blocks``.
@@ -56,6 +58,9 @@ async def export(
         out: a file; or a folder, which exists, ends with a slash, or has no suffix.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``. The default is the suffix of the
             file, and ``jsonl`` in a folder.
+        amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token
+            ids), in every file alike: ``text``, exact at any length; ``decimal``, exact up to 38 digits;
+            ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most significant first.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
             Later runs fetch all new rows.
         concurrency: number of sources that are open at once. Memory holds a page or two of each.
@@ -80,6 +85,7 @@ async def export(
     from chainapi.export.run import Exporter
     from chainapi.export.sealer import PartLimits
     from chainapi.export.spec import ExportSpec, checked_sources
+    from chainapi.tables.types import checked_amounts
 
     if limit is not None:
         whole_number("limit", limit)
@@ -89,7 +95,8 @@ async def export(
         )
     over = checked_sources("over", over)
     target = Target.of(out, format)
-    spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency)
+    chosen = checked_amounts(amounts)
+    spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency, chosen)
     await spec.check()
     limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)
     exporter = Exporter(spec, target, on_progress, limits)

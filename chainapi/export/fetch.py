@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from attrs import define, field
@@ -12,17 +13,19 @@ from attrs import define, field
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.cursor import Trend
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.export.formats.values import require
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream
-from chainapi.export.spec import Arguments, ExportSpec, compare_settings
+from chainapi.export.spec import COLUMNS, Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker, settled
 from chainapi.export.writer import Writer
-from chainapi.tables.columns import Codec, Column
+from chainapi.tables.codec import Codec
+from chainapi.tables.columns import Column
 
-__all__ = ["Fetcher"]
+__all__ = ["Fetcher", "shows_new_rows"]
 
 _NO_SOURCE = "there is nothing to export: over= has no source"
 _ADVICE = 'started again with on_invalid="raw", the export puts such rows into a file of their own'
@@ -133,30 +136,62 @@ class Fetcher:
         if self._codec is None:
             self._codec = await self.worker.run(self._begin, pages)
         source = await self.worker.run(self.journal.source, arguments.label, pages.fingerprint)
-        if source.done and not (pages.walk.ordered and _has_order(source)):
+        if source.done and not shows_new_rows(source, pages, limited=self.spec.limit is not None):
             return source, None
-        if source.checkpoint is not None and not source.done:
-            begun, query = Checkpoint.loads(source.checkpoint), pages.checkpoint.query
-            # Its page token belongs to another page size.
-            begun = begun if begun.query == query else begun.at_first_page(query)
-            pages = self.spec.open(arguments, resume=begun)
+        pages = self._reopened(source, arguments, pages)
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
         limit = self.spec.limit if source.exported is None else None
         return source, SourceStream(source, pages, self._codec.encode_lines, limit)
 
+    def _reopened(self, source: SourceRecord, arguments: Arguments, pages: Pages[Any]) -> Pages[Any]:
+        """Return the stream of what the target lacks of a source."""
+        open_ = partial(self.spec.open, arguments)
+        since = None if pages.cursor is None else pages.cursor.since
+        if since is not None and source.exported is not None:
+            # Rows that share the number may be missing, and not every service includes the bound itself.
+            least = max(0, source.exported - 1)
+            open_ = partial(self.spec.open_since, arguments, since, least)
+            pages = open_()
+        if source.checkpoint is None or source.done:
+            return pages
+        begun, query = Checkpoint.loads(source.checkpoint), pages.checkpoint.query
+        # The page token of another query belongs to another page size.
+        return open_(resume=begun if begun.query == query else begun.at_first_page(query))
+
     def _begin(self, pages: Pages[Any]) -> Codec:
         """Return the codec of the rows; store or compare the settings of the export."""
-        codec, format_ = Codec(pages.model), self.spec.format
+        spec, format_ = self.spec, self.spec.format
+        raw = spec.query.get("on_invalid") == "raw"
+        codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise")
         if format_.needs_columns:
             require(codec.columns, format_.name)
-        settings = self.spec.settings(pages, codec.columns)
+        settings = spec.settings(pages, codec.columns)
         if self.journal.has_pages():
-            compare_settings(self.spec.target, self.journal.settings(), settings)
+            stored = self.journal.settings()
+            compare_settings(spec.target, stored, settings)
+            if stored[COLUMNS] != settings[COLUMNS]:
+                self.journal.extend(settings)
         else:  # an export without pages has nothing to protect: its command may have been a mistake
             self.journal.begin(settings)
         return codec
 
 
-def _has_order(source: SourceRecord) -> bool:
-    """Return whether the order of a finished source held: new rows are greater."""
-    return source.checkpoint is None or not Checkpoint.loads(source.checkpoint).unordered
+def shows_new_rows(source: SourceRecord, pages: Pages[Any], *, limited: bool) -> bool:
+    """Return whether the rows of a finished source show which of them are new.
+
+    Args:
+        source: the source.
+        pages: its stream.
+        limited: whether its first run had a limit.
+
+    """
+    if source.exported is None and not source.taken:
+        return True  # the list was empty
+    if pages.walk.ordered:
+        return source.checkpoint is None or not Checkpoint.loads(source.checkpoint).unordered
+    if pages.cursor is None or source.exported is None:
+        return False
+    orders = {Trend.LEVEL, Trend.FALLING}
+    if pages.cursor.since is not None and not limited:  # with a limit, all of a rising list were new
+        orders.add(Trend.RISING)
+    return source.trend in orders

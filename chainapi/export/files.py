@@ -175,7 +175,7 @@ def partial_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
-def write_partial(path: Path, write: Callable[[Path], None]) -> tuple[int, str]:
+def write_partial(path: Path, write: Callable[[Path], object]) -> tuple[int, str]:
     """Write and sync a file under the name `partial_of`; return its size in bytes and its digest.
 
     `write` gets the path and writes the content. On an error the file is deleted.

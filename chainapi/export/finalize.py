@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
+import msgspec
 from attrs import field, frozen
 
 from chainapi.errors import ExportError
@@ -37,7 +38,6 @@ from chainapi.export.files import (
     sync_file,
     write_partial,
 )
-from chainapi.export.formats import Rows, labelled
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import check_manifest, write_manifest
 from chainapi.export.records import (
@@ -50,7 +50,7 @@ from chainapi.export.records import (
     SourceRows,
 )
 from chainapi.export.segments import SegmentReader
-from chainapi.tables.columns import Column
+from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["PartWriter", "Stopped", "place", "recover"]
 
@@ -206,9 +206,17 @@ class PartWriter:
         path = self.target.part(self.number)
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
         old = None if before is None else path
-        rows = Rows(lambda: self._pages(reader, partial_of(path)))
-        size, digest = write_partial(path, lambda new: self.target.format.write(new, self.columns, rows, old))
         count = self.rows + (0 if before is None else before.rows)
+
+        def write(new: Path) -> None:
+            found = self.target.format.write(new, self.columns, self._pages(reader, new), old)
+            if found != count:
+                raise ExportError(
+                    f"{path} would have {found:,} rows and not {count:,}; all rows are kept in the journal: "
+                    "start the same export again"
+                )
+
+        size, digest = write_partial(path, write)
         return PartFile(path.name, count, size, digest, _sources(self.pages))
 
     def _pages(self, reader: SegmentReader, partial: Path) -> Iterator[tuple[str, bytes]]:
@@ -237,11 +245,17 @@ class PartWriter:
                         shutil.copyfileobj(old, file)
                 for label, page in self.pages:
                     if page.invalid:
-                        file.write(labelled(label, reader.read(page)[1]))
+                        file.write(_labelled(label, reader.read(page)[1]))
 
         size, digest = write_partial(path, write)
         count = sum(page.invalid for _, page in self.pages)
         return PartFile(path.name, count, size, digest, invalid=True)
+
+
+def _labelled(label: str, lines: bytes) -> bytes:
+    """Return the JSON lines of invalid rows with the label of their source in front."""
+    head = b'{"%b":%b,' % (SOURCE.encode(), msgspec.json.encode(label))
+    return head + lines[1:-1].replace(b"\n{", b"\n" + head) + b"\n"
 
 
 def _sources(pages: Sequence[tuple[str, PageRecord]]) -> tuple[SourceRows, ...]:

@@ -23,7 +23,7 @@ from chainapi.export.matching import Matched, Matcher
 from chainapi.export.records import CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
 from chainapi.export.segments import SegmentReader, Segments
 from chainapi.export.spec import free_label
-from chainapi.tables.columns import INVALID
+from chainapi.tables.codec import INVALID
 
 __all__ = ["Journal"]
 
@@ -98,12 +98,17 @@ class Journal:
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Store the settings of an export without pages, in place of those stored before."""
-        texts = {name: json.dumps(value) for name, value in settings.items()}
-        records = [(name, text, checksum(name, text)) for name, text in texts.items()]
+        records = [*_settings(settings)]
         with self._database.transaction() as db:
             self._database.add_to_total("about", len(records) - db.execute("DELETE FROM about").rowcount)
             self._database.add_to_total("sources", -db.execute("DELETE FROM sources").rowcount)
             db.executemany("INSERT INTO about VALUES (?, ?, ?)", records)
+
+    def extend(self, settings: Mapping[str, Any]) -> None:
+        """Store settings that say more than the stored ones: there are new columns."""
+        with self._database.transaction() as db:
+            for name, text, digest in _settings(settings):
+                db.execute("UPDATE about SET value = ?, checksum = ? WHERE name = ?", (text, digest, name))
 
     def has_pages(self) -> bool:
         """Return whether a page was ever committed."""
@@ -351,6 +356,13 @@ class Journal:
         with self._database.transaction() as db:
             self._database.add_to_total("parts", -1)
             db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
+
+
+def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Yield the columns of the settings' records."""
+    for name, value in settings.items():
+        text = json.dumps(value)
+        yield name, text, checksum(name, text)
 
 
 def _set_state(db: Connection, part: Part, state: int) -> None:

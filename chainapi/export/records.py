@@ -11,6 +11,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.cursor import Trend
 
 __all__ = [
     "BEGUN",
@@ -39,11 +40,14 @@ class SourceRecord:
         query: fingerprint of its query, whatever the page size.
         checkpoint: position of its walk, as text; None before the first page.
         taken: rows that were stored before the source ended for the first time; a limit counts these.
-        newest: greatest number among its rows, where the route has a descending number.
+        newest: greatest number among its rows, where the route has a descending number or a cursor.
         newest_ties: marks of its rows that have the number `newest`.
         exported: greatest number among the rows that earlier walks brought into the target.
         exported_ties: marks of the target's rows that have the number `exported`; None where no two rows
             share a number.
+        met_ties: those of `exported_ties` that the pass under way has met.
+        trend: order of the numbers of a cursor, over all pages.
+        last: number of the last row of the pass under way, by the cursor.
         done: whether its walk has ended.
         limited: whether the limit ended it in this run.
 
@@ -59,6 +63,9 @@ class SourceRecord:
     exported_ties: tuple[str, ...] | None = None
     done: bool = False
     newest_ties: tuple[str, ...] = ()
+    met_ties: tuple[str, ...] = ()
+    trend: Trend = Trend.LEVEL
+    last: int | None = None
     limited: bool = field(default=False, init=False)
 
     @classmethod
@@ -71,7 +78,7 @@ class SourceRecord:
         taken: int,
         newest: str | None,
         exported: str | None,
-        ties: str,
+        edge: str,
         done: int,
     ) -> Self:
         """Return the record with these columns.
@@ -82,16 +89,39 @@ class SourceRecord:
         """
         if checkpoint is not None:
             Checkpoint.loads(checkpoint)
-        numbers, (known, new) = (_number(newest), _number(exported)), json.loads(ties)
-        known = None if known is None else tuple(known)
-        return cls(number, label, query, checkpoint, taken, *numbers, known, bool(done), tuple(new))
+        known, new, met, trend, last = json.loads(edge)
+        return cls(
+            number,
+            label,
+            query,
+            checkpoint,
+            taken,
+            newest=_number(newest),
+            exported=_number(exported),
+            exported_ties=None if known is None else tuple(known),
+            done=bool(done),
+            newest_ties=tuple(new),
+            met_ties=tuple(met),
+            trend=Trend(trend),
+            last=_number(last),
+        )
 
     @property
     def fields(self) -> tuple[Any, ...]:
         """Columns of the record; large numbers are texts, as SQLite has 64 bits."""
         numbers = _text(self.newest), _text(self.exported)
-        ties, done = json.dumps([self.exported_ties, self.newest_ties]), int(self.done)
-        return (self.number, self.label, self.query, self.checkpoint, self.taken, *numbers, ties, done)
+        order = self.trend.value, _text(self.last)
+        edge = json.dumps([self.exported_ties, self.newest_ties, self.met_ties, *order])
+        return (
+            self.number,
+            self.label,
+            self.query,
+            self.checkpoint,
+            self.taken,
+            *numbers,
+            edge,
+            int(self.done),
+        )
 
     def advance(self, batch: Batch, stored: int, *, met: bool = True) -> None:
         """Move the position behind a page of this source.
@@ -107,7 +137,9 @@ class SourceRecord:
         self.limited = self.limited or self._at_limit(batch, met=met)
         self.checkpoint, self.done = checkpoint.dumps(), batch.done or self.limited
         self._advance_newest(batch)
+        self.trend, self.last, self.met_ties = batch.trend, batch.last, batch.met_ties
         if self.done:
+            self.met_ties = ()
             unique = checkpoint.watermark is not None and not checkpoint.watermark.ties
             self.exported = self.newest
             self.exported_ties = None if unique else self.newest_ties
@@ -123,6 +155,8 @@ class SourceRecord:
         return self.taken >= batch.limit or (not met and batch.seen >= batch.limit)
 
     def _advance_newest(self, batch: Batch) -> None:
+        if batch.restarted:  # the journal matches its rows, so that all of them come again
+            self.newest_ties = (self.exported_ties or ()) if self.newest == self.exported else ()
         if batch.checkpoint.unordered:
             self.newest, self.newest_ties = None, ()
         elif batch.newest is not None and (self.newest is None or batch.newest > self.newest):
@@ -143,9 +177,13 @@ class Batch:
         checkpoint: position of the walk behind the page.
         done: whether the walk has ended.
         repeats: digests of rows that the stream recognised as rows of an earlier pass.
-        newest: greatest number among the rows; None for a list without a descending number.
+        newest: greatest number among the rows; None for a list without such numbers.
         oldest: least number among the rows.
         ties: marks of the rows with that number.
+        met_ties: those of the marks in the target that this pass has met.
+        trend: order of the numbers of a cursor, over all pages.
+        last: number of the last row, by the cursor.
+        restarted: whether this is the first page of a later pass that the journal matches.
         matched: whether the journal matches rows of a later pass with the rows that it has.
         limit: number of rows that the source may have; None for any number.
         seen: number of rows that this pass has brought so far.
@@ -162,6 +200,10 @@ class Batch:
     newest: int | None = None
     oldest: int | None = None
     ties: tuple[str, ...] = ()
+    met_ties: tuple[str, ...] = ()
+    trend: Trend = Trend.LEVEL
+    last: int | None = None
+    restarted: bool = False
     matched: bool = False
     limit: int | None = None
     seen: int = 0
@@ -205,6 +247,10 @@ class PageLog(Protocol):
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Store the settings of an export without pages, in place of those stored before."""
+        ...
+
+    def extend(self, settings: Mapping[str, Any]) -> None:
+        """Store settings that say more than the stored ones: there are new columns."""
         ...
 
     def has_pages(self) -> bool:

@@ -33,6 +33,7 @@ class ExportResult:
         rows: number of fetched rows that the target lacked.
         sources: number of sources.
         written: files that were written; empty if there was nothing new.
+        skipped: number of finished sources that were not asked again: their rows do not show which are new.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
         written_invalid: files of JSON lines with the invalid rows; empty if there was no such row.
 
@@ -44,6 +45,7 @@ class ExportResult:
     written: tuple[Path, ...]
     invalid: int = 0
     written_invalid: tuple[Path, ...] = ()
+    skipped: int = 0
 
 
 @define(eq=False)
@@ -106,7 +108,9 @@ class Exporter:
             tuple(target.root / file.name for file in files if file.invalid is invalid)
             for invalid in (False, True)
         )
-        return ExportResult(target.path, progress.rows, progress.met, written, progress.invalid, invalid)
+        return ExportResult(
+            target.path, progress.rows, progress.met, written, progress.invalid, invalid, progress.skipped
+        )
 
     @asynccontextmanager
     async def _reporting(self) -> AsyncIterator[None]:

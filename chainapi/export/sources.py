@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from chainapi.client.page import Page
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.cursor import Trend, trend_of
 from chainapi.export.records import Batch, SourceRecord
 
 __all__ = ["SourceStream"]
@@ -33,13 +35,17 @@ class SourceStream:
         self.source = source
         self._pages = pages
         self._walk = pages.walk
+        self._cursor = pages.cursor
         self._encode = encode
         self._limit = limit
         self._taken = source.taken  # until the journal matches rows
         self._newest = source.newest
-        self._restarts = pages.restarts
+        self._trend = source.trend
+        self._last = source.last
         self._rows_of_pass = 0
-        self._ties = list(source.exported_ties or ())  # marks of the target's rows that this pass has not met
+        # Marks of the target's rows with its newest number that this pass has met, and has not met.
+        self._met = Counter(source.met_ties)
+        self._unmet = Counter(source.exported_ties or ()) - self._met
         self._done = False
 
     def __aiter__(self) -> Self:
@@ -67,10 +73,13 @@ class SourceStream:
 
     def _batch(self, page: Page[Any]) -> Batch:
         """Return the rows of a page that the target may lack."""
-        walk, matched = self._walk, self._begin_page(page)
-        new = self._new_rows(page, matched=matched)
+        walk, matched = self._walk, page.restarts > 0 and not self._walk.ordered
+        if walk.depth == 1:
+            self._begin_pass(matched=matched)
+        numbers = self._numbers(page)
+        self._follow(numbers, limited=matched and self._limit is not None)
+        new = self._new_rows(page, numbers, matched=matched)
         repeats = [index for index in walk.stale if index not in walk.repeated]
-        numbers = [walk.number(index) for index in new]
         newest, ties = self._newest_of(new, numbers)
         return Batch(
             source=self.source,
@@ -81,12 +90,44 @@ class SourceStream:
             done=self._done,
             repeats=[walk.digest(index) for index in repeats] if page.restarts and not matched else (),
             newest=newest,
-            oldest=min((number for number in numbers if number is not None), default=None),
+            oldest=min((n for index in new if (n := numbers[index]) is not None), default=None),
             ties=ties,
+            met_ties=tuple(self._met.elements()),
+            trend=self._trend,
+            last=self._last,
+            restarted=matched and walk.depth == 1,
             matched=matched,
             limit=self._limit,
             seen=self._rows_of_pass,
         )
+
+    def _begin_pass(self, *, matched: bool) -> None:
+        self._rows_of_pass, self._last = 0, None
+        if matched:  # rows with the newest number of the target come again
+            self._met, self._unmet = Counter(), Counter(self.source.exported_ties or ())
+
+    # Numbers
+
+    def _numbers(self, page: Page[Any]) -> Sequence[int | None]:
+        """Return the number of each row, by the order of the list or by its cursor."""
+        if self._cursor is not None:
+            return [self._cursor.number(row) for row in page.items]
+        return [self._walk.number(index) for index in range(len(page.items))]
+
+    def _follow(self, numbers: Sequence[int | None], *, limited: bool) -> None:
+        """Follow the order of the rows of this pass.
+
+        With a limit, a later pass leaves out the rows above those of the first one; by a cursor, the next
+        run could not tell them from others of the same number.
+        """
+        repeated = self._walk.repeated
+        rows = [number for index, number in enumerate(numbers) if index not in repeated]
+        self._rows_of_pass += len(rows)
+        if self._cursor is None:
+            return
+        before = [] if self._last is None else [self._last]
+        self._trend = self._trend.joined(Trend.MIXED if limited else trend_of([*before, *rows]))
+        self._last = rows[-1] if rows else self._last
 
     def _newest_of(
         self, indices: Sequence[int], numbers: Sequence[int | None]
@@ -95,74 +136,74 @@ class SourceStream:
 
         Only the newest number of the source has marks.
         """
-        newest = max((number for number in numbers if number is not None), default=None)
+        newest = max((n for index in indices if (n := numbers[index]) is not None), default=None)
         if newest is None or (self._newest is not None and newest < self._newest):
             return newest, ()
         self._newest = newest
-        return newest, tuple(
-            self._walk.mark(index) for index, number in zip(indices, numbers, strict=True) if number == newest
-        )
+        return newest, tuple(self._walk.mark(index) for index in indices if numbers[index] == newest)
 
-    def _begin_page(self, page: Page[Any]) -> bool:
-        """Count the rows of this pass; return whether the journal must match the page."""
-        matched = page.restarts > 0 and not self._walk.ordered
-        if page.restarts > self._restarts:
-            self._rows_of_pass = 0
-        self._restarts = page.restarts
-        self._rows_of_pass += len(page.items) - len(self._walk.repeated)
-        return matched
+    # New rows
 
-    def _new_rows(self, page: Page[Any], *, matched: bool) -> Sequence[int]:
+    def _new_rows(self, page: Page[Any], numbers: Sequence[int | None], *, matched: bool) -> Sequence[int]:
         """Return the rows that the target may lack; end the stream behind the last."""
         # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
         stale = self._walk.repeated if matched else self._walk.stale
-        new, ends = self._not_exported(
-            [index for index in range(len(page.items)) if index not in stale], keyless=page.checkpoint.keyless
-        )
+        indices = [index for index in range(len(page.items)) if index not in stale]
+        new = self._not_exported(indices, numbers, keyless=page.checkpoint.keyless)
+        ends = self._is_behind_exported(numbers)
         if self._limit is not None and not matched:  # else the journal holds the limit
-            new = self._limited(new, self._limit, restarted=page.restarts > 0)
+            new = self._limited(new, numbers, self._limit, restarted=page.restarts > 0)
             ends = ends or self._taken >= self._limit
         self._done = ends or page.checkpoint.done
         return new
 
-    def _limited(self, new: Sequence[int], limit: int, *, restarted: bool) -> Sequence[int]:
+    def _limited(
+        self, new: Sequence[int], numbers: Sequence[int | None], limit: int, *, restarted: bool
+    ) -> Sequence[int]:
         """Return as many rows as the limit allows.
 
         The limit is about the list as it was at first: what a later pass brings above its rows is left
         to the next run, because a limit inside of it would leave a gap.
         """
-        if restarted and self._newest is not None:
-            new = [index for index in new if not self._is_above(index, self._newest)]
+        if restarted and (newest := self._newest) is not None:
+            new = [index for index in new if (number := numbers[index]) is None or number <= newest]
         new = new[: limit - self._taken]
         self._taken += len(new)
         return new
 
-    def _is_above(self, index: int, newest: int) -> bool:
-        number = self._walk.number(index)
-        return number is not None and number > newest
-
-    def _not_exported(self, indices: Sequence[int], *, keyless: bool) -> tuple[Sequence[int], bool]:
-        """Return the rows that the target lacks, and whether it has all rows behind."""
+    def _not_exported(
+        self, indices: Sequence[int], numbers: Sequence[int | None], *, keyless: bool
+    ) -> Sequence[int]:
+        """Return the rows that the target lacks."""
         exported = self.source.exported
         if exported is None:
-            return indices, False
+            return indices
         new: list[int] = []
         for index in indices:
-            number = self._walk.number(index)
+            number = numbers[index]
             if number is None or number > exported:
                 new.append(index)
-            elif number < exported and self._walk.ordered:
-                return new, True
-            elif number == exported and not self._is_tie(index, keyless=keyless):
+            elif number < exported:
+                if self._walk.ordered:
+                    break
+            elif not self._is_tie(index, keyless=keyless):
                 new.append(index)
-        return new, False
+        return new
+
+    def _is_behind_exported(self, numbers: Sequence[int | None]) -> bool:
+        """Check whether the target has all rows behind this page."""
+        exported = self.source.exported
+        if exported is None or not (self._walk.ordered or self._trend is Trend.FALLING):
+            return False
+        return any(number is not None and number < exported for number in numbers)
 
     def _is_tie(self, index: int, *, keyless: bool) -> bool:
         """Return whether the target has this row of its newest number; use up its mark."""
         if self.source.exported_ties is None:
             return not keyless  # numbers are unique
         mark = self._walk.mark(index)
-        if mark not in self._ties:
+        if not self._unmet[mark]:
             return False
-        self._ties.remove(mark)
+        self._unmet[mark] -= 1
+        self._met[mark] += 1
         return True

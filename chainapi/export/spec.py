@@ -15,21 +15,22 @@ from collections.abc import (
 )
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from chainapi._text import quoted
 from chainapi.api.options import NOT_SENT
 from chainapi.client.pages import Pages
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
-from chainapi.tables.columns import Column
+from chainapi.tables.columns import Column, changes, described
+from chainapi.tables.types import Amounts
 
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
 
 __all__ = [
+    "COLUMNS",
     "Arguments",
     "ExportSpec",
     "Sources",
@@ -39,6 +40,7 @@ __all__ = [
     "sent_values",
 ]
 
+COLUMNS = "columns"  # the setting with the names and kinds of the columns
 CHECKED_AT_ONCE = 256  # sources, before other tasks have their turn
 
 Sources: TypeAlias = Iterable[Any] | AsyncIterable[Any]
@@ -104,6 +106,8 @@ def sent_values(endpoint: Endpoint | None, query: Mapping[str, Any]) -> dict[str
         if value is None or name in (*NOT_SENT, "page_size"):
             continue
         parameter = parameters.get(name)
+        if parameter is None and name == "model":  # the columns of its rows are compared, not its name
+            continue
         if parameter is None or parameter.in_body:
             sent[name] = ascii(value)
         elif (checked := parameter.checked(value)) != parameter.default:
@@ -112,7 +116,10 @@ def sent_values(endpoint: Endpoint | None, query: Mapping[str, Any]) -> dict[str
 
 
 def free_label(label: str, fingerprint: str, taken: Callable[[str], bool]) -> str:
-    """Return a label that no other source has: the fingerprint of the query tells equal ones apart."""
+    """Return a label that no other source has.
+
+    The fingerprint of the query tells equal ones apart.
+    """
     candidates = (label, f"{label}~{fingerprint[:8]}", f"{label}~{fingerprint}")
     return next(one for one in candidates if not taken(one))
 
@@ -135,15 +142,17 @@ def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]
         ExportError: they differ; the message names each of them.
 
     """
-    changes = [
+    differences = [
         f"{name} was {old.get(name)}, is {new.get(name)}"
         for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
+        if name != COLUMNS and old.get(name) != new.get(name)
     ]
-    if changes:
+    # A column that the rows gained is no other export.
+    differences = differences or changes(old.get(COLUMNS, {}), new.get(COLUMNS, {}))
+    if differences:
         raise ExportError(
-            f"{target} holds another export: {'; '.join(changes)}. Use the same settings, or choose another"
-            " target"
+            f"{target} holds another export: {'; '.join(differences)}. Use the same settings, or choose "
+            "another target"
         )
 
 
@@ -159,6 +168,7 @@ class ExportSpec:
         query: keyword arguments of `walk` that all sources share.
         limit: greatest number of rows of a source until it has ended for the first time; None for all.
         concurrency: sources that are open at once.
+        amounts: type of amounts.
 
     """
 
@@ -169,6 +179,7 @@ class ExportSpec:
     query: Mapping[str, Any]
     limit: int | None
     concurrency: int
+    amounts: Amounts = "text"
 
     @property
     def total(self) -> int | None:
@@ -176,7 +187,9 @@ class ExportSpec:
         return len(self.over) if isinstance(self.over, Sized) else None
 
     async def check(self) -> None:
-        """Check each source of a list; sources of an iterator are checked when their turn comes.
+        """Check each source of a list before the first request.
+
+        Sources of an iterator are checked when their turn comes.
 
         Raises:
             ConfigurationError: the method refuses sources; the message has the first of them.
@@ -205,15 +218,19 @@ class ExportSpec:
             for source in self.over:
                 yield Arguments.of(source)
 
-    def open(self, arguments: Arguments, **resume: Checkpoint) -> Pages[Any]:
+    def open(self, arguments: Arguments, **more: Any) -> Pages[Any]:
         """Return the stream of a source.
+
+        Args:
+            arguments: arguments of the source.
+            more: further arguments of the method, such as ``resume``.
 
         Raises:
             ConfigurationError: the method rejects the arguments, or does not return a list.
 
         """
         try:
-            pages = self.walk(*arguments.positional, **self.query, **arguments.named, **resume)
+            pages = self.walk(*arguments.positional, **self.query, **arguments.named, **more)
         except TypeError as error:  # of arguments that are missing, or too many
             raise ConfigurationError(str(error)) from error
         if not isinstance(pages, Pages):
@@ -221,6 +238,25 @@ class ExportSpec:
                 f"walk= must return Pages, not {type(pages).__name__}: only lists can be exported"
             )
         return pages
+
+    def open_since(self, arguments: Arguments, wire: str, number: int, **more: Any) -> Pages[Any]:
+        """Return the stream of the rows of a source from a number on.
+
+        Args:
+            arguments: arguments of the source.
+            wire: name of the query parameter that bounds it from below; a greater value of the caller stays.
+            number: the number.
+            more: further arguments of the method, such as ``resume``.
+
+        """
+        endpoint: Endpoint = self.walk.endpoint  # type: ignore[attr-defined]
+        parameter = next(one for one in endpoint.parameters if one.wire == wire)
+        name = parameter.name
+        given = {**self.query, **arguments.named}.get(name)
+        least = number if given is None else max(number, parameter.checked(given))
+        named = {key: value for key, value in arguments.named.items() if key != name}
+        query = {key: value for key, value in self.query.items() if key != name}
+        return evolve(self, query=query).open(evolve(arguments, named={**named, name: least}), **more)
 
     def settings(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
         """Return the settings that must stay the same when the export is started again."""
@@ -230,7 +266,8 @@ class ExportSpec:
             "address": pages.address,
             "route": route,
             "format": self.format.name,
-            "columns": ", ".join(column.name for column in columns),
+            COLUMNS: described(columns),
+            "amounts": self.amounts,
             "limit": self.limit,
         }
         return {**settings, **sent_values(endpoint, self.query)}

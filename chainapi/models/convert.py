@@ -26,7 +26,7 @@ from chainapi.models.hooks import check_cattrs, structure
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.native import NativeRows, has_attrs, has_native_numbers
 from chainapi.models.pydantic_model import PydanticRows, is_pydantic
-from chainapi.models.records import NULL, Record
+from chainapi.models.records import NULL, AnyRecord
 from chainapi.models.row_type import FastPath, Finish, RowType, decoder_of, finish_one
 from chainapi.models.schema import fields_of, row_classes
 from chainapi.models.structs import fast_struct, fast_type, wire_type
@@ -61,7 +61,7 @@ def _names_fields(model: Any) -> bool:
     They keep fields that they do not name.
     """
     classes = row_classes(model)
-    return bool(classes) and all(issubclass(kind, Record) for kind in classes)
+    return bool(classes) and all(issubclass(kind, AnyRecord) for kind in classes)
 
 
 @lru_cache(maxsize=256)

@@ -16,12 +16,7 @@ from chainapi.models.records import NULL, keep
 from chainapi.models.row_type import FastDecoder, RowType
 from chainapi.models.unions import wire_name
 
-__all__ = ["Envelope", "envelope_of", "find_list", "lists_of"]
-
-
-def lists_of(body: bytes) -> bytes:
-    """Return a body from its first ``[`` to its last ``]``."""
-    return body[body.find(b"[") : body.rfind(b"]") + 1]
+__all__ = ["Envelope", "envelope_of", "find_list"]
 
 
 class Envelope:
@@ -69,7 +64,8 @@ class Envelope:
         return page
 
     def _general(self, rows: list[Any], content: bytes) -> list[Any]:
-        if self._rows.fields is not None and not self._rows.names_all(lists_of(content), len(rows)):
+        begin, end = content.find(b"["), content.rfind(b"]") + 1
+        if not self._rows.names_all(content, len(rows), begin, end):
             keep(rows, self.split(content).rows)
         if self._rows.finish is None or not rows:
             return rows

@@ -6,10 +6,12 @@ from attrs import frozen
 
 from chainapi.models.records import Record
 from chainapi.models.timestamps import UTCDatetime
+from chainapi.models.untracked import untracked
 
 __all__ = ["MetricPoint"]
 
 
+@untracked
 @frozen(repr=False)
 class MetricPoint(Record):
     """One data point of a metric (specification, section 2).

@@ -19,21 +19,26 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core.core_schema import CoreSchema
 
-__all__ = ["NULL", "Record", "keep"]
+__all__ = ["NULL", "AnyRecord", "Record", "keep", "unnamed"]
 
 NULL = msgspec.Raw(b"null")
 
 
-class Record:
-    """Record of a service.
+class AnyRecord:
+    """Record of a service, however its fields are stored.
 
     If a response has fields that no record names, each record keeps its JSON until `extra` is read. The JSON
     is not a field: comparisons, `repr` and `attrs.asdict` leave it out.
     """
 
-    __slots__ = ("_extra",)
+    __slots__ = ()
 
-    _extra: bytes | dict[str, Any]
+    if TYPE_CHECKING:
+        _extra: bytes | dict[str, Any]
+
+        @staticmethod
+        def _set_extra(record: AnyRecord, extra: object) -> None:
+            """Store the JSON of a record, or its further fields; records are frozen."""
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -48,7 +53,7 @@ class Record:
             return {}
         if isinstance(kept, bytes):
             kept = _unnamed(type(self), kept)
-            _keep(self, kept)
+            self._set_extra(self, kept)
         return kept
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,6 +88,12 @@ class Record:
         return _restored, (type(self), self.__getstate__(), self.extra)
 
 
+class Record(AnyRecord):
+    """Record of a service in slots."""
+
+    __slots__ = ("_extra",)
+
+
 def _restored(kind: Any, state: Any, extra: Mapping[str, Any]) -> Any:
     record = kind.__new__(kind)
     record.__setstate__(state)
@@ -91,7 +102,11 @@ def _restored(kind: Any, state: Any, extra: Mapping[str, Any]) -> Any:
     return record
 
 
-_keep = Record.__dict__["_extra"].__set__  # records are frozen
+Record._set_extra = staticmethod(Record.__dict__["_extra"].__set__)  # type: ignore[method-assign]  # noqa: SLF001
+
+
+def _keep(record: AnyRecord, extra: object) -> None:
+    record._set_extra(record, extra)  # noqa: SLF001 - of this module
 
 
 def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
@@ -103,15 +118,15 @@ def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
     """
     kinds = {type(row) for row in rows}
     kind: Any = kinds.pop() if len(kinds) == 1 else object
-    if issubclass(kind, Record) and _records_in(kind)[1] is None:
-        deque(map(_keep, rows, map(bytes, raws)), maxlen=0)  # at the speed of C
+    if issubclass(kind, AnyRecord) and _records_in(kind)[1] is None:
+        deque(map(kind._set_extra, rows, map(bytes, raws)), maxlen=0)  # noqa: SLF001 - at the speed of C
         return
     for row, raw in zip(rows, raws, strict=True):
         _keep_within(row, raw)
 
 
 def _keep_within(value: Any, raw: bytes | msgspec.Raw) -> None:
-    if isinstance(value, Record):
+    if isinstance(value, AnyRecord):
         kind: Any = type(value)
         _keep(value, bytes(raw))
         names, look = _records_in(kind)
@@ -125,6 +140,33 @@ def _keep_within(value: Any, raw: bytes | msgspec.Raw) -> None:
     elif isinstance(value, dict):
         for name, its in _OBJECT.decode(raw).items():
             _keep_within(value[name], its)
+
+
+def unnamed(record: Any) -> dict[str, Any]:
+    """Return the fields that a record and the records in it do not name, in their places.
+
+    They are JSON values by their names in JSON. A record inside is an object with such fields alone; a list
+    has an empty object for each record without any. The result is empty if there is no such field.
+    """
+    found = dict(record.extra)
+    for field in fields_of(type(record)):
+        if any(map(_is_record, field.type.parts())):
+            within = _unnamed_within(getattr(record, field.name))
+            if within:
+                found[field.wire] = within
+    return found
+
+
+def _unnamed_within(value: Any) -> Any:
+    """Return the unnamed fields in a value; None, or something empty, without any."""
+    if isinstance(value, Record):
+        return unnamed(value)
+    if isinstance(value, list | tuple):
+        entries = [_unnamed_within(entry) or {} for entry in value]
+        return entries if any(entries) else None
+    if isinstance(value, Mapping):
+        return {name: within for name, entry in value.items() if (within := _unnamed_within(entry))}
+    return None
 
 
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
@@ -141,7 +183,7 @@ def _records_in(kind: Any) -> tuple[tuple[str, ...], msgspec.json.Decoder[Any] |
 
 
 def _is_record(kind: Type) -> bool:
-    return kind.kind == "record" and issubclass(kind.hint, Record)
+    return kind.kind == "record" and issubclass(kind.hint, AnyRecord)
 
 
 def _unnamed(kind: Any, raw: bytes) -> dict[str, Any]:

@@ -71,12 +71,12 @@ class RowType:
         """Return a decoder of `wire`, a type with rows in it."""
         return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact_number)
 
-    def names_all(self, raw: bytes | msgspec.Raw, count: int) -> bool:
+    def names_all(self, raw: bytes | msgspec.Raw, count: int, begin: int = 0, end: int | None = None) -> bool:
         """Check that JSON of `count` rows has no further fields.
 
-        A colon follows each field.
+        The rows are between `begin` and `end`. A colon follows each field.
         """
-        return self.fields is None or bytes(raw).count(b":") == self.fields * count
+        return self.fields is None or bytes(raw).count(b":", begin, end) == self.fields * count
 
 
 class FastDecoder:

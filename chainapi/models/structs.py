@@ -28,6 +28,7 @@ from chainapi.models.unions import Tag
 
 __all__ = ["fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
 
+_FLOAT: Any = float | str  # a text is refused in the second step: a lax decoder would make a number of it
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 
@@ -53,7 +54,7 @@ def _nullable(kind: Type, strict: bool, nulls: bool) -> Any:
     It has None for an optional text, and with `nulls` for any optional value.
     """
     quick = _fast_type(kind, strict, nulls)
-    if not kind.optional or quick is Any or not (nulls or quick is str):
+    if not kind.optional or quick is Any or not (nulls or quick in (str, _FLOAT)):
         return quick
     return typing.Optional[quick]  # noqa: UP045 - made at run time
 
@@ -65,7 +66,9 @@ def _fast_type(kind: Type, strict: bool, nulls: bool) -> Any:
     """
     if kind.kind == "integer":
         return int | float
-    if kind.kind in ("boolean", "float", "any"):
+    if kind.kind == "float":
+        return _FLOAT
+    if kind.kind in ("boolean", "any"):
         return Any
     if kind.kind in ("text", "decimal"):  # a lax decoder would take the sign of "-0" away
         return str

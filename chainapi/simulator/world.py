@@ -20,7 +20,8 @@ from random import Random
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from attrs import define, evolve, frozen
+from attrs import define, frozen
+from msgspec.structs import replace
 
 from chainapi.core.http import Request, Response
 from chainapi.simulator.account import Account
@@ -221,7 +222,7 @@ class World:
         items = found.name if isinstance(found, Listing) else None
         random = Random(f"malformed {self.settings.seed} {self.stats.requests}")  # noqa: S311 - repeatable
         page = json.loads(response.body, parse_float=Decimal)
-        return evolve(response, body=encode(with_malformed_row(match, page, items, random)))
+        return replace(response, body=encode(with_malformed_row(match, page, items, random)))
 
     def delivered(
         self,

@@ -23,8 +23,9 @@ from chainapi.models.codec import DecodedPage, PageDecoder
 from chainapi.models.convert import row_type
 from chainapi.models.envelope import Envelope, envelope_of
 from chainapi.models.metrics import MetricPoint
-from chainapi.models.row_type import Finish, RowType
+from chainapi.models.row_type import FastPath, Finish, RowType
 from chainapi.models.schema import Field, fields_of
+from chainapi.tables.types import INT64, YEARS
 
 __all__ = ["ColumnarDecoder", "ColumnarPage", "Values"]
 
@@ -91,6 +92,10 @@ class ColumnarPage:
         """Return the canonical JSON of each row (see `DecodedPage.canonical_rows`)."""
         return self._page.canonical_rows()
 
+    def keep(self, indices: Sequence[int]) -> DecodedPage:
+        """Return the page with some of its rows alone, made of the model: few pages are cut."""
+        return self._decode(self.body).keep(indices)
+
 
 @frozen(eq=False, repr=False)
 class _Checked:
@@ -126,7 +131,8 @@ class ColumnarDecoder(PageDecoder):
         checked: Any = page.rows
         if not isinstance(checked, _Checked):
             return page
-        return ColumnarPage(checked.columns, evolve(page, rows=checked.structs), self._plain.decode)
+        light = DecodedPage(checked.structs, page.next_page_token, page.extra, body, page.items)
+        return ColumnarPage(checked.columns, light, self._plain.decode)
 
     def _envelope_of(self, items: str) -> Envelope:
         rows = self._rows.strict if self._columnar is None else self._columnar
@@ -144,8 +150,8 @@ def columnar_type(model: Any) -> RowType | None:
     if checks is None:
         return None
     if model is MetricPoint:
-        return evolve(rows, fast=(_POINT, _finish(checks)), lax=False)
-    return None if rows.fast is None else evolve(rows, fast=(rows.fast[0], _finish(checks)))
+        return evolve(rows, fast=FastPath(_POINT, _finish(checks), lax=False))
+    return None if rows.fast is None else evolve(rows, fast=evolve(rows.fast, finish=_finish(checks)))
 
 
 # Floats of the fast path are any value, so that a text is no number; here nothing is taken from texts.

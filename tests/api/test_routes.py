@@ -543,14 +543,34 @@ def test_the_names_of_the_package_are_found_on_first_use() -> None:
         _ = chainapi.Sesion
 
 
-def test_nothing_of_the_models_is_loaded_by_the_import() -> None:
-    """The import of the package loads no records, route groups or optional parts."""
-    code = (
-        "import sys, chainapi; from chainapi import Session;"
-        "import json; print(json.dumps([name for name in sys.modules]))"
-    )
+def loaded_by(code: str) -> set[str]:
+    """Return the names of the modules that a program has loaded at its end."""
+    code += "; import sys, json; print(json.dumps([*sys.modules]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(json.loads(done.stdout))
+    return set(json.loads(done.stdout))
+
+
+IMPORTED = {
+    "chainapi",
+    *(f"chainapi.{name}" for name in ("_text", "_version", "api", "client", "core", "errors", "session")),
+    *(f"chainapi.{name}" for name in ("api.view", "client.config", "client.transport")),
+    *(f"chainapi.core.{name}" for name in ("arguments", "duration", "http", "numbers")),
+}
+
+
+def test_the_import_of_a_session_loads_little() -> None:
+    """`from chainapi import Session` loads aiohttp and these modules of the package only."""
+    loaded = loaded_by("from chainapi import Session")
+    assert {name for name in loaded if name.partition(".")[0] == "chainapi"} == IMPORTED
+    assert "aiohttp" in loaded
+    assert not loaded & {"aiolimiter", "cattrs", "difflib", "html.entities", "msgspec"}
+
+
+def test_nothing_of_the_models_is_loaded_by_a_session() -> None:
+    """A new session has loaded no records, route groups or optional parts."""
+    loaded = loaded_by(
+        "from chainapi import Session; Session(data_base_url='https://x.invalid', api_key='k')"
+    )
     heavy = {
         f"chainapi.models.{name}" for name in ("common", "enums", "evm", "icm", "primary_network", "usage")
     }

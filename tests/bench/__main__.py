@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -31,7 +31,7 @@ from chainapi.core.url import Query
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator
 from chainapi.testing.loops import VirtualLoop
-from tests.bench import walks
+from tests.bench import table, walks
 from tests.bench.pages import canned_bodies, canned_server
 from tests.documents import Maker
 
@@ -52,40 +52,9 @@ def show(what: str, figure: str, target: str) -> None:
     print(f"| {what} | {figure} | {target} |", flush=True)
 
 
-Walk = Callable[[str], Awaitable[int]]
-
-
-def walked(base: str, *contestants: Walk) -> list[float]:
-    """Return the CPU seconds of each walk: medians of rounds in which all of them run."""
-    took: dict[Walk, list[float]] = {walk: [] for walk in contestants}
-
-    async def main(walk: Walk) -> None:
-        await walk(base)
-
-    for _ in range(ROUNDS):
-        for walk in contestants:
-            took[walk].append(cpu(lambda walk=walk: asyncio.run(main(walk))))  # type: ignore[misc]
-    return [median(seconds) for seconds in took.values()]
-
-
 def bench_walks() -> None:
-    """Measure whole walks over a socket, per page."""
-    by_hand = (
-        (walks.same_objects, "the same objects by hand", 1.10),
-        (walks.struct_blocks, "Structs by hand", 1.35),
-        (walks.cattrs_blocks, "plain cattrs by hand", 0.48),
-    )
-    with canned_server(PAGES, 100) as base:
-        ours, *others = walked(base, walks.chainapi_blocks, *(walk for walk, _, _ in by_hand))
-    for other, (_, name, target) in zip(others, by_hand, strict=True):
-        show(f"walk, 100 blocks a page, against {name}", f"{ours / other:.2f}", f"<= {target:.2f}")
-    with canned_server(PAGES, 2_160) as base:
-        ours, theirs = walked(base, walks.chainapi_points, walks.struct_points)
-        show("walk, 2,160 points a page, against Structs by hand", f"{ours / theirs:.2f}", "<= 1.35")
-        gc.freeze()
-        ours, theirs = walked(base, walks.chainapi_points, walks.struct_points)
-        gc.unfreeze()
-        show("the same after gc.freeze()", f"{ours / theirs:.2f}", "<= 1.35")
+    """Measure whole walks over a socket."""
+    table.main()
 
 
 def repeat(decode: Callable[[bytes], object], body: bytes) -> None:

@@ -7,6 +7,7 @@ import multiprocessing
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from multiprocessing.connection import Connection
 
 import msgspec
@@ -15,12 +16,15 @@ from chainapi.simulator import Simulator
 from chainapi.testing.loops import VirtualLoop
 
 PATHS = {
-    "/v1/chains/43114/blocks": ("data", "?pageSize=100"),
+    "/v1/chains/43114/blocks": ("data", "?pageSize={rows}"),
     "/v1/avg_tps/43114": ("metrics", ""),
 }
+BLOCK = "/v1/chains/43114/blocks"
+NEWEST = 1_767_225_600  # Unix time of the first row
+HOUR = 3_600  # seconds from one point to the next
 
 
-async def canned_bodies(points: int) -> dict[str, bytes]:
+async def canned_bodies(points: int, rows: int = 100) -> dict[str, bytes]:
     """Return the first page of each path from the simulator."""
     from chainapi.core.http import Request
 
@@ -30,7 +34,7 @@ async def canned_bodies(points: int) -> dict[str, bytes]:
     for path, (service, query) in PATHS.items():
         base = simulator.data_base_url if service == "data" else simulator.metrics_base_url
         answer = await transport.send(
-            Request("GET", f"{base}{path}{query}", {"x-data-api-key": simulator.api_key})
+            Request("GET", f"{base}{path}{query.format(rows=rows)}", {"x-data-api-key": simulator.api_key})
         )
         fields = msgspec.json.decode(answer.body)
         fields.pop("nextPageToken", None)
@@ -38,9 +42,24 @@ async def canned_bodies(points: int) -> dict[str, bytes]:
     return bodies
 
 
-def older(body: bytes, seconds: int) -> bytes:
-    """Return a page of points with earlier timestamps, so that no page repeats."""
-    return re.sub(rb'"timestamp":(\d+)', lambda match: b'"timestamp":%d' % (int(match[1]) - seconds), body)
+def older(body: bytes, rows: int) -> bytes:
+    """Return a page that many rows further down its list, so that no row comes twice."""
+    hours = count(NEWEST // HOUR - rows, -1)
+    body = re.sub(rb'"timestamp":\d+', lambda _: b'"timestamp":%d' % (next(hours) * HOUR), body)
+    seconds = count(NEWEST - 2 * rows, -2)
+    body = re.sub(rb'"blockTimestamp":\d+', lambda _: b'"blockTimestamp":%d' % next(seconds), body)
+    numbers = count(NEWEST - rows, -1)
+    body = re.sub(rb'"blockNumber":"\d+"', lambda _: b'"blockNumber":"%d"' % next(numbers), body)
+    return re.sub(rb'"blockHash":"0x.{8}', b'"blockHash":"0x%08x' % rows, body)
+
+
+def with_nulls(body: bytes, first: int, nulls: int) -> bytes:
+    """Return a page of blocks with null in each row whose number `nulls` divides."""
+    fields = msgspec.json.decode(body)
+    for place, row in enumerate(fields["blocks"], first):
+        if not place % nulls:
+            row["blockTimestampMilliseconds"] = None
+    return msgspec.json.encode(fields)
 
 
 class Canned(asyncio.Protocol):
@@ -75,15 +94,16 @@ class Canned(asyncio.Protocol):
         self._transport.write(head % len(body) + body)
 
 
-def serve(pipe: Connection, pages: int, points: int) -> None:
+def serve(pipe: Connection, pages: int, points: int, rows: int, nulls: int) -> None:
     """Run the server until the process is ended."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        first = runner.run(canned_bodies(points))
-    span = first["/v1/avg_tps/43114"].count(b'"timestamp"') * 86_400
+        first = runner.run(canned_bodies(points, rows))
+    sizes = {path: body.count(b'"timestamp"') + body.count(b'"blockNumber"') for path, body in first.items()}
     bodies = {
-        path: [older(body, page * span) for page in range(pages)] if "avg_tps" in path else [body]
-        for path, body in first.items()
+        path: [older(body, page * sizes[path]) for page in range(pages)] for path, body in first.items()
     }
+    if nulls:
+        bodies[BLOCK] = [with_nulls(body, page * rows, nulls) for page, body in enumerate(bodies[BLOCK])]
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
@@ -95,11 +115,14 @@ def serve(pipe: Connection, pages: int, points: int) -> None:
 
 
 @contextmanager
-def canned_server(pages: int, points: int = 100) -> Iterator[str]:
-    """Start a canned server, yield its base address, and end it."""
+def canned_server(pages: int, points: int = 100, *, rows: int = 100, nulls: int = 0) -> Iterator[str]:
+    """Start a canned server, yield its base address, and end it.
+
+    A page has `points` points or `rows` blocks, of which each row whose number `nulls` divides has null.
+    """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=serve, args=(there, pages, points), daemon=True)
+    process = context.Process(target=serve, args=(there, pages, points, rows, nulls), daemon=True)
     process.start()
     try:
         yield f"http://127.0.0.1:{here.recv()}"

@@ -332,7 +332,7 @@ def test_a_target_of_another_command() -> None:
         ([BLOCKS, "43114", "--out", "b.jsonl"], "'43114' is not a path"),
         ([BLOCKS, "--out", "b.jsonl", "--over", "chain_id"], "--over does not apply"),
         ([BLOCKS, "--out", "b.jsonl", "--param", "limit=5"], "limit=5 is not a query parameter"),
-        ([BLOCKS, "--out", "b.csv"], "those of these rows are not known"),
+        ([BLOCKS, "--out", "b.csv", "--progress", "none"], "those of these rows are not known"),
     ],
 )
 def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -> None:
@@ -343,6 +343,27 @@ def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -
     assert (outcome.code, outcome.out, simulator.stats.requests) == (WRONG_USAGE, "", 0)
     assert outcome.err.count("\n") == 1
     assert said in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        (["data.evm.erc20_balances", "0xab", "--param", "chain_id=43114"], True),
+        ([BLOCKS], True),
+        (["data.evm.erc20_balances", "0xab", "--param", "chain_id=43114", "--progress", "none"], False),
+        ([ROUTE, "43114"], False),
+        (["data.evm.native_transactions", "0xab", "--param", "chain_id=43114"], False),
+    ],
+)
+def test_a_list_that_is_not_updated_is_named_before_and_after(tokens: list[str], said: bool) -> None:
+    """The command says before it begins that later runs add nothing, and counts what it did not ask."""
+    simulator = Simulator(seed=1, rows=30)
+    first, again = (exported(*tokens, "--out", "b.jsonl", simulator=simulator).err for _ in range(2))
+    note = "chainapi: the rows of this list do not show which are new: later runs do not ask for it again\n"
+    for errors in (first, again):
+        assert errors.startswith(note) is said
+    assert "not asked" not in first
+    assert again.endswith("1 source; 1 of them not asked again\n") is (said or "--progress" in tokens)
 
 
 def test_a_command_that_was_wrong_may_be_corrected() -> None:

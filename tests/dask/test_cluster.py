@@ -390,7 +390,7 @@ def test_tasks_have_the_name_of_their_route() -> None:
 async def test_workers_that_die_again_and_again_end_the_export(tmp_path: Path) -> None:
     """Once Dask gives a partition up, the error names that, and the way to continue the export."""
     run = DistributedExport(
-        None, ROUTE, [1], Folder(str(tmp_path), {}), {}, None, None, 32, 1, 1, None, session_arguments=None
+        None, ROUTE, [1], Folder(str(tmp_path), {}), {}, None, None, 32, 1, 1, None, None, "text"
     )
 
     last: Any = SimpleNamespace(address="tcp://127.0.0.1:9")

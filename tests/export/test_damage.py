@@ -181,7 +181,7 @@ async def test_a_flipped_bit_of_a_value_is_found(kind: str, tmp_path: Path) -> N
         }
     for table, columns in tables.items():
         for column in columns:
-            for change in (flipped, lambda value, _: 7 if isinstance(value, str) else "7", lambda *_: None):
+            for change in (flipped, lambda value, _: 99 if isinstance(value, str) else "99", lambda *_: None):
                 made.put(folder)
                 if damage(journal, table, columns, column, change, random):
                     assert await made.outcome(folder), (table, column, change)

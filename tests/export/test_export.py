@@ -258,15 +258,15 @@ async def test_what_is_new_has_no_limit(tmp_path: Path) -> None:
     assert numbers == list(range(numbers[0], numbers[0] + 50))
 
 
-async def test_a_finished_export_without_an_order_does_nothing(tmp_path: Path) -> None:
-    """A finished export of a list without an order sends no request."""
+async def test_a_finished_export_without_numbers_does_nothing(tmp_path: Path) -> None:
+    """A finished export of a list whose rows have no number sends no request."""
     simulator = Simulator(rows=30)
     async with simulated(simulator) as session:
-        walk = session.data.primary_network.utxos
-        await export(walk, [("mainnet", "p-chain")], tmp_path / "u.jsonl")
-        result = await export(walk, [("mainnet", "p-chain")], tmp_path / "u.jsonl")
+        walk, path = session.data.list, "/v1/networks/mainnet/blockchains/p-chain/utxos"
+        await export(walk, [path], tmp_path / "u.jsonl", page_size=100)
+        result = await export(walk, [path], tmp_path / "u.jsonl", page_size=100)
     assert simulator.stats.requests == 1
-    assert (result.rows, result.written) == (0, ())
+    assert (result.rows, result.written, result.skipped) == (0, (), 1)
     assert len(rows_in(tmp_path / "u.jsonl")) == 30
 
 

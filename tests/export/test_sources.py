@@ -164,9 +164,9 @@ async def test_arguments_with_equal_values_in_the_query_are_equal(tmp_path: Path
     async with simulated(simulator) as session:
         for form in forms:
             await export(session.metrics.chains.metric, [{"metric": "activeAddresses"}], path, **form)
-        form = {"chain_id": 43114, "start_timestamp": 1_704_067_201}
+        other: dict[str, Any] = {"chain_id": 43114, "start_timestamp": 1_704_067_201}
         with pytest.raises(ExportError, match="start_timestamp was 1704067200, is 1704067201"):
-            await export(session.metrics.chains.metric, [{"metric": "activeAddresses"}], path, **form)
+            await export(session.metrics.chains.metric, [{"metric": "activeAddresses"}], path, **other)
 
 
 @pytest.mark.parametrize("limit", [None, 70])

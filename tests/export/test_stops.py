@@ -32,17 +32,17 @@ class SlowLines(JsonLines):
         self.begun, self.go = threading.Event(), threading.Semaphore(0)
         self.pages = 0
 
-    def write(self, path: Path, columns: Any, rows: Rows, previous: Path | None = None) -> None:
+    def write(self, path: Path, columns: Any, rows: Rows, previous: Path | None = None) -> int:
         """Write a file, a page at a time."""
 
         def slowly() -> Iterator[tuple[str, bytes]]:
-            for page in rows.pages():
+            for page in rows:
                 self.begun.set()
                 assert self.go.acquire(timeout=20)
                 self.pages += 1
                 yield page
 
-        super().write(path, columns, Rows(slowly), previous)
+        return super().write(path, columns, slowly(), previous)
 
 
 @pytest.mark.parametrize("out", ["b.jsonl", "b/"])

@@ -1040,3 +1040,17 @@ def test_a_long_key_is_masked_before_the_cut(length: int, lead: int) -> None:
     for times in (1, 3):
         _, messages = decode_error(b"x" * lead + b"K" * length * times, "K" * length)
         assert "K" not in messages[0]
+
+
+def test_a_float_beyond_the_range_of_floats_is_refused() -> None:
+    """A number that no float can hold is a fault in every record: it does not become infinite."""
+
+    @frozen
+    class Price:
+        value: float
+        change: float | None = None
+
+    assert decode_resource(b'{"value":1,"change":null}', Price) == Price(1.0)
+    for body in (b'{"value":1e400}', b'{"value":1,"change":-1e400}', b'{"value":"1"}', b'{"value":"NaN"}'):
+        with pytest.raises(DecodeError):
+            decode_resource(body, Price)

@@ -183,7 +183,9 @@ class FlowSource:
 
     prefetch = 0
     ranges = None
+    numbered = None
     address = fingerprint = ""
+    cursor = None
     quota_wait = 0.0
 
     def __init__(
@@ -201,6 +203,10 @@ class FlowSource:
         """Return the time of the world and Unix time."""
         now = self._world.time()
         return now, self._world.wall + now
+
+    def poll(self, since: int | None) -> NoReturn:
+        """Refuse: no list of these worlds is followed."""
+        raise AssertionError(since)
 
     async def fetch(self, fetch: Fetch, needed: Callable[[], bool] | None = None) -> Answer:
         """Return a page, after as many attempts as the reader has patience for."""

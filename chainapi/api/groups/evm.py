@@ -40,7 +40,7 @@ __all__ = ["EVM"]
 class EVM(Group):
     """Blocks, transactions, balances and contracts of EVM chains."""
 
-    @lists(Route("/v1/blocks", "blocks", key=("chain_id", "block_hash")))
+    @lists(Route("/v1/blocks", "blocks", key=("chain_id", "block_hash"), cursor=("block_timestamp",)))
     def blocks_of_all_chains(
         self,
         *,
@@ -56,7 +56,9 @@ class EVM(Group):
         """Walk the latest blocks of all chains."""
         ...
 
-    @lists(Route("/v1/transactions", "transactions", key=("chain_id", "tx_hash")))
+    @lists(
+        Route("/v1/transactions", "transactions", key=("chain_id", "tx_hash"), cursor=("block_timestamp",))
+    )
     def transactions_of_all_chains(
         self,
         *,
@@ -146,7 +148,15 @@ class EVM(Group):
         """Walk the transactions of a block."""
         ...
 
-    @lists(Route("/v1/chains/{chainId}/transactions", "transactions", key=("tx_hash",), weight="medium"))
+    @lists(
+        Route(
+            "/v1/chains/{chainId}/transactions",
+            "transactions",
+            key=("tx_hash",),
+            weight="medium",
+            cursor=("block_number",),
+        )
+    )
     def transactions(
         self,
         chain_id: ChainId,
@@ -367,6 +377,7 @@ class EVM(Group):
             "transactions",
             key=("chain_id", "tx_hash"),
             weight="free",
+            cursor=("block_timestamp",),
             deprecated=True,
         )
     )
@@ -388,7 +399,12 @@ class EVM(Group):
 
     @lists(
         Route(
-            "/v1/chains/allBlocks", "blocks", key=("chain_id", "block_hash"), weight="free", deprecated=True
+            "/v1/chains/allBlocks",
+            "blocks",
+            key=("chain_id", "block_hash"),
+            weight="free",
+            cursor=("block_timestamp",),
+            deprecated=True,
         )
     )
     def all_latest_blocks(

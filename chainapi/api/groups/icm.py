@@ -34,7 +34,14 @@ class Teleporter(Group):
         ...
 
     @lists(
-        Route("/v1/teleporter/messages", "messages", key=("message_id",), weight="medium", deprecated=True)
+        Route(
+            "/v1/teleporter/messages",
+            "messages",
+            key=("message_id",),
+            weight="medium",
+            cursor=("source_transaction.timestamp", "destination_transaction.timestamp"),
+            deprecated=True,
+        )
     )
     def messages(
         self,
@@ -62,6 +69,7 @@ class Teleporter(Group):
             "messages",
             key=("message_id",),
             weight="medium",
+            cursor=("source_transaction.timestamp", "destination_transaction.timestamp"),
             deprecated=True,
         )
     )
@@ -97,7 +105,15 @@ class ICM(Group):
         """Return a message."""
         ...
 
-    @lists(Route("/v1/icm/messages", "messages", key=("message_id",), weight="medium"))
+    @lists(
+        Route(
+            "/v1/icm/messages",
+            "messages",
+            key=("message_id",),
+            weight="medium",
+            cursor=("source_transaction.timestamp", "destination_transaction.timestamp"),
+        )
+    )
     def messages(
         self,
         *,
@@ -118,7 +134,15 @@ class ICM(Group):
         """Walk the messages, newest first."""
         ...
 
-    @lists(Route("/v1/icm/addresses/{address}/messages", "messages", key=("message_id",), weight="medium"))
+    @lists(
+        Route(
+            "/v1/icm/addresses/{address}/messages",
+            "messages",
+            key=("message_id",),
+            weight="medium",
+            cursor=("source_transaction.timestamp", "destination_transaction.timestamp"),
+        )
+    )
     def address_messages(
         self,
         address: str,

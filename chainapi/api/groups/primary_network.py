@@ -86,6 +86,7 @@ class PrimaryNetwork(Group):
             "transactions",
             key=("tx_hash",),
             weight="xl",
+            holds_if=(("since", "addresses", None),),
             ranged=Ranged("seconds", ("block_timestamp", "timestamp")),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
@@ -195,6 +196,7 @@ class PrimaryNetwork(Group):
             "utxos",
             key=("utxo_id",),
             weight="xl",
+            cursor=("block_timestamp", "timestamp"),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -244,6 +246,7 @@ class PrimaryNetwork(Group):
             "utxos",
             key=("utxo_id",),
             weight="xl",
+            cursor=("block_timestamp", "timestamp"),
             extra=(("chain_info", "PrimaryNetworkChain"),),
             method="POST",
             body=("addresses",),
@@ -384,6 +387,7 @@ class PrimaryNetwork(Group):
             "vertices",
             key=("vertex_hash",),
             weight="medium",
+            cursor=("vertex_timestamp",),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
     )
@@ -424,6 +428,7 @@ class PrimaryNetwork(Group):
             key=("vertex_hash",),
             weight="medium",
             descending_key="vertex_timestamp",
+            cursor=("vertex_timestamp",),
             holds_if=(("descending_key", "sort_order", "desc"),),
             extra=(("chain_info", "PrimaryNetworkChain"),),
         )
@@ -513,6 +518,7 @@ class PrimaryNetwork(Group):
             key=("blockchain_id",),
             weight="medium",
             descending_key="create_block_timestamp",
+            cursor=("create_block_timestamp",),
             holds_if=(("descending_key", "sort_order", "desc"),),
         )
     )
@@ -552,6 +558,7 @@ class PrimaryNetwork(Group):
             key=("subnet_id",),
             weight="medium",
             descending_key="create_block_timestamp",
+            cursor=("create_block_timestamp",),
             holds_if=(("descending_key", "sort_order", "desc"),),
         )
     )

@@ -45,7 +45,9 @@ class Policies:
             current[0].only_on_refusal = refused and len(self.known) > 1 and not current[0].balance.reported
         else:
             current = self._unnamed(info, cost)
-        self._last_fields = None if refused or not named else fields
+        # Without a list, the limit of a single policy stays the same policy.
+        alone = bool(info.limit) and len(self.known) == 1 and self.known[0].sized
+        self._last_fields = fields if not refused and (named or alone) else None
         self._choose(current, info)
         self._forget(now)
         return self.latest

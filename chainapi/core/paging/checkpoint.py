@@ -45,6 +45,7 @@ class Checkpoint:
         head: marks of the rows given of the begun page: of the content of each, and of its key where it has
             one. After a resume as many rows are left out as have these marks, wherever they stand by then.
         done: True when nothing is left.
+        following: True for a position of `follow`: the watermark has the newest rows alone.
         range: interval of the rows, where the stream is one range of a list; None for a whole list.
 
     """
@@ -63,10 +64,11 @@ class Checkpoint:
     bound: int | None = None
     head: tuple[str, ...] = ()
     done: bool = False
+    following: bool = False
     range: Interval | None = None
 
     def at_first_page(self, query: str) -> Checkpoint:
-        """Return the position at the first page of the same list, asked for by another query.
+        """Return the position at the first page of the same list, for another query.
 
         The walk restarts there, as it does when its page token has died.
 
@@ -96,6 +98,8 @@ class Checkpoint:
             fields["watermark"] = _watermark_fields(self.watermark)
         if self.head:
             fields["head"] = self.head
+        if self.following:
+            fields["following"] = True
         if self.range is not None:
             fields["range"] = [self.range.start, self.range.end]
         return json.dumps(fields, separators=(",", ":"))
@@ -161,6 +165,7 @@ def _checked_fields(fields: dict[str, Any]) -> dict[str, Any]:
     _check_token(checked)
     checked["watermark"] = _checked_watermark(fields.get("watermark"))
     checked["head"] = _checked_head(fields.get("head", []))
+    checked["following"] = _checked_following(fields.get("following", False), checked["watermark"])
     checked["range"] = _checked_range(fields.get("range"))
     return checked
 
@@ -239,6 +244,12 @@ def _checked_head(value: object) -> tuple[str, ...]:
         return _checked_marks(value)
     except ValueError:
         raise CheckpointError(f"the checkpoint is damaged: head is {_shown(value)}") from None
+
+
+def _checked_following(value: object, watermark: Watermark | None) -> bool:
+    if not isinstance(value, bool) or (value and watermark is None):
+        raise CheckpointError(f"the checkpoint is damaged: following is {_shown(value)}")
+    return value
 
 
 def _checked_range(value: object) -> Interval | None:

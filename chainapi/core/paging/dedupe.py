@@ -207,6 +207,10 @@ class Deduplicator:
         """Return the mark of a row of the last page, as a watermark has it."""
         return self._page.mark(index)
 
+    def marks(self, index: int) -> str:
+        """Return the marks of a row of the last page: of its content, and of its key."""
+        return self._page.marks(index)
+
     def number(self, index: int) -> int | None:
         """Return the descending number of a row of the last page; None where it has none."""
         numbers = self._page.numbers

@@ -92,7 +92,10 @@ class DigestCounter:
 
     @property
     def first_pass(self) -> bool:
-        """Return whether no restart came yet: nothing was given more often than it was met."""
+        """Return whether no restart came yet.
+
+        Nothing was given more often than it was met.
+        """
         return self._log is not None
 
     def meet(self, digest: bytes) -> bool:

@@ -30,6 +30,7 @@ from chainapi.core.paging.states import PageToken, State, StateMachine
 from chainapi.errors import (
     APIStatusError,
     ChainAPIError,
+    CheckpointError,
     PageTokenExpiredError,
     PaginationLoopError,
     PagingError,
@@ -297,6 +298,10 @@ class Walk:
         """Return the mark of a row of the open page, as a watermark has it."""
         return self._dedupe.mark(index)
 
+    def marks(self, index: int) -> str:
+        """Return the marks of a row of the open page: of its content, and of its key."""
+        return self._dedupe.marks(index)
+
     def count_rows(self) -> None:
         """Count rows from now on, for a reader of rows."""
         self._dedupe.start_counting()
@@ -386,6 +391,8 @@ class Walk:
         """
         if self._failure is not None:
             raise self._failure
+        if self._begin.following:
+            raise CheckpointError("the checkpoint is one of follow(): call follow() on this stream")
         self._reports = reports
         self._states.set_age(now, wall)
         try:

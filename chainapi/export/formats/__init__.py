@@ -1,59 +1,34 @@
 """File formats: writers and readers of encoded rows.
 
-`Codec` encodes the rows; no model is needed to read them.
+`Codec` encodes the rows; no model is needed to write or read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
-
-import msgspec
-from attrs import frozen
+from typing import Any, Protocol, TypeAlias, cast
 
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
-from chainapi.tables.columns import SOURCE, Column
+from chainapi.tables.columns import Column
 
-__all__ = ["FORMATS", "Format", "Rows", "format_of", "labelled"]
+__all__ = ["FORMATS", "Format", "Rows", "format_of"]
 
 FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
 
+Rows: TypeAlias = Iterable[tuple[str, bytes]]
+"""Labels of sources, each with some of its rows: JSON lines as `Codec.encode_lines` returns them."""
+
 _PACKAGES = frozenset({"duckdb", "pyarrow"})  # of the extras, which are named like their formats
-
-
-@frozen
-class Rows:
-    """Encoded rows; a call yields the label of the source of each, and the row as `Codec` encoded it.
-
-    Attributes:
-        pages: returns the same rows by pages: a label, and JSON lines.
-
-    """
-
-    pages: Callable[[], Iterable[tuple[str, bytes]]]
-
-    def __call__(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each row with the label of its source."""
-        for label, lines in self.pages():
-            for line in lines.split(b"\n")[:-1]:
-                yield label, line
-
-
-def labelled(label: str, lines: bytes) -> bytes:
-    """Return JSON lines whose objects begin with the label of their source."""
-    head = b'\n{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
-    found = (b"\n" + lines[:-1]).replace(b'\n{"', head + b',"').replace(b"\n{}", head + b"}")
-    return found[1:] + b"\n"
 
 
 class Format(Protocol):
     """File format.
 
-    Every file has the column ``source`` and then those of the rows. A column has one type in a file. If a
-    value does not fit, the whole column takes a wider type, up to text. Nothing is rounded.
+    Every file has the column ``source`` and then those of the rows. A column has the type of its kind in
+    every file; no value changes it, and nothing is rounded.
     """
 
     @property
@@ -71,16 +46,18 @@ class Format(Protocol):
         """Check whether the format accepts only rows whose columns are known."""
         ...
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
-        """Write a new file, or replace one: the rows of `previous`, then `rows`.
+    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+        """Write a new file, or replace one, and read it back; return the number of its rows.
 
-        `previous` is another file of this format and of the same columns. Memory does not grow with the
-        number of rows. `rows` is called again if a value needs a wider type. The file is not fsynced;
-        after an error, the file at `path` is incomplete.
+        The file has the rows of `previous`, then `rows`. `previous` is another file of this format, which may
+        lack columns: its rows have None there, and the columns that it lacks follow those that it has. Memory
+        does not grow with the number of rows. What is read back is compared by the number of the rows and a
+        checksum of their values. The file is not fsynced; after an error, the file at `path` is incomplete.
 
         Raises:
             ConfigurationError: no columns are known and the format needs them, or `previous` is not a file
                 of these columns.
+            ExportError: the file does not have the rows that were written.
             OSError: the file cannot be written.
 
         """
@@ -89,8 +66,8 @@ class Format(Protocol):
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file in their order.
 
-        With `columns`, values have their kinds: whole numbers, Decimal, aware datetimes (seconds beyond the
-        year 9999), records as dicts, lists. Without, they have the types of the file.
+        With `columns`, values have their kinds: whole numbers, Decimal, aware datetimes, records as dicts,
+        lists; a column that the file lacks holds None. Without, they have the types of the file.
 
         Raises:
             ConfigurationError: the file has another format or other columns.

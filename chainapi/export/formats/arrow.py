@@ -1,8 +1,8 @@
-"""Arrow streams: encoded rows as tables, and tables as Python objects."""
+"""Arrow tables of encoded rows, and tables as Python objects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,55 +10,55 @@ import pyarrow as pa
 
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import unlike
-from chainapi.tables.arrow import Types
-from chainapi.tables.columns import unpacker
+from chainapi.tables.arrow import array_of, arrow_schema
+from chainapi.tables.columns import Column
+from chainapi.tables.rows import reader
 
-__all__ = ["BATCH_ROWS", "python_rows", "write_fitting"]
+__all__ = ["BATCH_ROWS", "python_rows", "tables_of"]
 
 BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20  # of rows as JSON, which are decoded at once
 GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at once
 
 
-def write_fitting(
-    types: Types, rows: Rows, earlier: Callable[[], Iterable[Any]], write: Callable[[Iterator[Any]], None]
-) -> None:
-    """Call `write` with all rows as tables of `types.schema`.
+def tables_of(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any] = ()) -> Iterator[Any]:
+    """Yield tables of about 100,000 rows, but at most 64 MiB: `earlier` batches, then rows.
 
-    It calls `write` again after a type became wider.
+    The columns of an earlier batch are among `columns`; what it lacks is null.
     """
-    types.widened = True
-    while types.widened:
-        types.widened = False
-        write(_groups(_tables(types, rows, earlier)))
+    return _groups(_tables(columns, rows, earlier))
 
 
-def _tables(types: Types, rows: Rows, earlier: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Yield tables until a type is too narrow; then only read the rest."""
-    for batch in earlier():
-        table = types.retyped(batch)
-        if not types.widened:
-            yield table
-    unpack = unpacker(types.columns[1:], nested=True)
-    for chunk in _chunks(rows()):
-        table = types.batch([(source, *unpack(row)) for source, row in chunk])
-        if not types.widened:
-            yield table
+def _tables(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any]) -> Iterator[Any]:
+    schema, read = arrow_schema(columns), reader(columns, nested=True)
+    for batch in earlier:
+        yield _conformed(batch, schema)
+    for labels, lines in _chunks(rows):
+        values = read(lines)
+        arrays = [array_of(column, found) for column, found in zip(columns, values, strict=True)]
+        yield pa.Table.from_arrays([_labels(labels), *arrays], schema=schema)
 
 
-def _chunks(rows: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
-    chunk, size = [], 0
-    for entry in rows:
-        chunk.append(entry)
-        size += len(entry[1])
-        if len(chunk) == BATCH_ROWS or size >= BATCH_BYTES:
-            yield chunk
-            chunk, size = [], 0
+def _chunks(rows: Rows) -> Iterator[tuple[list[tuple[str, int]], bytes]]:
+    """Yield rows that are decoded at once, and the number of them by label."""
+    labels, chunk, count, size = list[tuple[str, int]](), list[bytes](), 0, 0
+    for label, lines in rows:
+        number = lines.count(b"\n")
+        labels.append((label, number))
+        chunk.append(lines)
+        count, size = count + number, size + len(lines)
+        if count >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield labels, b"".join(chunk)
+            labels, chunk, count, size = [], [], 0, 0
     if chunk:
-        yield chunk
+        yield labels, b"".join(chunk)
+
+
+def _labels(labels: Sequence[tuple[str, int]]) -> Any:
+    return pa.array([label for label, number in labels for _ in range(number)], pa.string())
 
 
 def _groups(tables: Iterable[Any]) -> Iterator[Any]:
-    """Join small tables into tables of about 100,000 rows, but at most 64 MiB."""
+    """Join small tables into large ones."""
     group, rows, size = [], 0, 0
     for table in tables:
         group.append(table)
@@ -68,6 +68,16 @@ def _groups(tables: Iterable[Any]) -> Iterator[Any]:
             group, rows, size = [], 0, 0
     if group:
         yield pa.concat_tables(group)
+
+
+def _conformed(batch: Any, schema: Any) -> Any:
+    """Return a batch with the columns of a schema; what it lacks is null, in records too."""
+    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    arrays = [
+        found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def python_rows(batches: Iterable[Any], path: Path, name: str) -> Iterator[dict[str, Any]]:

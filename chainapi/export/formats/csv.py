@@ -1,24 +1,39 @@
 r"""CSV by RFC 4180, in UTF-8 and with "\n" after each line.
 
 Only texts are in quotation marks: an empty text is ``""``, None is nothing between two commas. Times are ISO
-8601 in UTC, or seconds beyond the year 9999; records, lists and other JSON are JSON texts. The file is data
-and not for a spreadsheet: a text that begins with ``=`` stays unchanged.
+8601 in UTC, amounts as 32 bytes "0x" and 64 hexadecimal digits; records, lists and other JSON are JSON texts.
+The file is data and not for a spreadsheet: a text that begins with ``=`` stays unchanged.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
+from zlib import crc32
 
 from chainapi.export.formats import Rows
-from chainapi.export.formats.values import NESTED, header, loads, require, unlike, value_of
+from chainapi.export.formats.values import (
+    NESTED,
+    Tally,
+    check_written,
+    extended,
+    header,
+    loads,
+    require,
+    typed_row,
+    unlike,
+)
 from chainapi.models.timestamps import utc_datetime
-from chainapi.tables.columns import SOURCE, Column, json_text, unpacker
+from chainapi.tables.columns import Column
+from chainapi.tables.rows import json_text, reader
+from chainapi.tables.types import Kind
 
 __all__ = ["FORMAT", "Csv"]
+
+CHUNK = 1 << 20  # bytes
 
 
 class Csv:
@@ -28,28 +43,26 @@ class Csv:
     suffix: Final = ".csv"
     needs_columns: Final = True
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
+    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a file."""
         require(columns, self.name)
-        head = (",".join(header(columns)) + "\n").encode()
-        unpack, writers = unpacker(columns, nested=False), [_writer(column) for column in columns]
+        names = header(columns) if previous is None else _names(previous)
+        ordered = extended(names, columns)
+        if ordered is None:
+            raise unlike(previous or path, self.name)
+        count = checksum = 0
         with path.open("wb") as file:
-            if previous is None:
-                file.write(head)
-            else:
-                _copy(previous, file, head)
-            for source, row in rows():
-                cells = [
-                    "" if value is None else write(value)
-                    for write, value in zip(writers, unpack(row), strict=True)
-                ]
-                file.write((",".join((_quoted(source), *cells)) + "\n").encode())
+            for records, text in _all_records(ordered, rows, previous, len(ordered) + 1 - len(names)):
+                content = text.encode()
+                file.write(content)
+                count, checksum = count + records, crc32(content, checksum)
+        return check_written(path, Tally(count, checksum), _tally(path))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
-        records = _records(path)
+        records = map(_cells, _records(path))
         names = [name or "" for name in next(records, ())]
-        if columns and names != header(columns):
+        if columns and extended(names, columns) is None:
             raise unlike(path, self.name)
         for cells in records:
             if len(cells) != len(names):
@@ -61,39 +74,56 @@ class Csv:
 # Writing
 
 
+def _all_records(
+    columns: Sequence[Column], rows: Rows, previous: Path | None, added: int
+) -> Iterator[tuple[int, str]]:
+    """Yield the text of the file in pieces, each with the number of its records below the header."""
+    yield 0, ",".join(header(columns)) + "\n"
+    if previous is not None:
+        old = _records(previous)
+        next(old)
+        for record in old:
+            yield 1, record[:-1] + "," * added + "\n"
+    read, writers = reader(columns, nested=False), [_WRITERS.get(column.kind, _plain) for column in columns]
+    for label, lines in rows:
+        cells = [write(values) for write, values in zip(writers, read(lines), strict=True)]
+        yield lines.count(b"\n"), "".join(map(_record, zip(repeat(_quoted(label)), *cells, strict=False)))
+
+
+def _record(cells: Sequence[str]) -> str:
+    return ",".join(cells) + "\n"
+
+
 def _quoted(text: str) -> str:
     return f'"{text.replace(chr(34), chr(34) * 2)}"'
 
 
-def _writer(column: Column) -> Callable[[Any], str]:
-    if column.kind in NESTED:
-        return _json
-    kinds: dict[str, Callable[[Any], str]] = {"text": _quoted, "time": _time, "boolean": _boolean}
-    return kinds.get(column.kind, str)
+def _plain(values: Sequence[Any]) -> list[str]:
+    return ["" if value is None else str(value) for value in values]
 
 
-def _json(raw: Any) -> str:
-    text = json_text(raw)
-    return "" if text is None else _quoted(text)
+def _texts(values: Sequence[str | None]) -> list[str]:
+    return ["" if value is None else _quoted(value) for value in values]
 
 
-def _time(seconds: int) -> str:
-    try:
-        return utc_datetime(seconds).isoformat()[:19] + "Z"
-    except ValueError:
-        return str(seconds)
+def _jsons(values: Sequence[Any]) -> list[str]:
+    return _texts([*map(json_text, values)])
 
 
-def _boolean(value: bool) -> str:
-    return "true" if value else "false"
+def _times(values: Sequence[int | None]) -> list[str]:
+    return ["" if value is None else utc_datetime(value).isoformat()[:19] + "Z" for value in values]
 
 
-def _copy(previous: Path, file: BinaryIO, head: bytes) -> None:
-    with previous.open("rb") as old:
-        if old.readline() != head:
-            raise unlike(previous, "csv")
-        file.write(head)
-        shutil.copyfileobj(old, file, 1 << 20)
+def _booleans(values: Sequence[bool | None]) -> list[str]:
+    return ["" if value is None else "true" if value else "false" for value in values]
+
+
+_WRITERS: Mapping[Kind, Callable[[Sequence[Any]], list[str]]] = {
+    "text": _texts,
+    "time": _times,
+    "boolean": _booleans,
+    **dict.fromkeys(NESTED, _jsons),
+}
 
 
 # Reading: Python's own reader returns the same for an empty text and for None.
@@ -101,8 +131,19 @@ def _copy(previous: Path, file: BinaryIO, head: bytes) -> None:
 _CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^,"\n]*))(?:,|\n\Z)')
 
 
-def _records(path: Path) -> Iterator[list[str | None]]:
-    """Yield the cells of each record.
+def _names(path: Path) -> list[str]:
+    return [name or "" for name in _cells(next(_records(path), ""))]
+
+
+def _cells(record: str) -> list[str | None]:
+    return [
+        bare or None if quoted is None else quoted.replace('""', '"')
+        for quoted, bare in (cell.groups() for cell in _CELL.finditer(record))
+    ]
+
+
+def _records(path: Path) -> Iterator[str]:
+    """Yield the text of each record.
 
     A line with an odd number of quotation marks continues in the next one.
     """
@@ -114,10 +155,7 @@ def _records(path: Path) -> Iterator[list[str | None]]:
                 record.append(line)
                 within ^= line.count('"') & 1
                 if not within:
-                    yield [
-                        bare or None if quoted is None else quoted.replace('""', '"')
-                        for quoted, bare in (cell.groups() for cell in _CELL.finditer("".join(record)))
-                    ]
+                    yield "".join(record)
                     record.clear()
     except UnicodeDecodeError:
         raise unlike(path, "csv") from None
@@ -125,12 +163,22 @@ def _records(path: Path) -> Iterator[list[str | None]]:
         raise unlike(path, "csv")
 
 
+def _tally(path: Path) -> Tally:
+    """Return the number of records below the header: line ends outside of texts."""
+    count, checksum, within = -1, 0, 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            checksum = crc32(chunk, checksum)
+            pieces = chunk.split(b'"')
+            count += sum(piece.count(b"\n") for piece in pieces[within::2])
+            within = (within + len(pieces) - 1) % 2
+    return Tally(count, checksum)
+
+
 def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    made = {SOURCE: row[SOURCE]}
-    for column in columns:
-        cell = row[column.name]
-        made[column.name] = value_of(column, loads(cell) if cell and column.kind in NESTED else cell)
-    return made
+    nested = {column.name for column in columns if column.kind in NESTED}
+    parsed = {name: loads(cell) if cell and name in nested else cell for name, cell in row.items()}
+    return typed_row(parsed, columns)
 
 
 FORMAT = Csv()

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 
+from chainapi.errors import ConfigurationError
 from chainapi.export.formats import Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, write_fitting
-from chainapi.export.formats.values import not_a_table, require, unlike, value_of
-from chainapi.tables.arrow import Types
-from chainapi.tables.columns import SOURCE, Column
+from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, tables_of
+from chainapi.export.formats.values import (
+    Tally,
+    check_written,
+    extended,
+    not_a_table,
+    require,
+    typed_row,
+    unlike,
+)
+from chainapi.tables.arrow import arrow_schema, grows_to
+from chainapi.tables.columns import Column
 
 __all__ = ["FORMAT", "DuckDb"]
 
@@ -37,56 +46,116 @@ class DuckDb:
     suffix: Final = ".duckdb"
     needs_columns: Final = True
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
+    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a database."""
         require(columns, self.name)
-        types = Types(columns)
-        if previous is not None:
-            with _opened(previous) as batches:
-                if not types.take(batches.schema):
-                    raise unlike(previous, self.name)
-
-        def earlier() -> Iterator[Any]:
-            if previous is not None:
-                with _opened(previous) as batches:
-                    yield from batches
-
-        def write(tables: Iterator[Any]) -> None:
-            path.unlink(missing_ok=True)
-            with _explained(path), closing(duckdb.connect(path, config=_SETTINGS)) as database:
-                database.register("fresh", types.schema.empty_table())
-                database.execute("CREATE TABLE rows AS SELECT * FROM fresh")
-                for table in tables:
-                    database.register("fresh", table)
-                    database.execute("INSERT INTO rows SELECT * FROM fresh")
-
-        write_fitting(types, rows, earlier, write)
+        for left in (path, _log(path)):
+            left.unlink(missing_ok=True)
+        try:
+            with ExitStack() as stack:
+                earlier: Iterable[Any] = ()
+                if previous is not None:
+                    earlier = stack.enter_context(_opened(previous))
+                    columns = _columns_in(earlier, previous, columns)
+                written = _write(path, columns, tables_of(columns, rows, earlier))
+        except BaseException:
+            _log(path).unlink(missing_ok=True)
+            raise
+        return check_written(path, written, _tally(path))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a database."""
         with _opened(path) as batches:
-            if columns and not Types(columns).take(batches.schema):
-                raise unlike(path, self.name)
+            if columns:
+                _columns_in(batches, path, columns)
             for row in python_rows(batches, path, self.name):
-                yield _typed(row, columns) if columns else row
+                yield typed_row(row, columns, json_texts=True) if columns else row
+
+
+# Writing
+
+
+def _log(path: Path) -> Path:
+    """Return the path of the log, which has what the database lacks until a checkpoint."""
+    return path.with_name(f"{path.name}.wal")
+
+
+_COUNTED = "SELECT count(*), coalesce(sum(hash(taken)), 0)::VARCHAR FROM {} taken"  # in any order
+
+
+def _write(path: Path, columns: Sequence[Column], tables: Iterable[Any]) -> Tally:
+    written = Tally(0, 0)
+    with _explained(path), closing(duckdb.connect(path, config=_SETTINGS)) as database:
+        database.register("fresh", arrow_schema(columns).empty_table())
+        database.execute("CREATE TABLE rows AS SELECT * FROM fresh")
+        for table in tables:
+            database.register("fresh", table)
+            database.execute("INSERT INTO rows SELECT * FROM fresh")
+            found = _counted(database, "fresh")
+            written = Tally(written.rows + found.rows, written.checksum + found.checksum)
+        database.execute("CHECKPOINT")  # closing would swallow its errors, and leave the rows in the log
+    return written
+
+
+def _tally(path: Path) -> Tally:
+    """Return the tally of a database."""
+    with _confined(path) as database:
+        return _counted(database, _plain_table(path, database))
+
+
+def _counted(database: duckdb.DuckDBPyConnection, table: str) -> Tally:
+    rows, checksum = database.execute(_COUNTED.format(table)).fetchall()[0]
+    return Tally(rows, int(checksum))
+
+
+# Reading
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """Open the table of a database as a stream of Arrow batches."""
-    path.stat()
-    try:
-        database = duckdb.connect(path, read_only=True, config={**_SETTINGS, **_CONFINED})
-    except duckdb.Error:
-        raise unlike(path, "duckdb") from None
-    with closing(database):
-        try:
-            rows = _plain_table(path, database)
+    with _confined(path) as database:
+        rows = _plain_table(path, database)
+        with _damage_explained(path):
             batches = database.sql(f"SELECT * FROM {rows}").to_arrow_reader(BATCH_ROWS)  # noqa: S608
-        except duckdb.Error:
-            raise unlike(path, "duckdb") from None
         with batches:  # an open stream would lock the database
             yield batches
+
+
+@contextmanager
+def _confined(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database that may come from anywhere, to read it.
+
+    Raises:
+        ConfigurationError: it is no database, or has a log.
+
+    """
+    path.stat()
+    if _log(path).exists():
+        raise ConfigurationError(
+            f"{path} has a log beside it, {_log(path).name}, with rows that are not in it yet: open it with"
+            " DuckDB, run CHECKPOINT, and close it"
+        )
+    with _damage_explained(path):
+        database = duckdb.connect(path, read_only=True, config={**_SETTINGS, **_CONFINED})
+    with closing(database):
+        yield database
+
+
+@contextmanager
+def _damage_explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error:
+        raise unlike(path, "duckdb") from None
+
+
+def _columns_in(batches: Any, path: Path, columns: Sequence[Column]) -> list[Column]:
+    """Return the columns of a database, and behind them those that it lacks."""
+    ordered = extended(batches.schema.names, columns)
+    if ordered is None or not grows_to(batches.schema, arrow_schema(ordered)):
+        raise unlike(path, "duckdb")
+    return ordered
 
 
 def _plain_table(path: Path, database: duckdb.DuckDBPyConnection) -> str:
@@ -114,16 +183,11 @@ def _is_rows(named: tuple[Any, ...]) -> bool:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Raise errors of DuckDB that come from the operating system as OSError."""
+    """Raise errors of DuckDB as OSError: the file cannot be written."""
     try:
         yield
-    except duckdb.IOException as error:
+    except duckdb.Error as error:
         raise OSError(f"{path}: {error}") from error
-
-
-def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    values = {column.name: value_of(column, row[column.name], json_texts=True) for column in columns}
-    return {SOURCE: row[SOURCE], **values}
 
 
 FORMAT = DuckDb()

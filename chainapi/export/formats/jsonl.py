@@ -1,22 +1,24 @@
-"""JSON lines: one encoded row in each line.
+"""JSON lines: one encoded row in each line, with its source in front.
 
-Times are whole seconds, decimals are texts.
+Times are whole seconds; amounts and decimals are texts, other numbers numbers.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
+from zlib import crc32
 
 import msgspec
 
-from chainapi.export.formats import Rows, labelled
-from chainapi.export.formats.values import loads, unlike, value_of
+from chainapi.export.formats import Rows
+from chainapi.export.formats.values import Tally, check_written, loads, typed_row, unlike
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "JsonLines"]
+
+CHUNK = 1 << 20  # bytes
 
 
 class JsonLines:
@@ -26,14 +28,14 @@ class JsonLines:
     suffix: Final = ".jsonl"
     needs_columns: Final = False
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
+    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a file; nothing of a row is decoded."""
+        count = checksum = 0
         with path.open("wb") as file:
-            if previous is not None:
-                with previous.open("rb") as old:
-                    shutil.copyfileobj(old, file, 1 << 20)
-            for label, lines in rows.pages():
-                file.write(labelled(label, lines))
+            for lines in _all_lines(rows, previous):
+                file.write(lines)
+                count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
+        return check_written(path, Tally(count, checksum), _tally(path))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
@@ -45,12 +47,32 @@ class JsonLines:
                     row = None
                 if not isinstance(row, dict) or (columns and SOURCE not in row):
                     raise unlike(path, self.name)
-                yield _typed(row, columns) if columns else row
+                yield typed_row(row, columns) if columns else row
 
 
-def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    values = {column.name: value_of(column, row.get(column.name)) for column in columns}
-    return {SOURCE: row[SOURCE], **values}
+def _all_lines(rows: Rows, previous: Path | None) -> Iterator[bytes]:
+    if previous is not None:
+        with previous.open("rb") as old:
+            yield from _chunks(old)
+    for label, lines in rows:
+        head = b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
+        # A line end is never inside a text, where it is escaped.
+        labelled = b"\n" + head + b","
+        made = head + b"," + lines[1:-1].replace(b"\n{", labelled) + b"\n"
+        yield made.replace(head + b",}\n", head + b"}\n") if b"{}\n" in lines else made
+
+
+def _tally(path: Path) -> Tally:
+    count = checksum = 0
+    with path.open("rb") as file:
+        for chunk in _chunks(file):
+            count, checksum = count + chunk.count(b"\n"), crc32(chunk, checksum)
+    return Tally(count, checksum)
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
 
 
 FORMAT = JsonLines()

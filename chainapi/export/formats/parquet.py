@@ -1,27 +1,28 @@
 """Parquet: typed columns, compressed with zstd, in groups of about 100,000 rows.
 
-Whole numbers are int64, amounts decimal128(38, 0), decimals decimal128(38, 18), times timestamps in UTC,
-records structs; other JSON is text. Where a whole number does not fit, its column is decimal128(38, 0), and
-text where that is too narrow. A time outside the years 1 to 9999 makes its column whole numbers of seconds.
+Whole numbers are int64, decimals decimal128(38, 18), times timestamps in UTC, records structs; other JSON is
+text. Amounts are text, or by choice decimal128(38, 0), double, or 32 bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chainapi.export.formats import Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, write_fitting
-from chainapi.export.formats.values import require, unlike, value_of
-from chainapi.tables.arrow import Types
-from chainapi.tables.columns import SOURCE, Column
+from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, tables_of
+from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
+from chainapi.tables.arrow import arrow_schema, grows_to
+from chainapi.tables.columns import Column
 
-__all__ = ["FORMAT", "Parquet"]
+__all__ = ["FORMAT", "Parquet", "write_tables"]
 
 
 class Parquet:
@@ -31,34 +32,35 @@ class Parquet:
     suffix: Final = ".parquet"
     needs_columns: Final = True
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
+    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a file."""
         require(columns, self.name)
-        types = Types(columns)
-        if previous is not None:
-            with _opened(previous) as file:
-                if not types.take(file.schema_arrow):
-                    raise unlike(previous, self.name)
-
-        def earlier() -> Iterator[Any]:
+        with ExitStack() as stack:
+            earlier: Iterable[Any] = ()
             if previous is not None:
-                with _opened(previous) as file:
-                    yield from file.iter_batches(BATCH_ROWS)
-
-        def write(tables: Iterator[Any]) -> None:
-            with pq.ParquetWriter(path, types.schema, compression="zstd") as writer:
-                for table in tables:
-                    writer.write_table(table, row_group_size=table.num_rows)
-
-        write_fitting(types, rows, earlier, write)
+                old = stack.enter_context(_opened(previous))
+                columns = _columns_in(old, previous, columns)
+                earlier = old.iter_batches(BATCH_ROWS)
+            with pq.ParquetWriter(path, arrow_schema(columns), compression="zstd") as writer:
+                written = write_tables(writer, tables_of(columns, rows, earlier))
+        return check_written(path, written, _tally(path))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
         with _opened(path) as file:
-            if columns and not Types(columns).take(file.schema_arrow):
-                raise unlike(path, self.name)
+            if columns:
+                _columns_in(file, path, columns)
             for row in python_rows(file.iter_batches(BATCH_ROWS), path, self.name):
-                yield _typed(row, columns) if columns else row
+                yield typed_row(row, columns, json_texts=True) if columns else row
+
+
+def write_tables(writer: Any, tables: Iterable[Any]) -> Tally:
+    """Write tables, each as a group of rows; return their tally."""
+    written = Tally(0, 0)
+    for table in tables:
+        writer.write_table(table, row_group_size=table.num_rows)
+        written = _added(written, table)
+    return written
 
 
 @contextmanager
@@ -71,9 +73,46 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
-def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    values = {column.name: value_of(column, row[column.name], json_texts=True) for column in columns}
-    return {SOURCE: row[SOURCE], **values}
+def _columns_in(file: Any, path: Path, columns: Sequence[Column]) -> list[Column]:
+    """Return the columns of a file, and behind them those that it lacks."""
+    schema = file.schema_arrow
+    ordered = extended(schema.names, columns)
+    if ordered is None or not grows_to(schema, arrow_schema(ordered)):
+        raise unlike(path, "parquet")
+    return ordered
+
+
+def _tally(path: Path) -> Tally:
+    """Return the tally of a file."""
+    tally = Tally(0, 0)
+    with _opened(path) as file:
+        for group in range(file.num_row_groups):
+            tally = _added(tally, file.read_row_group(group))
+    return tally
+
+
+def _added(tally: Tally, table: Any) -> Tally:
+    """Count a group of rows; the order of groups does not matter."""
+    checksum = 0
+    for column in table.columns:
+        for leaf in _leaves(pa.concat_arrays(column.chunks)):
+            checksum = crc32(pa.record_batch([leaf], [""]).serialize(), checksum)
+    return Tally(tally.rows + table.num_rows, tally.checksum + checksum)
+
+
+def _leaves(array: Any) -> Iterator[Any]:
+    """Yield arrays without nulls that together have all values of an array, nulls as booleans."""
+    if array.null_count:
+        yield array.is_null()
+        array = array.drop_null()
+    if pa.types.is_struct(array.type):
+        for field in array.flatten():
+            yield from _leaves(field)
+    elif pa.types.is_list(array.type):
+        yield pc.list_value_length(array)
+        yield from _leaves(array.flatten())
+    else:
+        yield array
 
 
 FORMAT = Parquet()

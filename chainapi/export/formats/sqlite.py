@@ -1,25 +1,35 @@
 """SQLite database with one table, ``rows``.
 
 Whole numbers and times (Unix seconds) are INTEGER, amounts and decimals are TEXT because SQLite has no exact
-type for them, records, lists and other JSON are JSON texts. A column of whole numbers is TEXT if one of them
-does not fit into 64 bits.
+type for them (amounts by choice REAL, or BLOB of 32 bytes); records, lists and other JSON are JSON texts.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
 from chainapi.export.formats import Rows
-from chainapi.export.formats.values import NESTED, header, loads, not_a_table, require, unlike, value_of
-from chainapi.tables.columns import SOURCE, Column, json_text, unpacker
+from chainapi.export.formats.values import (
+    NESTED,
+    Tally,
+    check_written,
+    extended,
+    loads,
+    not_a_table,
+    require,
+    typed_row,
+    unlike,
+)
+from chainapi.tables.columns import SOURCE, Column
+from chainapi.tables.rows import json_text, reader
+from chainapi.tables.types import SCALARS, Kind, bytes_of
 
 __all__ = ["FORMAT", "Sqlite"]
-
-_TYPES = {"integer": "INTEGER", "time": "INTEGER", "boolean": "INTEGER", "float": "REAL"}
 
 
 class Sqlite:
@@ -29,29 +39,11 @@ class Sqlite:
     suffix: Final = ".sqlite"
     needs_columns: Final = True
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> None:
+    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a database."""
         require(columns, self.name)
-        types = ["TEXT", *(_TYPES.get(column.kind, "TEXT") for column in columns)]
-        before = types if previous is None else _types_in(previous, columns)
-        types = _joined(types, before)
-        try:
-            self._write(path, columns, rows, (previous, before), types)
-        except OverflowError:
-            types = _joined(types, _types_needed(columns, rows()))
-            self._write(path, columns, rows, (previous, before), types)
-
-    @staticmethod
-    def _write(
-        path: Path,
-        columns: Sequence[Column],
-        rows: Rows,
-        earlier: tuple[Path | None, Sequence[str]],
-        types: Sequence[str],
-    ) -> None:
+        ordered = list(columns) if previous is None else _columns_in(previous, columns)
         path.unlink(missing_ok=True)
-        names = [_name(name) for name in header(columns)]
-        previous, before = earlier
         with _explained(path), closing(sqlite3.connect(path, isolation_level=None)) as database:
             # An incomplete file is deleted: it needs no journal.
             database.execute("PRAGMA journal_mode=OFF")
@@ -59,23 +51,20 @@ class Sqlite:
             if previous is not None:
                 database.execute("ATTACH ? AS previous", (str(previous),))
             database.execute("BEGIN")
-            declared = ", ".join(f"{name} {kind}" for name, kind in zip(names, types, strict=True))
-            database.execute(f"CREATE TABLE rows ({declared})")
-            if previous is not None:
-                taken = ", ".join(
-                    name if kind == had else f"CAST({name} AS {kind})"
-                    for name, kind, had in zip(names, types, before, strict=True)
-                )
-                database.execute(f"INSERT INTO rows SELECT {taken} FROM previous.rows ORDER BY rowid")  # noqa: S608
-            places = ", ".join("?" * len(names))
-            database.executemany(f"INSERT INTO rows VALUES ({places})", _records(columns, types, rows()))  # noqa: S608
+            database.execute(f"CREATE TABLE rows ({', '.join(map(_declared, (_LABEL, *ordered)))})")
+            insert = f"INSERT INTO rows VALUES ({', '.join('?' * (len(ordered) + 1))})"  # noqa: S608
+            written = Tally(0, 0)
+            for batch in _batches(database, ordered, rows, previous):
+                database.executemany(insert, batch)
+                written = _added(written, batch)
             database.execute("COMMIT")
+        return check_written(path, written, _tally(path))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a database."""
+        if columns:
+            _columns_in(path, columns)
         with _opened(path) as database:
-            if columns:
-                _types_in(path, columns)
             found = database.execute("SELECT * FROM main.rows ORDER BY rowid")
             names = [name for name, *_ in found.description]
             for values in found:
@@ -83,54 +72,80 @@ class Sqlite:
                 yield _typed(row, columns) if columns else row
 
 
+# Writing
+
+_LABEL = Column(SOURCE, "text")
+
+
 def _name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _records(
-    columns: Sequence[Column], types: Sequence[str], rows: Iterable[tuple[str, bytes]]
-) -> Iterator[tuple[Any, ...]]:
-    unpack = unpacker(columns, nested=False)
-    changes = [
-        (number, change)
-        for number, (column, kind) in enumerate(zip(columns, types[1:], strict=True))
-        if (change := _change(column, kind)) is not None
-    ]
-    for source, row in rows:
-        values = [*unpack(row)]
-        for number, change in changes:
-            if values[number] is not None:
-                values[number] = change(values[number])
-        yield (source, *values)
+def _declared(column: Column) -> str:
+    return f"{_name(column.name)} {_type(column)}"
 
 
-def _change(column: Column, kind: str) -> Callable[[Any], Any] | None:
-    if column.kind in NESTED:
-        return json_text
-    return str if kind == "TEXT" and column.kind in ("integer", "big", "time") else None
+def _type(column: Column) -> str:
+    return "TEXT" if column.kind in NESTED else SCALARS[column.kind].sqlite
 
 
-def _types_needed(columns: Sequence[Column], rows: Iterable[tuple[str, bytes]]) -> list[str]:
-    """Return the types that the rows need, after one of them did not fit."""
-    unpack = unpacker(columns, nested=False)
-    types = [_TYPES.get(column.kind, "TEXT") for column in columns]
-    for _, row in rows:
-        for number, value in enumerate(unpack(row)):
-            if types[number] == "INTEGER" and value is not None and not -(2**63) <= value < 2**63:
-                types[number] = "TEXT"
-    return ["TEXT", *types]
+def _batches(
+    database: sqlite3.Connection, columns: Sequence[Column], rows: Rows, previous: Path | None
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows of the attached database ``previous``, which may have fewer columns, and new ones."""
+    if previous is not None:
+        names = [name for _, name, *_ in database.execute("PRAGMA previous.table_info(rows)")]
+        taken = [*map(_name, names), *["NULL"] * (len(columns) + 1 - len(names))]
+        yield from _fetched(database, f"SELECT {', '.join(taken)} FROM previous.rows ORDER BY rowid")  # noqa: S608
+    read, forms = reader(columns, nested=False), [_FORMS.get(column.kind) for column in columns]
+    for label, lines in rows:
+        values = [
+            found if form is None else [*map(form, found)]
+            for form, found in zip(forms, read(lines), strict=True)
+        ]
+        yield [*zip(repeat(label), *values, strict=False)]
 
 
-def _joined(one: Sequence[str], other: Sequence[str]) -> list[str]:
-    return ["TEXT" if "TEXT" in pair else pair[0] for pair in zip(one, other, strict=True)]
+def _fetched(database: sqlite3.Connection, query: str) -> Iterator[list[tuple[Any, ...]]]:
+    found = database.execute(query)
+    while batch := found.fetchmany(1_000):
+        yield batch
 
 
-def _types_in(path: Path, columns: Sequence[Column]) -> list[str]:
+def _blob(text: str | None) -> bytes | None:
+    return None if text is None else bytes_of(text)
+
+
+_FORMS: Mapping[Kind, Callable[[Any], Any]] = {"bytes32": _blob, **dict.fromkeys(NESTED, json_text)}
+
+
+# Reading
+
+
+def _tally(path: Path) -> Tally:
+    """Return the tally of a database."""
+    tally = Tally(0, 0)
+    with _opened(path) as database:
+        for batch in _fetched(database, "SELECT * FROM main.rows"):
+            tally = _added(tally, batch)
+    return tally
+
+
+def _added(tally: Tally, rows: Sequence[tuple[Any, ...]]) -> Tally:
+    """Count rows; equal rows have equal hashes in one process, and their order does not matter."""
+    return Tally(tally.rows + len(rows), tally.checksum + sum(map(hash, rows)))
+
+
+def _columns_in(path: Path, columns: Sequence[Column]) -> list[Column]:
+    """Return the columns of a database, and behind them those that it lacks."""
     with _opened(path) as database:
         found = database.execute("SELECT name, type FROM pragma_table_info('rows') ORDER BY cid").fetchall()
-    if [name for name, _ in found] != header(columns):
+    ordered = extended([name for name, _ in found], columns)
+    if ordered is None:
         raise unlike(path, "sqlite")
-    return [kind for _, kind in found]
+    if any(_type(column) != kind for column, (_, kind) in zip(ordered, found[1:], strict=False)):
+        raise unlike(path, "sqlite")
+    return ordered
 
 
 @contextmanager
@@ -170,19 +185,17 @@ def _check_plain(path: Path, database: sqlite3.Connection) -> None:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Raise errors of SQLite that come from the operating system as OSError."""
+    """Raise errors of SQLite as OSError: the file cannot be written."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except sqlite3.Error as error:
         raise OSError(f"{path}: {error}") from error
 
 
 def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    made = {SOURCE: row[SOURCE]}
-    for column in columns:
-        value = row[column.name]
-        made[column.name] = value_of(column, loads(value) if value and column.kind in NESTED else value)
-    return made
+    nested = {column.name for column in columns if column.kind in NESTED}
+    parsed = {name: loads(value) if value and name in nested else value for name, value in row.items()}
+    return typed_row(parsed, columns)
 
 
 FORMAT = Sqlite()

@@ -1,29 +1,59 @@
-"""Column values as Python objects, and shared errors of the file formats."""
+"""Column values as Python objects, columns of files, and shared errors of the file formats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from attrs import frozen
 
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ConfigurationError, ExportError
 from chainapi.models.timestamps import utc_datetime
 from chainapi.tables.columns import SOURCE, Column
+from chainapi.tables.types import Kind, bytes_of
 
-__all__ = ["NESTED", "header", "loads", "not_a_table", "require", "unlike", "value_of"]
+__all__ = [
+    "NESTED",
+    "Tally",
+    "check_written",
+    "extended",
+    "header",
+    "loads",
+    "not_a_table",
+    "require",
+    "typed_row",
+    "unlike",
+    "value_of",
+]
 
-NESTED = frozenset({"json", "struct", "list"})  # kinds that are JSON text in files that know no records
+NESTED: frozenset[Kind] = frozenset(
+    {"json", "struct", "list"}
+)  # kinds that are JSON text in files that know no records
 
 loads: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
+
+
+# Files and their columns
 
 
 def header(columns: Sequence[Column]) -> list[str]:
     """Return the names of the columns of a file."""
     return [SOURCE, *(column.name for column in columns)]
+
+
+def extended(found: Sequence[str], columns: Sequence[Column]) -> list[Column] | None:
+    """Return the columns of a file in its order, and behind them those that it lacks.
+
+    Return None if the file has a column that is not among them, or no column ``source`` in front.
+    """
+    by_name = {column.name: column for column in columns}
+    if list(found[:1]) != [SOURCE] or not by_name.keys() >= {*found[1:]}:
+        return None
+    return [by_name.pop(name) for name in found[1:]] + [*by_name.values()]
 
 
 def require(columns: Sequence[Column], name: str) -> None:
@@ -53,11 +83,53 @@ def not_a_table(path: Path, what: str) -> ConfigurationError:
     )
 
 
-def value_of(column: Column, value: Any, *, json_texts: bool = False) -> Any:
-    """Return the value of a column as a Python object.
+# Files that are read back
+
+
+@frozen
+class Tally:
+    """Number of rows, and a checksum of their values."""
+
+    rows: int
+    checksum: int
+
+
+def check_written(path: Path, written: Tally, found: Tally) -> int:
+    """Return the number of rows of a file that has what was written.
+
+    Raises:
+        ExportError: it has other rows.
+
+    """
+    if found == written:
+        return found.rows
+    difference = (
+        "other values in them" if found.rows == written.rows else f"{written.rows:,} were written to it"
+    )
+    raise ExportError(
+        f"{path} has {found.rows:,} rows when it is read back, but {difference}: the disk or the file system "
+        "lost some of them. All rows are kept in the journal: check the disk, and start the same export again"
+    )
+
+
+# Values
+
+
+def typed_row(
+    row: Mapping[str, Any], columns: Sequence[Column], *, json_texts: bool = False
+) -> dict[str, Any]:
+    """Return a row of a file with the kinds of its columns; a column that the file lacks is None.
 
     With `json_texts`, ``json`` values are texts.
     """
+    values = {
+        column.name: value_of(column, row.get(column.name), json_texts=json_texts) for column in columns
+    }
+    return {SOURCE: row[SOURCE], **values}
+
+
+def value_of(column: Column, value: Any, *, json_texts: bool = False) -> Any:
+    """Return the value of a column as a Python object."""
     if value is None:
         return None
     if column.kind == "struct":
@@ -72,24 +144,27 @@ def value_of(column: Column, value: Any, *, json_texts: bool = False) -> Any:
     return _SCALARS[column.kind](value)
 
 
-def _time(value: Any) -> datetime | int:
+def _time(value: Any) -> datetime:
     if isinstance(value, datetime):
         return value.astimezone(UTC)
     if isinstance(value, str) and value.endswith("Z"):
         return datetime.fromisoformat(value)
-    try:
-        return utc_datetime(int(value))
-    except ValueError:
-        return int(value)
+    return utc_datetime(int(value))
 
 
 def _boolean(value: Any) -> bool:
     return value == "true" if isinstance(value, str) else bool(value)
 
 
-_SCALARS: dict[str, Callable[[Any], Any]] = {
+def _bytes32(value: Any) -> int:
+    return int.from_bytes(bytes_of(value) if isinstance(value, str) else value, "big")
+
+
+_SCALARS: Mapping[Kind, Callable[[Any], Any]] = {
     "integer": int,
-    "big": int,
+    "digits": int,
+    "whole": int,
+    "bytes32": _bytes32,
     "float": float,
     "decimal": Decimal,
     "boolean": _boolean,

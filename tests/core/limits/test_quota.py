@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from math import inf
 
 import pytest
-from attrs import define, evolve, field
+from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
@@ -242,7 +243,7 @@ def test_first_request_of_a_route_under_a_new_policy() -> None:
     for remaining in (45.0, 499.0):
         quota = started(50.0)
         reservation = go(quota, 1.0, route="/new")
-        quota.answered(reservation, 2.0, 200, evolve(other, remaining=remaining), 0.5)
+        quota.answered(reservation, 2.0, 200, replace(other, remaining=remaining), 0.5)
         assert quota.costs.price("/new", None) == 1.0
 
 
@@ -314,7 +315,7 @@ def drained(kind: Kind, info: RateLimitInfo = RateLimitInfo()) -> Quota:  # noqa
     """Return a quota of which 1, 40 and 59 units were spent, with responses at 1, 2 and 20."""
     quota = started(99.0)
     quota.answered(go(quota, 1.5, 40.0), 2.0, 200, reported(59.0), 0.5)
-    quota.answered(go(quota, 19.0, 59.0), 20.0, 200, evolve(reported(0.0), reset=info.reset), 0.5)
+    quota.answered(go(quota, 19.0, 59.0), 20.0, 200, replace(reported(0.0), reset=info.reset), 0.5)
     quota._in_force.announced.known[0].returns.kind = kind
     return quota
 

@@ -1,0 +1,41 @@
+"""Parts of which a session is made, loaded with the first session.
+
+The import of `Session` does without them, so that it takes little longer than the import of aiohttp.
+"""
+
+from __future__ import annotations
+
+from chainapi.api.data import DataAPI
+from chainapi.api.metrics import MetricsAPI
+from chainapi.api.options import call_options
+from chainapi.client.ceiling import is_rate
+from chainapi.client.connection import Connection
+from chainapi.client.emitter import Emitter, ServiceEvents
+from chainapi.client.gates import LoopGates, OwnGates
+from chainapi.client.member import Member
+from chainapi.client.service import Service
+from chainapi.client.telemetry import telemetry_of
+from chainapi.core.call import CallOptions, CallSettings
+from chainapi.core.limits.limit import Limit
+from chainapi.core.paging.states import StateMachine
+from chainapi.core.retry import RetryBudget
+
+__all__ = [
+    "CallOptions",
+    "CallSettings",
+    "Connection",
+    "DataAPI",
+    "Emitter",
+    "Limit",
+    "LoopGates",
+    "Member",
+    "MetricsAPI",
+    "OwnGates",
+    "RetryBudget",
+    "Service",
+    "ServiceEvents",
+    "StateMachine",
+    "call_options",
+    "is_rate",
+    "telemetry_of",
+]

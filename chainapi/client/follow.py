@@ -1,0 +1,272 @@
+"""Follow: an endless stream of the new rows of one list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Any, Generic, NoReturn, Self, TypeVar
+
+from chainapi.client.runner import WalkRunner
+from chainapi.client.source import Numbered, Source
+from chainapi.core.arguments import seconds_of, whole_number
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.newest import NewestRows
+from chainapi.errors import ChainAPIError, CheckpointError, ConfigurationError, PagingError
+
+__all__ = ["Follow"]
+
+T = TypeVar("T")
+
+
+class Follow(Generic[T]):
+    """Endless stream of the new rows of one list, the oldest of them first, each once.
+
+    An error leaves the stream in place: iterate again to continue. It can be given to `merge`, which then
+    yields rows in place of pages.
+
+    Args:
+        source: the list query.
+        start: position to continue from; at the start of the list, rows count as new from now on.
+        every: least seconds between the beginnings of two polls.
+        lookback: how far below the newest number a row that changed is given again.
+
+    Raises:
+        ConfigurationError: an argument cannot be used, or the list cannot be followed.
+        CheckpointError: rows below the newest one of `start` were not given yet.
+
+    """
+
+    def __init__(self, source: Source, start: Checkpoint, every: float, lookback: int) -> None:
+        self._every = seconds_of("every", every)
+        self._lookback = whole_number("lookback", lookback, 0)
+        self._source = source
+        self._numbered = _numbered(source)
+        self._rows = start.rows
+        self._start = start
+        self._given = self._begin(start)
+        self._ready: deque[tuple[int, str, T]] = deque()
+        self._next_poll = 0.0
+        self._closed = asyncio.Event()
+        self._reading = False
+
+    def __repr__(self) -> str:
+        return f"<Follow: {self._start.path}, {self._rows} rows>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a stream cannot be pickled or copied: its checkpoint can")
+
+    @property
+    def exhausted(self) -> bool:
+        """Return whether the stream was closed: the list itself has no end."""
+        return self._closed.is_set()
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Position behind the row that was given last, for ``resume=`` and `Pages.follow`."""
+        if self._given is None:
+            return self._start
+        watermark = self._given.watermark(self._numbered.name)
+        query, path = self._start.query, self._start.path
+        return Checkpoint(query, path, rows=self._rows, watermark=watermark, following=True)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        """Return the next new row; wait for it.
+
+        Raises:
+            PagingError: the service does not keep to the order or the start of the list.
+            ChainAPIError: any of chainapi's errors, with `checkpoint`.
+
+        """
+        if self._reading:
+            raise self._refusal("this stream is being read already: only one reader at a time")
+        self._reading = True
+        try:
+            while not self._ready and not self._closed.is_set():
+                await self._wait()
+                await self._poll()
+        except ChainAPIError as error:
+            error.checkpoint = self.checkpoint
+            raise
+        finally:
+            self._reading = False
+        return self._next_row()
+
+    async def aclose(self) -> None:
+        """End the stream; nothing more is sent. Closing it again does nothing."""
+        self._closed.set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _next_row(self) -> T:
+        if self._closed.is_set() or self._given is None:
+            raise StopAsyncIteration
+        number, mark, row = self._ready.popleft()
+        self._given.give(number, mark)
+        self._rows += 1
+        return row
+
+    def _begin(self, start: Checkpoint) -> NewestRows | None:
+        """Return the newest rows at a position; None where the first poll finds them."""
+        watermark = start.watermark
+        if watermark is None:
+            return self._begin_without_rows(start)
+        if watermark.gaps:
+            raise CheckpointError(
+                f"rows below {watermark.newest} were not given yet: read the list to its end before follow()"
+            )
+        if start.following and watermark.number_field != self._numbered.name:
+            raise CheckpointError(
+                f"the checkpoint follows the list by {watermark.number_field!r}, and this stream by"
+                f" {self._numbered.name!r}: follow it by the same number"
+            )
+        return NewestRows.of(watermark, lookback=self._lookback, following=start.following)
+
+    def _begin_without_rows(self, start: Checkpoint) -> NewestRows | None:
+        """Return the newest rows of a list that gave none, if all rows count as new."""
+        ranges = self._source.ranges
+        if start.rows:
+            raise CheckpointError(
+                "follow() cannot continue this stream, which kept no numbers of the rows that it gave: follow"
+                " the list from a start, such as start_block=, or from a checkpoint of follow()"
+            )
+        begun = start.done or (ranges is not None and ranges.ends.start is not None)
+        return NewestRows(-1, lookback=self._lookback) if begun else None
+
+    async def _wait(self) -> None:
+        """Wait until the next poll is due, or the stream is closed."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout_at(self._next_poll):
+                await self._closed.wait()
+        except TimeoutError:
+            pass
+        self._next_poll = loop.time() + self._every
+
+    async def _poll(self) -> None:
+        """Fetch the rows that are new, down to the first one that was given."""
+        if self._closed.is_set():
+            return
+        poll = _Poll(self._source, self._numbered, self._given, self._lookback)
+        closing = asyncio.ensure_future(self._closed.wait())
+        closing.add_done_callback(lambda done: None if done.cancelled() else poll.runner.close())
+        try:
+            await poll.run()
+        finally:
+            closing.cancel()
+        if not self._closed.is_set():
+            self._given = poll.given
+            self._ready.extend(poll.oldest_first())
+
+    def _refusal(self, message: str) -> PagingError:
+        error = PagingError(message)
+        error.checkpoint = self.checkpoint
+        return error
+
+
+class _Poll:
+    """One walk from the head of a list to the rows that were given.
+
+    Attributes:
+        given: the newest rows given; without them, no row is new, and those of the list count as given.
+
+    """
+
+    def __init__(self, source: Source, numbered: Numbered, given: NewestRows | None, lookback: int) -> None:
+        self._walk, polled = source.poll(None if given is None else given.since)
+        self._numbered = numbered
+        self._new: list[tuple[int, str, Any]] = []
+        self._lookback = lookback
+        self._first = given is None
+        self._descends = self._walk.ordered  # as the route declares, whatever the pages show
+        self._whole = polled.ranges is not None and not self._first  # the query has a start: all rows count
+        self.given = given or NewestRows(-1, lookback=lookback)
+        self.runner = WalkRunner(self._walk, polled)
+
+    async def run(self) -> None:
+        """Read the pages with new rows."""
+        self._walk.count_rows()
+        self.given.begin()
+        reached = False
+        while not reached and await self.runner.advance():
+            reached = self._read_page()
+        self.given.end()
+        self.runner.close()
+
+    def oldest_first(self) -> list[tuple[int, str, Any]]:
+        """Return the number, mark and content of each new row, the oldest row first."""
+        new = self._new
+        if new and new[0][0] >= new[-1][0]:
+            new = new[::-1]
+        return sorted(new, key=_number_of)
+
+    def _read_page(self) -> bool:
+        """Take the new rows of the open page.
+
+        Return whether all rows behind it were given.
+        """
+        walk = self._walk
+        indices, behind = walk.next_rows()
+        rows = walk.page.rows
+        numbers = [self._number(rows[index]) for index in indices]
+        if self._first and numbers and self.given.newest < 0:
+            self._count_as_given(numbers)
+        before, reached = len(self._new), False
+        for index, number in zip(indices, numbers, strict=True):
+            reached = reached or number < self.given.since
+            if number >= self.given.since and self.given.is_new(number, mark := walk.marks(index)):
+                self._new.append((number, mark, rows[index]))
+        walk.move_to(behind)
+        if self._whole:
+            return False
+        return reached if walk.ordered or self._first else bool(numbers) and len(self._new) == before
+
+    def _count_as_given(self, numbers: list[int]) -> None:
+        newest = max(numbers)
+        if numbers[0] < numbers[-1] and not self._descends:
+            raise PagingError(
+                "follow() needs a list whose newest rows come first, and this one begins with older ones:"
+                " pass a start, such as start_block=, or resume= from a checkpoint of follow()"
+            )
+        self.given = NewestRows(newest, lookback=self._lookback, adopted=newest + 1)
+
+    def _number(self, row: Any) -> int:
+        number = self._numbered.read(row)
+        if number is None:
+            raise PagingError(
+                f"a row has no {self._numbered.name}, by which follow() finds out whether it is new"
+            )
+        return number
+
+
+def _numbered(source: Source) -> Numbered:
+    """Return the number that a list can be followed by.
+
+    Raises:
+        ConfigurationError: it has none, or has an end.
+
+    """
+    numbered, ranges = source.numbered, source.ranges
+    if numbered is None:
+        raise ConfigurationError(
+            "this list cannot be followed: its rows have no number that descends or that a start bounds. If"
+            " its newest rows come first, name their number: session.data.list(path, descending_key=...)"
+        )
+    if ranges is not None and ranges.ends.end is not None:
+        raise ConfigurationError(
+            "a list with an end cannot be followed: leave out end_block= or end_timestamp="
+        )
+    return numbered
+
+
+def _number_of(entry: tuple[int, str, Any]) -> int:
+    return entry[0]

@@ -1,0 +1,147 @@
+"""Tables: rows of a stream as Arrow, and as data frames of pandas and polars.
+
+pyarrow and the modules on it are loaded in a thread, when a table is read for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from attrs import define, field
+
+from chainapi.client.threads import in_thread
+from chainapi.core.arguments import whole_number
+from chainapi.core.extras import missing_extra
+from chainapi.core.paging.walk import Walk
+from chainapi.errors import ChainAPIError, ConfigurationError
+from chainapi.tables.types import Amounts, checked_amounts
+
+if TYPE_CHECKING:
+    from chainapi.client.pages import Pages
+    from chainapi.client.runner import WalkRunner
+    from chainapi.client.source import Source
+    from chainapi.models.invalid import Invalid
+    from chainapi.tables.build import TableBuilder
+
+__all__ = ["ArrowBatch", "Tables", "library", "page_table", "read_table"]
+
+
+@define(eq=False)
+class ArrowBatch:
+    """Rows that were taken for a table or a record batch."""
+
+    reader: ClassVar[str] = "arrow_batches()"
+
+    builder: TableBuilder
+
+    def __len__(self) -> int:
+        return self.builder.taken
+
+    def take(self, walk: Walk, most: int | None) -> None:
+        """Take the next rows of the open page, at most that many.
+
+        Raises:
+            ColumnValueError: a value does not fit its column; the walk stands where it stood.
+
+        """
+        indices, behind = walk.next_rows(most)
+        self.builder.add(walk.page, indices)
+        walk.move_to(behind)
+
+    def given(self) -> Any:
+        """Return the rows as a `pyarrow.RecordBatch`."""
+        from chainapi.tables.build import batch_of
+
+        return batch_of(self.builder.table())
+
+
+@define(eq=False)
+class Tables:
+    """Maker of batches with the columns of one stream.
+
+    Attributes:
+        source: the list query.
+        left_out: invalid rows are appended here.
+        amounts: the form of amounts.
+
+    """
+
+    source: Source
+    left_out: list[Invalid]
+    amounts: Amounts = field(converter=checked_amounts)
+
+    async def load(self, *, fixed: bool = False) -> None:
+        """Load pyarrow and the model; with `fixed`, refuse rows without types of their own.
+
+        Raises:
+            ConfigurationError: pyarrow is not installed, or the types are not known before the rows.
+
+        """
+        batch = await in_thread(self.begin)
+        if fixed and not batch.builder.typed:
+            raise ConfigurationError(
+                "arrow_batches() needs the types of the rows before the first one: pass model=, or read them"
+                " all with to_arrow()"
+            )
+
+    def begin(self) -> ArrowBatch:
+        """Begin a batch."""
+        from chainapi.tables.build import builder_of
+
+        source = self.source
+        lenient = source.on_invalid == "raw"
+        return ArrowBatch(builder_of(source.model, self.amounts, self.left_out, lenient=lenient))
+
+
+async def read_table(
+    pages: Pages[Any], runner: WalkRunner, tables: Tables, limit: int | None, progress: bool
+) -> Any:
+    """Return the rows of a stream as a `pyarrow.Table` (see `Pages.to_arrow`)."""
+    if limit is not None:
+        whole_number("limit", limit)
+    await tables.load()
+    batch = tables.begin()
+    if not progress:
+        return await _read(pages.walk, runner, batch, limit)
+    from chainapi.client.progress import WalkProgress, shown
+
+    async with shown(WalkProgress(pages, batch, limit)):
+        return await _read(pages.walk, runner, batch, limit)
+
+
+async def _read(walk: Walk, runner: WalkRunner, batch: ArrowBatch, limit: int | None) -> Any:
+    try:
+        with runner.reading(limit, columnar=True) as reader:
+            while len(batch) != limit and await runner.advance():
+                runner.check(reader)
+                runner.take(batch, None if limit is None else limit - len(batch))
+        if len(batch) != limit and not walk.exhausted:
+            raise runner.refusal("the stream was closed before its end")
+        return batch.builder.table()
+    except ChainAPIError as error:
+        error.partial = batch.builder.partial()
+        raise
+
+
+async def library(name: str) -> Any:
+    """Return pandas or polars, loaded in a thread.
+
+    Raises:
+        ConfigurationError: it is not installed.
+
+    """
+    try:
+        return await in_thread(import_module, name)
+    except ModuleNotFoundError as error:
+        raise missing_extra(f"to_{name}() needs", error.name, name) from None
+
+
+def page_table(rows: Sequence[Any], model: Any, amounts: str) -> Any:
+    """Return the rows of a page as a `pyarrow.Table`."""
+    from chainapi.tables.build import builder_of
+
+    builder = builder_of(model, checked_amounts(amounts), [], lenient=False)
+    builder.add_rows(rows)
+    return builder.table()

@@ -1,0 +1,106 @@
+"""Newest rows of a list that were given: which rows are new, whatever came since."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import Self
+
+from chainapi.core.paging.order import Watermark, listed
+
+__all__ = ["NewestRows"]
+
+_HALF = 16  # digits of the mark of a content; that of a key may follow
+
+
+class NewestRows:
+    """Newest rows given of a list: all below `since`, and above it those with a mark.
+
+    A row is known by its key, else by its content. With a lookback it is known by its content alone, so that
+    a row that changed is new again, until its number lies too far below the newest one.
+
+    Args:
+        newest: greatest number given.
+        marks: marks of the rows given, by their numbers (see `PageRows.marks`).
+        lookback: how far below the newest number rows are compared.
+        adopted: rows below this number that have no mark were given; the first pass notes their marks.
+
+    """
+
+    def __init__(
+        self,
+        newest: int,
+        marks: Mapping[int, Iterable[str]] | None = None,
+        *,
+        lookback: int = 0,
+        adopted: float = -inf,
+    ) -> None:
+        self.newest = newest
+        self._lookback = lookback
+        self._marks = {number: Counter(given) for number, given in (marks or {}).items()}
+        self._met: dict[int, Counter[str]] = {}
+        self._adopted = adopted
+
+    @classmethod
+    def of(cls, watermark: Watermark, *, lookback: int = 0, following: bool) -> Self:
+        """Return the newest rows of a watermark without gaps.
+
+        `following`: the watermark has the mark of each row from its oldest number on. That of a walk has
+        marks only where rows share a number with rows that were not given.
+        """
+        newest, marks = watermark.newest, dict(watermark.ties)
+        whole = newest + 1 if newest not in marks else newest
+        return cls(newest, marks, lookback=lookback, adopted=watermark.oldest if following else whole)
+
+    @property
+    def since(self) -> int:
+        """Number from which on rows may be new."""
+        return self.newest - self._lookback
+
+    def begin(self) -> None:
+        """Begin a pass over the list: no row was met yet."""
+        self._met = {}
+
+    def end(self) -> None:
+        """End a pass that met all rows from `since` on."""
+        self._adopted = -inf
+
+    def is_new(self, number: int, mark: str) -> bool:
+        """Check whether a row was not given; count it as met."""
+        if number < self.since:
+            return False
+        given = self._marks.get(number, Counter[str]())
+        met = self._met.setdefault(number, Counter())
+        for known, times in given.items():
+            if met[known] < times and self._is_same(known, mark):
+                met[known] += 1
+                return False
+        if number < self._adopted:
+            self._marks.setdefault(number, Counter())[mark] += 1
+            met[mark] += 1
+            return False
+        return True
+
+    def give(self, number: int, mark: str) -> None:
+        """Count a new row as given."""
+        given = self._marks.setdefault(number, Counter())
+        if self._lookback:
+            for known in [one for one in given if len(one) > _HALF and one[_HALF:] == mark[_HALF:]]:
+                del given[known]  # what the row was before it changed
+        given[mark] += 1
+        if number > self.newest:
+            self.newest = number
+            for passed in [one for one in self._marks if one < self.since]:
+                del self._marks[passed]
+
+    def watermark(self, number_field: str) -> Watermark:
+        """Return the rows as a watermark, for a checkpoint."""
+        ties = tuple((number, listed(marks)) for number, marks in self._marks.items() if number >= self.since)
+        return Watermark(self.newest, self.since, ties=ties, number_field=number_field)
+
+    def _is_same(self, known: str, mark: str) -> bool:
+        if len(known) == len(mark) == 2 * _HALF:
+            part = slice(_HALF) if self._lookback else slice(_HALF, None)
+            return known[part] == mark[part]
+        return bool({known[:_HALF], known[_HALF:]} & ({mark[:_HALF], mark[_HALF:]} - {""}))

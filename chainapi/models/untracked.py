@@ -1,0 +1,134 @@
+"""Untracked records: the garbage collector skips them while they hold scalars.
+
+The collector visits each object that may be part of a reference cycle, again and again while it is young. A
+walk over pages of thousands of small rows spends as much time there as on their decoding. A msgspec Struct is
+tracked only once a field holds a tracked object, and msgspec decodes JSON into it directly.
+
+To their users such records stay attrs classes: attrs, cattrs, pickle and copy take them as such, and a class
+derived from one is an attrs class with all freedom.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeVar, cast
+from weakref import ref
+
+import attrs
+import msgspec
+from attrs.exceptions import FrozenInstanceError
+
+from chainapi.models.records import AnyRecord
+
+__all__ = ["untracked"]
+
+T = TypeVar("T", bound=AnyRecord)
+
+# Parts of an attrs class that concern its slots; a Struct has its own.
+_OF_SLOTS = frozenset(
+    {"__attrs_init__", "__delattr__", "__dict__", "__eq__", "__getstate__", "__init__", "__ne__"}
+    | {"__setattr__", "__setstate__", "__slots__", "__weakref__", "_extra"}
+)
+
+
+class _UntrackedMeta(msgspec.StructMeta):
+    """Type of untracked records.
+
+    A class derived from one is derived from its attrs class instead.
+    """
+
+    _tracked: type  # the attrs class
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> _UntrackedMeta:
+        """Make an untracked record, or a class derived from one."""
+        tracked = tuple(_tracked(base) for base in bases)
+        if tracked == bases:
+            return super().__new__(mcs, name, bases, namespace, **options)
+        made = types.new_class(name, tracked, options, lambda given: given.update(namespace))
+        return cast("_UntrackedMeta", made)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        """Return whether an object is such a record, or of a class derived from it."""
+        return type.__instancecheck__(cls, instance) or isinstance(instance, cls._tracked)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        """Return whether a class is this one, or derived from it."""
+        return type.__subclasscheck__(cls, kind) or issubclass(kind, cls._tracked)
+
+
+def _tracked(base: type) -> type:
+    return base._tracked if isinstance(base, _UntrackedMeta) else base  # noqa: SLF001 - of this module
+
+
+def untracked(record: type[T]) -> type[T]:
+    """Return a frozen attrs record as a class of untracked objects.
+
+    The fields have no defaults and no converters.
+    """
+    names = [field.name for field in attrs.fields(cast("type[attrs.AttrsInstance]", record))]
+    hints = {name: record.__annotations__[name] for name in names}
+    namespace = {name: value for name, value in vars(record).items() if name not in _OF_SLOTS | {*names}}
+    namespace |= _METHODS | {"__annotations__": hints, "_tracked": record}
+    made = _UntrackedMeta(record.__name__, (msgspec.Struct, AnyRecord), namespace, weakref=True)
+    return cast("type[T]", made)
+
+
+# JSON of the fields that records do not name, by the ids of the records: nearly all have none.
+_kept: dict[int, _Kept] = {}
+
+
+class _Kept(ref[Any]):
+    """Reference to a record with its JSON, which is freed with the record."""
+
+    __slots__ = ("extra", "key")
+
+    key: int
+    extra: Any
+
+
+def _forget(kept: Any) -> None:
+    _kept.pop(kept.key, None)
+
+
+def _get_extra(record: Any) -> Any:
+    kept = _kept.get(id(record))
+    return None if kept is None else kept.extra
+
+
+def _set_extra(record: Any, extra: Any) -> None:
+    kept = _kept[id(record)] = _Kept(record, _forget)
+    kept.key, kept.extra = id(record), extra
+
+
+def _refuse(record: Any, *_: object) -> NoReturn:
+    raise FrozenInstanceError
+
+
+def _reduce(record: Any) -> tuple[Any, ...]:
+    values = tuple(getattr(record, name) for name in record.__struct_fields__)
+    return _restored, (type(record), values, record.extra)
+
+
+def _restored(kind: Any, values: tuple[Any, ...], extra: Mapping[str, Any]) -> Any:
+    record = kind(*values)
+    if extra:
+        _set_extra(record, extra)
+    return record
+
+
+def _copy(record: Any) -> Any:
+    make, arguments = _reduce(record)
+    return make(*arguments)
+
+
+_METHODS = {
+    "__copy__": _copy,
+    "__delattr__": _refuse,
+    "__reduce__": _reduce,
+    "__setattr__": _refuse,
+    "_extra": property(_get_extra),
+    "_set_extra": staticmethod(_set_extra),
+}

@@ -1,0 +1,260 @@
+"""Arrow tables, built of the rows of pages (extra `arrow`).
+
+Rows of a model get the types of its columns. Pages of columns (`chainapi.tables.pages`) become arrays without
+an object for each row. Rows without a model get the types that pyarrow infers from all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
+
+from attrs import define, field, frozen
+
+from chainapi.core.extras import missing_extra
+from chainapi.errors import ColumnValueError, ConfigurationError
+from chainapi.models.invalid import Invalid
+from chainapi.models.plain import to_dict, to_wire
+from chainapi.tables.codec import Codec
+from chainapi.tables.pages import ColumnarPage, Values
+from chainapi.tables.rows import reader
+from chainapi.tables.types import Amounts
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError as error:
+    raise missing_extra("tables need", error.name, "arrow") from None
+
+from chainapi.tables.arrow import array_of, arrow_schema
+from chainapi.tables.packed import packed_arrays, packs
+
+__all__ = ["Inferred", "PageRows", "TableBuilder", "Typed", "batch_of", "builder_of"]
+
+BATCH_ROWS = 4_096  # rows that wait before they become arrays: fewer cost more each, more take memory
+
+
+class PageRows(Protocol):
+    """Page with its rows."""
+
+    @property
+    def rows(self) -> Sequence[Any]:
+        """Rows of the page."""
+        ...
+
+
+class TableBuilder(Protocol):
+    """Builder of one table, row by row and page by page."""
+
+    @property
+    def taken(self) -> int:
+        """Number of rows taken, those included that are left out."""
+        ...
+
+    @property
+    def typed(self) -> bool:
+        """Return whether the types of the columns do not depend on the rows."""
+        ...
+
+    def add(self, page: PageRows, indices: Sequence[int]) -> None:
+        """Take the rows of a page at these indices.
+
+        Raises:
+            ColumnValueError: a value does not fit its column; no row was taken.
+
+        """
+        ...
+
+    def table(self) -> Any:
+        """Return the rows taken so far as a `pyarrow.Table`.
+
+        Raises:
+            ConfigurationError: rows without a model have values of types that do not fit together.
+
+        """
+        ...
+
+    def partial(self) -> Any:
+        """Return the rows taken so far after an error: as a table, or a list if they have no model."""
+        ...
+
+
+def builder_of(model: Any, amounts: Amounts, left_out: list[Invalid], *, lenient: bool) -> Typed | Inferred:
+    """Return the builder of a table.
+
+    Args:
+        model: the model of the rows; None for JSON values.
+        amounts: the form of amounts.
+        left_out: invalid rows are appended here.
+        lenient: leave out rows with a value that does not fit its column, in place of an error.
+
+    """
+    layout = _layout_of(model, amounts)
+    return Inferred(left_out) if layout is None else Typed(layout, left_out, lenient)
+
+
+def batch_of(table: Any) -> Any:
+    """Return a table as one record batch."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
+@frozen(eq=False)
+class _Layout:
+    """Columns of a model, and the functions from rows and pages to them."""
+
+    codec: Codec
+    schema: Any
+    packs: bool
+    read: Callable[[bytes], list[Sequence[Any]]]
+
+    def batch(self, arrays: Sequence[Any]) -> Any:
+        """Return a record batch."""
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def packed(self, pages: Sequence[Sequence[Values]]) -> Any:
+        """Return the record batch of pages of columns."""
+        return self.batch(packed_arrays(self.codec.columns, pages))
+
+
+@lru_cache(maxsize=256)
+def _layout_of(model: Any, amounts: Amounts) -> _Layout | None:
+    """Return the layout of a model; None if it has no columns."""
+    codec = Codec(model, amounts)
+    columns = codec.columns
+    if not columns:
+        return None
+    return _Layout(codec, arrow_schema(columns, labelled=False), packs(codec), reader(columns, nested=True))
+
+
+@define(eq=False)
+class Typed:
+    """Builder for rows of a model: the types of its columns do not depend on the rows."""
+
+    typed: ClassVar[bool] = True
+
+    _layout: _Layout
+    _left_out: list[Invalid]
+    _lenient: bool
+    taken: int = field(default=0, init=False)
+    _batches: list[Any] = field(factory=list[Any], init=False)
+    _waiting: list[Sequence[Values]] = field(factory=list[Sequence[Values]], init=False)  # columns of pages
+    _count: int = field(default=0, init=False)  # their rows
+
+    def add(self, page: PageRows, indices: Sequence[int]) -> None:
+        """Take the rows of a page at these indices (see `TableBuilder`)."""
+        if not isinstance(page, ColumnarPage) or not self._layout.packs:
+            rows = page.rows
+            self.add_rows(rows if len(indices) == len(rows) else [rows[index] for index in indices])
+            return
+        if len(indices) == len(page.light):
+            self._waiting.append(page.columns)
+            self._count += len(indices)
+            if self._count >= BATCH_ROWS:
+                self._flush()
+        else:
+            self._flush()
+            self._append(self._layout.packed([page.columns]).take(pa.array(indices, pa.int64())))
+        self.taken += len(indices)
+
+    def add_rows(self, rows: Sequence[Any]) -> None:
+        """Take rows.
+
+        Raises:
+            ColumnValueError: a value does not fit its column; no row was taken.
+
+        """
+        encoded, invalid = self._encoded(rows)
+        self._flush()
+        layout = self._layout
+        values = layout.read(b"\n".join(encoded))
+        self._append(layout.batch([*map(array_of, layout.codec.columns, values)]))
+        self._left_out += invalid
+        self.taken += len(rows)
+
+    def table(self) -> Any:
+        """Return the rows taken so far (see `TableBuilder`)."""
+        self._flush()
+        return pa.Table.from_batches(self._batches, self._layout.schema)
+
+    def partial(self) -> Any:
+        """Return the rows taken so far (see `TableBuilder`)."""
+        return self.table()
+
+    def _encoded(self, rows: Sequence[Any]) -> tuple[list[bytes], list[Invalid]]:
+        """Return the valid rows encoded, and the others."""
+        invalid = [row for row in rows if isinstance(row, Invalid)]
+        if invalid:
+            rows = [row for row in rows if not isinstance(row, Invalid)]
+        codec = self._layout.codec
+        try:
+            return codec.encode_many(rows), invalid
+        except ColumnValueError as fault:
+            if not self._lenient:
+                raise fault.changed(advice=_ADVICE) from None
+        encoded = list[bytes]()
+        for row in rows:
+            try:
+                encoded.append(codec.encode(row))
+            except ColumnValueError as fault:
+                invalid.append(Invalid(to_wire(row), fault))
+        return encoded, invalid
+
+    def _append(self, batch: Any) -> None:
+        if batch.num_rows:
+            self._batches.append(batch)
+
+    def _flush(self) -> None:
+        """Make arrays of the pages of columns that wait."""
+        if self._waiting:
+            self._append(self._layout.packed(self._waiting))
+            self._waiting, self._count = [], 0
+
+
+_ADVICE = 'with on_invalid="raw", a table leaves such rows out'
+
+
+@define(eq=False)
+class Inferred:
+    """Builder for rows without columns: JSON values, and rows of classes whose fields are not known."""
+
+    typed: ClassVar[bool] = False
+
+    _left_out: list[Invalid]
+    taken: int = field(default=0, init=False)
+    _rows: list[dict[str, Any]] = field(factory=list[dict[str, Any]], init=False)
+
+    def add(self, page: PageRows, indices: Sequence[int]) -> None:
+        """Take the rows of a page at these indices (see `TableBuilder`)."""
+        rows = page.rows
+        self.add_rows([rows[index] for index in indices])
+
+    def add_rows(self, rows: Sequence[Any]) -> None:
+        """Take rows."""
+        self._left_out += [row for row in rows if isinstance(row, Invalid)]
+        self._rows += [_as_dict(row) for row in rows if not isinstance(row, Invalid)]
+        self.taken += len(rows)
+
+    def table(self) -> Any:
+        """Return the rows taken so far (see `TableBuilder`)."""
+        names = dict.fromkeys(name for row in self._rows for name in row)
+        return pa.table({name: self._inferred(name) for name in names})
+
+    def partial(self) -> list[dict[str, Any]]:
+        """Return the rows taken so far."""
+        return self._rows
+
+    def _inferred(self, name: str) -> Any:
+        try:
+            return pa.array([row.get(name) for row in self._rows])
+        except (pa.ArrowException, OverflowError) as error:
+            raise ConfigurationError(
+                f"the values of {name!r} have no common type of Arrow, and the rows have no model with types:"
+                f" {error}; pass model="
+            ) from None
+
+
+def _as_dict(row: Any) -> dict[str, Any]:
+    """Return a row as a dict; one that is no object has the column ``value``."""
+    made = row.model_dump() if hasattr(row, "model_dump") else to_dict(row)
+    return made if isinstance(made, dict) else {"value": made}

@@ -1,0 +1,372 @@
+"""Rows as JSON objects of their columns.
+
+A row is encoded once, when it is fetched. The encoded row is a line of JSON lines without its source; the
+other formats decode its values (`chainapi.tables.rows`).
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from chainapi._text import printable, quoted
+from chainapi.core.numbers import is_number, whole_of
+from chainapi.errors import ColumnValueError, ConfigurationError
+from chainapi.models.exact_json import encode_json
+from chainapi.models.invalid import Invalid
+from chainapi.models.plain import to_wire
+from chainapi.models.records import Record, unnamed
+from chainapi.models.schema import Type, row_classes
+from chainapi.models.unions import Unknown, tags_of, wire_name
+from chainapi.tables.columns import EXTRA, SOURCE, Column, columns_of, free_name, has_extra, named_fields
+from chainapi.tables.types import INT64, YEARS, Amounts, Kind, fraction_text, hexadecimal, whole_text
+
+__all__ = ["INVALID", "Codec"]
+
+INVALID = b"!"  # before the JSON of an invalid row, which is written to a separate file
+
+# Values of types that JSON lacks, in models of users, are encoded as their texts.
+_ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
+
+
+class Codec:
+    """Encoder of rows as JSON objects by column name.
+
+    Amounts have the form of their choice, decimals are texts. Fields that a record does not name are in the
+    column ``extra``, by their own names. A row of an unknown kind of a union has values in the known columns
+    if they fit, and its other fields in ``extra``.
+
+    Attributes:
+        model: model of the rows.
+        columns: columns of the rows; empty if the model has no fields.
+
+    """
+
+    def __init__(
+        self, model: Any, amounts: Amounts = "text", on_invalid: Literal["raise", "raw"] = "raise"
+    ) -> None:
+        self.model = model
+        self.columns = columns_of(model, amounts)
+        self._raw = on_invalid == "raw"
+        by_name = {column.name: column for column in self.columns}
+        self._extra = self.columns[-1].name if has_extra(model) else None
+        self._mirrors = {kind: _Mirror(kind, by_name, (SOURCE,), self._extra) for kind in row_classes(model)}
+        self._known = {wire_name(name): column for name, column in by_name.items() if name != self._extra}
+
+    def encode(self, row: Any) -> bytes:
+        """Return a row as a JSON object; that of an invalid row begins with `INVALID`.
+
+        Raises:
+            ColumnValueError: a value does not fit its column; with ``on_invalid="raw"`` the row is invalid.
+            ConfigurationError: the row is no row of the model.
+
+        """
+        return self.encode_lines([row])[:-1]
+
+    def encode_lines(self, rows: Sequence[Any]) -> bytes:
+        """Return rows as JSON lines, as `encode` encodes each of them; a page takes a few steps.
+
+        Raises:
+            ColumnValueError: a value does not fit its column; with ``on_invalid="raw"`` its row is invalid.
+            ConfigurationError: a row is no row of the model.
+
+        """
+        kinds = {*map(type, rows)}
+        if len(kinds) == 1:
+            return self._encode_alike(kinds.pop(), rows)
+        made = [b""] * len(rows)
+        for kind in kinds:
+            places = [place for place, row in enumerate(rows) if type(row) is kind]
+            lines = self._encode_alike(kind, [rows[place] for place in places])
+            for place, line in zip(places, lines.split(b"\n"), strict=False):
+                made[place] = line
+        return b"".join(line + b"\n" for line in made)
+
+    def _encode_alike(self, kind: type, rows: Sequence[Any]) -> bytes:
+        """Encode rows of one class."""
+        mirror = self._mirrors.get(kind)
+        if mirror is None:
+            return b"".join(self._encode_other(row) + b"\n" for row in rows)
+        try:
+            return mirror.encode(rows)
+        except (msgspec.ValidationError, _Misfit):
+            return b"".join(self._encode_one(mirror, place, row) for place, row in enumerate(rows))
+
+    def _encode_one(self, mirror: _Mirror, place: int, row: Any) -> bytes:
+        try:
+            return mirror.encode([row])
+        except msgspec.ValidationError as error:
+            reason, _, path = str(error).partition(" - at `")
+            fault = _fault(mirror, row, path.removesuffix("`").removeprefix("$[0]"), reason)
+        except _Misfit as misfit:
+            fault = _fault(mirror, row, misfit.path)
+        if self._raw:
+            return _invalid(fault.path, fault.reason, to_wire(row)) + b"\n"
+        raise fault.changed(row=place, advice=_ADVICE)
+
+    def _encode_other(self, row: Any) -> bytes:
+        """Encode a row that is no record of the model."""
+        if isinstance(row, Invalid):
+            return _invalid(row.error.path, row.error.reason, row.raw)
+        if not self.columns:
+            return encode_json(_as_object(row)) if self.model is None else _ENCODER.encode(_as_object(row))
+        if isinstance(row, Unknown) and tags_of(self.model):
+            return _ENCODER.encode(self._of_unknown(row.raw))
+        if self.model is str:
+            return _ENCODER.encode({"value": row if isinstance(row, str) else encode_json(row).decode()})
+        raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
+
+    def _of_unknown(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        extra = dict(raw)
+        for wire, column in self._known.items():
+            value = _fitting(column.kind, raw.get(wire))
+            if value is not None:
+                made[column.name] = value
+            if value is not None or raw.get(wire) is None:
+                extra.pop(wire, None)
+        return {**made, self._extra or EXTRA: msgspec.Raw(encode_json(extra)) if extra else None}
+
+
+_ADVICE = 'with on_invalid="raw", such rows go into a file of their own'
+
+
+def _invalid(path: str, error: str, row: Any) -> bytes:
+    return INVALID + encode_json({"path": path, "error": error, "row": row})
+
+
+def _as_object(row: Any) -> Any:
+    """Return a row without columns as a JSON object.
+
+    The name ``source`` stays free for the label.
+    """
+    if not isinstance(row, dict):
+        return {"value": row} if isinstance(row, str | int | float | Decimal | list | None) else row
+    if SOURCE not in row:
+        return row
+    used = {name.lower() for name in row}
+    return {free_name(SOURCE, used) if name == SOURCE else name: value for name, value in row.items()}
+
+
+# Mirrors of records. msgspec checks a page of rows by converting it into private Structs, and encodes
+# those. In between, amounts and decimals become texts.
+
+
+class _Mirror:
+    """Struct with the attributes of a record, under the names of its columns.
+
+    Attributes:
+        struct: the Struct.
+        columns: columns by name.
+        attributes: name of the attribute of each column of the record.
+        inner: mirrors of the records in it, by column.
+        changes: column, attribute and change of the values that take another form.
+
+    """
+
+    def __init__(
+        self, model: type, columns: Mapping[str, Column], taken: Sequence[str] = (), extra: str | None = None
+    ) -> None:
+        self.columns = columns
+        self.attributes: dict[str, str] = {}
+        self.inner: dict[str, _Mirror] = {}
+        self.changes = list[tuple[str, str, _Change]]()
+        fields = list[Any]()
+        for name, field in named_fields(model, taken):
+            self.attributes[name] = field.name
+            kind, change = self._type(columns[name], field.type, name)
+            fields.append((field.name, kind, msgspec.field(name=name, default=None)))
+            if change is not None:
+                self.changes.append((name, field.name, change))
+        self._extra = b"" if extra is None else b',"%b":' % extra.encode()
+        self.struct = msgspec.defstruct("Mirror", fields, kw_only=True, gc=False)
+
+    def encode(self, rows: Sequence[Any]) -> bytes:
+        """Return records as JSON lines.
+
+        Raises msgspec.ValidationError or _Misfit if a value does not fit its column.
+        """
+        made: list[Any] = msgspec.convert(rows, _list_of(self.struct), from_attributes=True)
+        self.change(made)
+        lines = _ENCODER.encode_lines(made)
+        if not self._extra:
+            return lines
+        if all(getattr(row, "_extra", None) is None for row in rows):  # nearly always
+            return lines.replace(b"}\n", self._extra + b"null}\n")
+        return b"".join(map(self._with_extra, rows, lines.split(b"\n")))
+
+    def _with_extra(self, row: Any, line: bytes) -> bytes:
+        found = unnamed(row) if isinstance(row, Record) else {}
+        return line[:-1] + self._extra + (encode_json(found) if found else b"null") + b"}\n"
+
+    def change(self, rows: list[Any]) -> list[Any]:
+        """Give the values of Structs the forms of their columns; some Structs may be None."""
+        for name, attribute, change in self.changes:
+            try:
+                values = change([None if row is None else getattr(row, attribute) for row in rows])
+            except _Misfit as misfit:
+                raise _Misfit(misfit.place, f".{name}{misfit.path}") from None
+            for row, value in zip(rows, values, strict=True):
+                if row is not None:
+                    setattr(row, attribute, value)
+        return rows
+
+    def at(self, row: Any, path: str) -> tuple[Column | None, Any]:
+        """Return the column at a path, such as ``.inners[0].value``, and the value there."""
+        mirror: _Mirror | None = self
+        column: Column | None = None
+        for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
+            if index:
+                column, row = column and column.fields[0], [*row][int(index)]
+            elif mirror is not None:
+                column, row = mirror.columns[name], getattr(row, mirror.attributes[name])
+                mirror = mirror.inner.get(name)
+        return column, row
+
+    def _type(self, column: Column, kind: Type, name: str) -> tuple[Any, _Change | None]:
+        """Return the type of a column's values for the check, and their change."""
+        if column.kind == "struct":
+            inner = self.inner[name] = _Mirror(kind.hint, {one.name: one for one in column.fields})
+            return inner.struct | None, inner.change if inner.changes else None
+        if column.kind == "list":
+            item, change = self._type(column.fields[0], kind.item, name)
+            return _list_of(item) | None, None if change is None else partial(_each, change)
+        if column.kind not in _CHECKED or kind.kind in ("enum", "other"):
+            return Any, None
+        form = _FORMS.get(column.kind)
+        return _CHECKED[column.kind] | None, None if form is None else partial(_formed, form)
+
+
+_Change: TypeAlias = Callable[[list[Any]], list[Any]]
+
+
+def _list_of(item: Any) -> Any:
+    return types.GenericAlias(list, (item,))
+
+
+class _Misfit(Exception):  # noqa: N818 - becomes an error with the value and the row
+    """Value that has no form, at a `path` in one of several rows."""
+
+    def __init__(self, place: int, path: str = "") -> None:
+        super().__init__(place, path)
+        self.place, self.path = place, path
+
+
+def _formed(form: Callable[[Any], str], values: list[Any]) -> list[Any]:
+    made = list[Any]()
+    for place, value in enumerate(values):
+        try:
+            made.append(None if value is None else form(value))
+        except ValueError:
+            raise _Misfit(place) from None
+    return made
+
+
+def _each(change: _Change, values: list[Any]) -> list[Any]:
+    made = list[Any]()
+    for place, entries in enumerate(values):
+        try:
+            made.append(None if entries is None else change(entries))
+        except _Misfit as misfit:
+            raise _Misfit(place, f"[{misfit.place}]{misfit.path}") from None
+    return made
+
+
+_CHECKED: Mapping[Kind, Any] = {
+    "integer": Annotated[int, msgspec.Meta(ge=INT64[0], le=INT64[1])],
+    "time": Annotated[int, msgspec.Meta(ge=YEARS[0], le=YEARS[1])],
+    "digits": int,
+    "whole": int,
+    "bytes32": int,
+    "float": float,
+    "decimal": Decimal,
+    "boolean": bool,
+    "text": str,
+}
+_FORMS: Mapping[Kind, Callable[[Any], str]] = {
+    "digits": str,
+    "whole": whole_text,
+    "bytes32": hexadecimal,
+    "decimal": fraction_text,
+}
+
+
+# Faults
+
+_REASONS: Mapping[Kind, str] = {
+    "integer": "a whole number that is no amount has at most 64 bits",
+    "time": "a time is in the years 1 to 9999",
+    "whole": 'amounts="decimal" holds 38 digits; amounts="text" holds every whole number',
+    "bytes32": 'amounts="binary" holds unsigned numbers of 256 bits; amounts="text" holds every whole number',
+    "float": 'amounts="float" holds numbers up to 1.8e308; amounts="text" holds every whole number',
+    "decimal": "a decimal has at most 20 digits before its point and 18 behind it",
+}
+_SHOWN = 200  # characters of a row in an error message
+
+
+def _fault(mirror: _Mirror, row: Any, path: str, reason: str = "") -> ColumnValueError:
+    """Return the fault of a value in a row; a number is out of the range of its column."""
+    column, value = mirror.at(row, path)
+    if column is not None and type(value) in (int, float, Decimal):
+        reason = _REASONS.get(column.kind, reason)
+    shown = printable(encode_json(to_wire(row)).decode("utf-8", "replace"), _SHOWN)
+    text = f"{quoted(value)} does not fit its column: {reason}. The row is {shown}"
+    return ColumnValueError(text, path=f"${path}")
+
+
+# Values of rows of unknown kinds
+
+
+def _fitting(kind: Kind, value: Any) -> Any:
+    """Return a value in the form of a column of this kind, or None if it does not fit.
+
+    A value that would have to change does not fit.
+    """
+    if kind in ("integer", "time"):
+        low, high = INT64 if kind == "integer" else YEARS
+        number = whole_of(value)
+        return number if number is not None and low <= number <= high else None
+    if kind in _WHOLE_TEXTS:
+        return _text_of(_WHOLE_TEXTS[kind], whole_of(value))
+    if kind == "float" and is_number(value):
+        return value if abs(value) < 2**53 or value == _nearest_float(value) else None
+    if kind == "decimal" and type(value) in (int, float, str, Decimal):
+        return _text_of(fraction_text, _decimal_of(str(value)))
+    if kind == "json":
+        return None if value is None else msgspec.Raw(encode_json(value))
+    return value if type(value) is _PLAIN.get(kind) else None
+
+
+_WHOLE_TEXTS: Mapping[Kind, Callable[[int], str]] = {
+    "digits": str,
+    "whole": whole_text,
+    "bytes32": hexadecimal,
+}
+_PLAIN: Mapping[Kind, type] = {"text": str, "boolean": bool}
+
+
+def _text_of(form: Callable[[Any], str], value: int | Decimal | None) -> str | None:
+    try:
+        return None if value is None else form(value)
+    except ValueError:
+        return None
+
+
+def _nearest_float(value: float) -> float | None:
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _decimal_of(text: str) -> Decimal | None:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return None

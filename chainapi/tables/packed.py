@@ -1,0 +1,99 @@
+"""Arrow arrays of pages of columns (extra `arrow`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+from chainapi.tables.arrow import array_of, arrow_type
+from chainapi.tables.codec import Codec
+from chainapi.tables.columns import Column, columns_of, has_extra
+from chainapi.tables.pages import Values
+from chainapi.tables.types import Kind
+
+__all__ = ["packed_arrays", "packs"]
+
+
+@frozen
+class _Packed:
+    """Packed values of one kind: their format for `struct`, and the functions to an array."""
+
+    form: str
+    of_bytes: Callable[[bytes], Any]
+    of_values: Callable[[Column, Sequence[Any]], Any] = array_of
+
+
+def packs(codec: Codec) -> bool:
+    """Return whether pages of columns can become arrays of the columns of a codec."""
+    columns = codec.columns[:-1] if has_extra(codec.model) else codec.columns
+    return codec.columns == columns_of(codec.model) and all(
+        column.kind in _PACKED or column.kind in ("text", "boolean") for column in columns
+    )
+
+
+def packed_arrays(columns: Sequence[Column], pages: Sequence[Sequence[Values]]) -> list[Any]:
+    """Return the array of each column of several pages, one after the other.
+
+    The column of unnamed fields is null: a page with such fields is no page of columns.
+    """
+    fields = zip(columns, zip(*pages, strict=True), strict=False)
+    arrays = [_array(column, parts) for column, parts in fields]
+    return arrays + [pa.nulls(len(arrays[0]), arrow_type(column)) for column in columns[len(arrays) :]]
+
+
+def _array(column: Column, parts: Sequence[Values]) -> Any:
+    packed = _PACKED.get(column.kind)
+    if packed is None:
+        return array_of(column, _joined(parts))
+    if {*map(type, parts)} == {bytes}:
+        return packed.of_bytes(b"".join(parts))  # type: ignore[arg-type]
+    unpacked = [
+        memoryview(part).cast(packed.form).tolist() if isinstance(part, bytes) else part for part in parts
+    ]
+    return packed.of_values(column, _joined(unpacked))
+
+
+def _joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    return parts[0] if len(parts) == 1 else [*chain.from_iterable(parts)]
+
+
+def _buffered(kind: Any, packed: bytes) -> Any:
+    size = len(packed) * 8 // kind.bit_width
+    return pa.Array.from_buffers(kind, size, [None, pa.py_buffer(packed)])
+
+
+def _whole(packed: bytes) -> Any:
+    return _buffered(pa.int64(), packed)
+
+
+def _floats(packed: bytes) -> Any:
+    return _buffered(pa.float64(), packed)
+
+
+def _times(packed: bytes) -> Any:
+    seconds = _buffered(pa.uint32(), packed).cast(pa.int64())
+    return pc.multiply(seconds, 1_000).view(pa.timestamp("ms", "UTC"))
+
+
+def _digits(packed: bytes) -> Any:
+    # The JSON of a list has all digits; it is many times faster than one text after the other.
+    texts = msgspec.json.encode(memoryview(packed).cast("q").tolist())[1:-1].decode()
+    return pa.array(texts.split(",") if texts else [], pa.string())
+
+
+def _texts(column: Column, values: Sequence[Any]) -> Any:
+    return array_of(column, [None if value is None else str(value) for value in values])
+
+
+_PACKED: Mapping[Kind, _Packed] = {
+    "integer": _Packed("q", _whole),
+    "digits": _Packed("q", _digits, _texts),
+    "time": _Packed("I", _times),
+    "float": _Packed("d", _floats),
+}

@@ -1,0 +1,56 @@
+"""Values of encoded rows, by columns."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import astuple
+
+from chainapi.models.records import NULL
+from chainapi.tables.columns import Column
+from chainapi.tables.types import SCALARS
+
+__all__ = ["json_text", "reader"]
+
+
+def reader(columns: Sequence[Column], *, nested: bool) -> Callable[[bytes], list[Sequence[Any]]]:
+    """Return a function from JSON lines of encoded rows to the values of each column.
+
+    Values have the types of `Scalar.json`: whole numbers and times are int, amounts and decimals are texts, a
+    value of a ``json`` column is raw JSON, for `json_text`. Records and lists are raw JSON too; with
+    `nested`, a list is a list, and a record is a Struct, whose values `msgspec.structs.astuple` returns in
+    the order of its columns.
+    """
+    decoder = msgspec.json.Decoder(_struct(columns, nested))
+    nothing: list[Sequence[Any]] = [()] * len(columns)
+
+    def read(lines: bytes) -> list[Sequence[Any]]:
+        return [*zip(*map(astuple, decoder.decode_lines(lines)), strict=True)] or [*nothing]
+
+    return read
+
+
+def json_text(raw: msgspec.Raw | None) -> str | None:
+    """Return raw JSON as text, null as None."""
+    return None if raw is None or raw == NULL else bytes(raw).decode()
+
+
+def _struct(columns: Sequence[Column], nested: bool) -> Any:
+    fields = [
+        (f"c{number}", _type(column, nested), msgspec.field(name=column.name, default=None))
+        for number, column in enumerate(columns)
+    ]
+    return msgspec.defstruct("Row", fields, gc=False)
+
+
+def _type(column: Column, nested: bool) -> Any:
+    if nested and column.kind == "struct":
+        return _struct(column.fields, nested) | None
+    if nested and column.kind == "list":
+        return types.GenericAlias(list, (_type(column.fields[0], nested),)) | None
+    if column.kind in ("struct", "list", "json"):
+        return msgspec.Raw
+    return SCALARS[column.kind].json | None

@@ -1,0 +1,154 @@
+"""Types of columns: one for each kind, the same in every row, part, file and run.
+
+The kind of a column follows from its model, and the kind of an amount from the choice of `Amounts`. A value
+that its type cannot hold is refused, and never changes the type of a column. Arrow, DuckDB and SQLite take
+their types from `SCALARS`; the values of JSON lines and CSV are those of encoded rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias, get_args
+
+import msgspec
+from attrs import frozen
+
+from chainapi.errors import ConfigurationError
+
+__all__ = [
+    "AMOUNTS",
+    "AMOUNT_KINDS",
+    "BYTES",
+    "INT64",
+    "PRECISION",
+    "SCALARS",
+    "SCALE",
+    "YEARS",
+    "Amounts",
+    "Kind",
+    "Scalar",
+    "bytes_of",
+    "checked_amounts",
+    "fraction_text",
+    "hexadecimal",
+    "whole_text",
+]
+
+Amounts: TypeAlias = Literal["text", "decimal", "float", "binary"]
+AMOUNTS: tuple[Amounts, ...] = get_args(Amounts)
+
+Kind: TypeAlias = Literal[
+    "integer",
+    "digits",
+    "whole",
+    "bytes32",
+    "float",
+    "decimal",
+    "boolean",
+    "text",
+    "time",
+    "json",
+    "struct",
+    "list",
+]
+
+AMOUNT_KINDS: Mapping[Amounts, Kind] = {
+    "text": "digits",
+    "decimal": "whole",
+    "float": "float",
+    "binary": "bytes32",
+}
+
+INT64 = -(2**63), 2**63 - 1
+YEARS = -62_135_596_800, 253_402_300_799  # Unix seconds of the years 1 to 9999
+PRECISION, SCALE = 38, 18  # digits of a decimal, and those behind its point
+BYTES = 32  # of an amount as binary
+
+
+@frozen
+class Scalar:
+    """Type of the values of one kind.
+
+    Attributes:
+        arrow: type in Arrow, and so in Parquet and DuckDB, in the notation of pyarrow.
+        sqlite: type in SQLite.
+        json: type of the value in encoded rows, for msgspec.
+
+    """
+
+    arrow: str
+    sqlite: str
+    json: Any
+
+
+SCALARS: Mapping[Kind, Scalar] = {
+    "integer": Scalar("int64", "INTEGER", int),
+    "digits": Scalar("string", "TEXT", str),
+    "whole": Scalar(f"decimal128({PRECISION}, 0)", "TEXT", str),
+    "bytes32": Scalar(f"fixed_size_binary[{BYTES}]", "BLOB", str),
+    "float": Scalar("double", "REAL", float),
+    "decimal": Scalar(f"decimal128({PRECISION}, {SCALE})", "TEXT", str),
+    "boolean": Scalar("bool", "INTEGER", bool),
+    "text": Scalar("string", "TEXT", str),
+    "time": Scalar("timestamp[ms, tz=UTC]", "INTEGER", int),  # Parquet has no seconds
+    "json": Scalar("string", "TEXT", msgspec.Raw),
+}
+
+
+def checked_amounts(given: str) -> Amounts:
+    """Return the choice of amounts.
+
+    Raises:
+        ConfigurationError: there is no such choice.
+
+    """
+    for amounts in AMOUNTS:
+        if amounts == given:
+            return amounts
+    raise ConfigurationError(f"amounts= must be one of {', '.join(AMOUNTS)}, not {given!r}")
+
+
+def whole_text(value: int) -> str:
+    """Return a whole number as the text of a decimal(38, 0).
+
+    Raises:
+        ValueError: it has more digits.
+
+    """
+    if abs(value) >= 10**PRECISION:
+        raise ValueError(f"{value} has more than {PRECISION} digits")
+    return str(value)
+
+
+def fraction_text(value: Decimal) -> str:
+    """Return a number as the text of a decimal(38, 18), without an exponent.
+
+    Raises:
+        ValueError: it has more digits before or behind the point.
+
+    """
+    if not value.is_finite():
+        raise ValueError(f"{value} is not a number")
+    if value.adjusted() >= PRECISION - SCALE:
+        raise ValueError(f"{value} has more than {PRECISION - SCALE} digits before the point")
+    if int(value.as_tuple().exponent) < -SCALE:
+        raise ValueError(f"{value} has more than {SCALE} digits behind the point")
+    return f"{value:f}"
+
+
+def hexadecimal(value: int) -> str:
+    """Return a whole number as "0x" and 64 hexadecimal digits.
+
+    Raises:
+        ValueError: it is negative, or has more than 256 bits.
+
+    """
+    if not 0 <= value < 1 << 8 * BYTES:
+        raise ValueError(f"{value} is not an unsigned number of {8 * BYTES} bits")
+    return f"0x{value:064x}"
+
+
+def bytes_of(text: str) -> bytes:
+    """Return the 32 bytes of a number in hexadecimal digits, the most significant first."""
+    return bytes.fromhex(text[2:])

@@ -1,0 +1,347 @@
+"""Walks beside loops that people write: ``python -m tests.bench.table [WORD...]``.
+
+Each line is one kind of work; with words, only the lines whose names have all of them. Figures are CPU
+seconds of the client by those of a loop of aiohttp and msgspec Structs in the same round: median (least to
+greatest) of the rounds. Rounds end after some seconds, and there are three at least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from statistics import median
+from typing import Any
+
+import aiohttp
+import msgspec
+import pydantic
+from attrs import evolve, frozen
+from pydantic.alias_generators import to_camel
+from yarl import URL
+
+from chainapi import MetricPoint, Pages, Session
+from chainapi.models import EvmBlock
+from tests.bench import walks
+from tests.bench.pages import canned_server
+
+SECONDS, LEAST, MOST = 12.0, 3, 9  # of the rounds of a line, and their numbers
+
+
+@frozen
+class Work:
+    """Walks to do: their number, at once or one after the other, and their pages.
+
+    `nulls` counts the rows from one with null to the next; 0 is without.
+    """
+
+    name: str
+    path: str
+    rows: int
+    pages: int
+    walks: int = 1
+    at_once: bool = True
+    nulls: int = 0
+
+    @property
+    def total(self) -> int:
+        """Rows of all walks."""
+        return self.rows * self.pages * self.walks
+
+
+@frozen
+class Contestant:
+    """Client that walks: `opened` with a base address, then `walk` for each walk.
+
+    `begin` fetches a first page, which is not measured: it loads certificates, and opens a connection. `walk`
+    returns the number of rows. `loop` makes the event loop; None stands for that of asyncio.
+    """
+
+    name: str
+    opened: Callable[[str], AbstractAsyncContextManager[Any]]
+    begin: Callable[[Any, Work], Awaitable[object]]
+    walk: Callable[[Any, Work], Awaitable[int]]
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+
+    async def run(self, base: str, work: Work) -> float:
+        """Do the work, and return the CPU seconds that it took."""
+        async with self.opened(base) as client:
+            await self.begin(client, work)
+            gc.collect()
+            began = time.process_time()
+            if work.at_once:
+                rows = sum(await asyncio.gather(*(self.walk(client, work) for _ in range(work.walks))))
+            else:
+                rows = sum([await self.walk(client, work) for _ in range(work.walks)])
+            took = time.process_time() - began
+        if rows != work.total:
+            raise RuntimeError(f"{self.name}: {rows} rows of {work.total}")
+        return took
+
+    def cpu(self, base: str, work: Work) -> float:
+        """Do the work in an event loop of its own, and return the CPU seconds that it took."""
+        with asyncio.Runner(loop_factory=self.loop) as runner:
+            return runner.run(self.run(base, work))
+
+
+# Loops by hand: each reads a body and returns its rows and the next token.
+
+Read = Callable[[bytes], tuple[Sequence[Any], str | None]]
+
+
+class BlockModel(pydantic.BaseModel, alias_generator=to_camel):
+    """A block for Pydantic."""
+
+    block_number: int
+    block_timestamp: int
+    block_hash: str
+    parent_hash: str
+    tx_count: int
+    base_fee: int
+    gas_used: int
+    gas_limit: int
+    gas_cost: int
+    fees_spent: int
+    cumulative_transactions: int
+
+
+class PointModel(pydantic.BaseModel):
+    """A point for Pydantic."""
+
+    timestamp: int
+    value: float
+
+
+class BlockPage(pydantic.BaseModel):
+    """A page of blocks for Pydantic."""
+
+    blocks: list[BlockModel]
+    nextPageToken: str | None = None  # noqa: N815 - the name on the wire
+
+
+class PointPage(pydantic.BaseModel):
+    """A page of points for Pydantic."""
+
+    results: list[PointModel]
+    nextPageToken: str | None = None  # noqa: N815 - the name on the wire
+
+
+def structs(path: str) -> Read:
+    """Read Structs."""
+    return _typed(path, lambda rows: rows)
+
+
+def same_objects(path: str) -> Read:
+    """Read the objects that chainapi makes."""
+    kind: Any = list[EvmBlock] if path == walks.BLOCKS else list[MetricPoint]
+    return _typed(path, lambda rows: msgspec.convert(rows, kind, from_attributes=True, strict=False))
+
+
+def _typed(path: str, make: Callable[[Any], Any]) -> Read:
+    blocks, points = msgspec.json.Decoder(walks.BlockBody), msgspec.json.Decoder(walks.PointBody)
+
+    def read_blocks(body: bytes) -> tuple[Sequence[Any], str | None]:
+        page = blocks.decode(body)
+        return make(page.blocks), page.nextPageToken
+
+    def read_points(body: bytes) -> tuple[Sequence[Any], str | None]:
+        page = points.decode(body)
+        return make(page.results), page.nextPageToken
+
+    return read_blocks if path == walks.BLOCKS else read_points
+
+
+def dicts(path: str) -> Read:
+    """Read dicts with the json module."""
+    name = "blocks" if path == walks.BLOCKS else "results"
+
+    def read(body: bytes) -> tuple[Sequence[Any], str | None]:
+        page = json.loads(body)
+        return page[name], page.get("nextPageToken")
+
+    return read
+
+
+def pydantic_models(path: str) -> Read:
+    """Read models of Pydantic."""
+
+    def read_blocks(body: bytes) -> tuple[Sequence[Any], str | None]:
+        page = BlockPage.model_validate_json(body)
+        return page.blocks, page.nextPageToken
+
+    def read_points(body: bytes) -> tuple[Sequence[Any], str | None]:
+        page = PointPage.model_validate_json(body)
+        return page.results, page.nextPageToken
+
+    return read_blocks if path == walks.BLOCKS else read_points
+
+
+def plain_cattrs(path: str) -> Read:
+    """Read attrs objects with json and cattrs."""
+    name, kind = ("blocks", walks.Block) if path == walks.BLOCKS else ("results", walks.PlainPoint)
+    several: Any = list[kind]  # type: ignore[valid-type]
+
+    def read(body: bytes) -> tuple[Sequence[Any], str | None]:
+        page = json.loads(body)
+        return walks.CONVERTER.structure(page[name], several), page.get("nextPageToken")
+
+    return read
+
+
+def by_hand(name: str, reader: Callable[[str], Read]) -> Contestant:
+    """Return a loop over aiohttp."""
+
+    async def begin(client: tuple[aiohttp.ClientSession, str], work: Work) -> object:
+        async with client[0].get(URL(f"{client[1]}{work.path}?pageSize={work.rows}", encoded=True)) as answer:
+            return await answer.read()
+
+    async def walk(client: tuple[aiohttp.ClientSession, str], work: Work) -> int:
+        (http, base), read = client, reader(work.path)
+        rows, token = 0, ""
+        while True:
+            query = f"?pageSize={work.rows}" + (f"&pageToken={token}" if token else "")
+            async with http.get(URL(base + work.path + query, encoded=True)) as answer:
+                answer.raise_for_status()
+                page, found = read(await answer.read())
+            rows += len(page)
+            if not found:
+                return rows
+            token = found
+
+    return Contestant(name, _Http, begin, walk)
+
+
+class _Http:
+    """Client of aiohttp with its base address."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+
+    async def __aenter__(self) -> tuple[aiohttp.ClientSession, str]:
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30))
+        return self._http, self._base
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.close()
+
+
+# chainapi, with all that it does
+
+
+def session(base: str) -> Session:
+    """Return a session."""
+    return Session(metrics_base_url=base, data_base_url=base, api_key="k")
+
+
+def stream(client: Session, work: Work) -> Pages[Any]:
+    """Return the stream of a walk."""
+    if work.path == walks.BLOCKS:
+        return client.data.evm.blocks(43114, page_size=work.rows)
+    return client.metrics.avg_tps(43114)
+
+
+async def first_page(client: Session, work: Work) -> object:
+    """Fetch a page."""
+    return await anext(stream(client, work))
+
+
+async def pages(client: Session, work: Work) -> int:
+    """Walk page by page."""
+    return sum([len(page) async for page in stream(client, work)])
+
+
+async def items(client: Session, work: Work) -> int:
+    """Walk row by row."""
+    rows = 0
+    async for _ in stream(client, work).items():
+        rows += 1
+    return rows
+
+
+async def collect(client: Session, work: Work) -> int:
+    """Collect all rows."""
+    return len(await stream(client, work).collect())
+
+
+STRUCT = by_hand("Struct", structs)
+SAME = by_hand("same objects", same_objects)
+PYDANTIC = by_hand("pydantic", pydantic_models)
+PAGES = Contestant("pages", session, first_page, pages)
+ITEMS = Contestant("items", session, first_page, items)
+COLLECT = Contestant("collect", session, first_page, collect)
+ALL = (STRUCT, SAME, by_hand("json", dicts), PYDANTIC, by_hand("cattrs", plain_cattrs), PAGES, ITEMS, COLLECT)
+FEW = (STRUCT, SAME, PYDANTIC, PAGES, COLLECT)
+
+
+def on_uvloop() -> tuple[Contestant, ...]:
+    """Return clients on uvloop, and the same on asyncio after them."""
+    import uvloop
+
+    fast = [evolve(one, loop=uvloop.new_event_loop) for one in (STRUCT, SAME, PAGES)]
+    slow = [evolve(one, name=f"{one.name}, asyncio") for one in (STRUCT, PAGES)]
+    return (*fast, *slow)
+
+
+BLOCKS, POINTS = walks.BLOCKS, walks.POINTS
+LINES: tuple[tuple[Work, Callable[[], tuple[Contestant, ...]]], ...] = (
+    (Work("10 blocks, 1 walk", BLOCKS, 10, 400), lambda: ALL),
+    (Work("10 blocks, 64 walks", BLOCKS, 10, 8, 64), lambda: ALL),
+    (Work("10 blocks, 1,000 walks", BLOCKS, 10, 2, 1_000), lambda: FEW),
+    (Work("100 blocks, 1 walk", BLOCKS, 100, 200), lambda: ALL),
+    (Work("100 blocks, 64 walks", BLOCKS, 100, 4, 64), lambda: ALL),
+    (Work("100 blocks, 1,000 walks", BLOCKS, 100, 2, 1_000), lambda: FEW),
+    (Work("100 blocks, short walks of 3 pages", BLOCKS, 100, 3, 60, at_once=False), lambda: FEW),
+    (Work("100 blocks, null in each 7th row", BLOCKS, 100, 200, nulls=7), lambda: FEW),
+    (Work("100 blocks, 1 walk, uvloop", BLOCKS, 100, 200), on_uvloop),
+    (Work("2,160 points, 1 walk", POINTS, 2_160, 60), lambda: ALL),
+    (Work("2,160 points, 64 walks", POINTS, 2_160, 2, 64), lambda: ALL),
+)
+
+
+def measure(
+    work: Work, contestants: Sequence[Contestant], seconds: float = SECONDS
+) -> dict[str, list[float]]:
+    """Return the CPU of each contestant by that of the first, in each round."""
+    points = work.rows if work.path == POINTS else 100
+    blocks = work.rows if work.path == BLOCKS else 100
+    ratios: dict[str, list[float]] = {one.name: [] for one in contestants}
+    with canned_server(work.pages, points, rows=blocks, nulls=work.nulls) as base:
+        for one in contestants:  # models and modules load
+            one.cpu(base, evolve(work, walks=1))
+        began, rounds = time.monotonic(), 0
+        while rounds < LEAST or (rounds < MOST and time.monotonic() - began < seconds):
+            took = [one.cpu(base, work) for one in contestants]
+            for one, own in zip(contestants, took, strict=True):
+                ratios[one.name].append(own / took[0])
+            rounds += 1
+    return ratios
+
+
+def shown(ratios: Sequence[float]) -> str:
+    """Return the median and the spread."""
+    return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def main(words: Sequence[str] = ()) -> None:
+    """Print the lines whose names have all words."""
+    for work, contestants in LINES:
+        if all(word in work.name for word in words):
+            measured = measure(work, contestants())
+            ratios = ", ".join(f"{name} {shown(of)}" for name, of in list(measured.items())[1:])
+            print(f"| {work.name}, against Structs by hand | {ratios} | {target(work)} |", flush=True)
+
+
+def target(work: Work) -> str:
+    """Return the targets of a line."""
+    if work.path == POINTS:
+        return "pages <= 1.20"
+    most = 1.6 if work.rows == 10 or work.walks == 1_000 else 1.5
+    return f"pages <= {most:.2f}, and <= 1.20 of the same objects"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

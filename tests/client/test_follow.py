@@ -1,0 +1,410 @@
+"""Follow: new rows of a list, each once and oldest first, as the list grows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainapi import Checkpoint, Session, merge
+from chainapi.client.follow import Follow
+from chainapi.client.pages import Pages
+from chainapi.errors import (
+    ArgumentError,
+    CheckpointError,
+    ConfigurationError,
+    PageTokenExpiredError,
+    PagingError,
+    ServerError,
+    SessionClosedError,
+)
+from chainapi.testing import run
+from tests.ledger import ADDRESS, Ledger, block, point, transfer
+from tests.sessions import reaching
+
+DAY = 86_400
+Open = Callable[..., Pages[Any]]
+
+# Times and numbers of the rows that a list gains: several may come at once, and share a number.
+GROWTH = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=10)
+
+NUMBERS = st.lists(st.integers(0, 9), max_size=9).map(sorted)
+
+
+def schedule(steps: list[tuple[int, int]], newest: int) -> list[tuple[float, int]]:
+    """Return when each row comes, and its number, which never falls."""
+    grown, now = list[tuple[float, int]](), 0.0
+    for wait, step in steps:
+        now, newest = now + wait, newest + step
+        grown.append((now, newest))
+    return grown
+
+
+def blocks(session: Session, **arguments: Any) -> Pages[Any]:
+    """Return a list in descending order without a start."""
+    return session.data.evm.blocks(43114, **{"page_size": 4, **arguments})
+
+
+def transfers(session: Session, **arguments: Any) -> Pages[Any]:
+    """Return a list with a start, in no order that is known."""
+    return session.data.evm.erc20_transactions(43114, ADDRESS, **{"page_size": 4, **arguments})
+
+
+def serials(rows: list[Any]) -> list[int]:
+    """Return what identifies each row."""
+    return [int(getattr(row, "tx_hash" if hasattr(row, "tx_hash") else "block_hash")[2:]) for row in rows]
+
+
+async def taken(stream: Follow[Any], seconds: float) -> list[Any]:
+    """Return the rows that come within some seconds."""
+    rows: list[Any] = []
+    try:
+        async with asyncio.timeout(seconds):
+            async for row in stream:
+                rows.append(row)  # noqa: PERF401 - the timeout keeps those that came
+    except TimeoutError:
+        pass
+    return rows
+
+
+LISTS = st.sampled_from([("blocks", False), ("blocks", True), ("transfers", False), ("transfers", True)])
+
+
+def ledger_of(kind: str, numbers: list[int], *, shifts: bool, **options: Any) -> tuple[Ledger, Open]:
+    """Return a service with a list of a kind, and the method that opens the list."""
+    if kind == "blocks":
+        return Ledger(numbers, block, "blocks", shifts=shifts, **options), blocks
+    return Ledger(numbers, transfer, shifts=shifts, **options), transfers
+
+
+@settings(max_examples=25)
+@given(kind=LISTS, numbers=NUMBERS, steps=GROWTH)
+def test_each_new_row_comes_once(
+    kind: tuple[str, bool], numbers: list[int], steps: list[tuple[int, int]]
+) -> None:
+    """All rows that a list gains after the first poll come once, in the order in which they came."""
+
+    async def scenario() -> None:
+        before = len(numbers)
+        grown = [(when + 1, number) for when, number in schedule(steps, max(numbers, default=0))]
+        ledger, method = ledger_of(kind[0], list(numbers), shifts=kind[1], grows=grown)
+        async with reaching(ledger) as session:
+            stream = method(session).follow(every=30)
+            rows = await taken(stream, sum(wait for wait, _ in steps) + 60)
+        assert serials(rows) == list(range(before, len(ledger.numbers)))
+        assert len(ledger.numbers) == before + len(steps)
+
+    run(scenario())
+
+
+@settings(max_examples=25)
+@given(
+    kind=LISTS,
+    steps=GROWTH,
+    stops=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60)), max_size=2),
+    lifetime=st.sampled_from([86_400.0, 0.05]),
+    statuses=st.lists(st.sampled_from([200, 429, 503]), max_size=12),
+)
+def test_restarts_lose_and_repeat_nothing(
+    kind: tuple[str, bool],
+    steps: list[tuple[int, int]],
+    stops: list[tuple[int, int]],
+    lifetime: float,
+    statuses: list[int],
+) -> None:
+    """A stream continues at the exact row after the process ended, whatever the service does meanwhile."""
+
+    async def scenario() -> None:
+        grown = [(when + 1, number) for when, number in schedule(steps, 3)]
+        ledger, method = ledger_of(kind[0], [1, 2, 3, 3], shifts=kind[1], grows=grown, lifetime=lifetime)
+        async with reaching(ledger) as session:
+            stream = method(session).follow(every=10)
+            assert await taken(stream, 0.5) == []
+            checkpoint = stream.checkpoint
+        ledger.statuses = list(statuses)
+        rows: list[Any] = []
+        for most, pause in [*stops, (len(steps), 0)]:
+            async with reaching(ledger) as session:
+                stream = method(session, resume=Checkpoint.loads(checkpoint.dumps())).follow(every=40)
+                rows += await some(stream, min(most, len(steps) - len(rows)))
+                checkpoint = stream.checkpoint
+            await asyncio.sleep(pause)
+        assert serials(rows) == list(range(4, 4 + len(steps)))
+
+    run(scenario())
+
+
+async def some(stream: Follow[Any], most: int) -> list[Any]:
+    """Return some rows, at most those of ten minutes; an error of the service is no end."""
+    rows: list[Any] = []
+    try:
+        async with asyncio.timeout(600):
+            while len(rows) < most:
+                try:
+                    rows.append(await anext(stream))
+                except (ServerError, PageTokenExpiredError):
+                    continue
+    except TimeoutError:
+        pass
+    return rows
+
+
+async def test_polls_keep_their_distance() -> None:
+    """Two polls begin `every` seconds apart at least, also while rows wait to be read and after an error."""
+    ledger, _ = ledger_of(
+        "blocks", [1], shifts=False, grows=[(5.0 * number, number) for number in range(2, 40)]
+    )
+    async with reaching(ledger, max_attempts=1) as session:
+        ledger.statuses = [200, 200, 503]
+        stream = blocks(session, page_size=100).follow(every=20)
+        rows = await some(stream, 30)
+        assert len(rows) == 30
+        assert [later - first for first, later in zip(ledger.sent, ledger.sent[1:], strict=False)] == [
+            pytest.approx(20)
+        ] * (len(ledger.sent) - 1)
+        await asyncio.sleep(1_000)  # nobody reads: nothing is sent
+        sent = len(ledger.sent)
+        await anext(stream)
+        assert len(ledger.sent) <= sent + 1
+
+
+async def test_requests_have_the_lowest_priority() -> None:
+    """Quota goes to every other caller first, unless the list method was given a priority."""
+    ledger, _ = ledger_of("blocks", [1], shifts=False)
+    async with reaching(ledger) as session:
+        for arguments, expected in (({}, -1_000_000), ({"priority": 3}, 3), ({"priority": 0}, 0)):
+            _, source = blocks(session, **arguments)._source.poll(None)
+            assert source._call_options.priority == expected  # type: ignore[attr-defined]
+
+
+async def test_a_refusal_is_waited_out() -> None:
+    """After a 429 nothing is sent before retry-after, and no row is lost."""
+    ledger, _ = ledger_of("blocks", [1], shifts=False, grows=[(3.0, 2), (4.0, 3)])
+    ledger.headers = {"retry-after": "300"}
+    async with reaching(ledger) as session:
+        stream = blocks(session).follow(every=5)
+        assert await taken(stream, 1) == []
+        ledger.statuses = [429]
+        rows = [await anext(stream), await anext(stream)]
+    assert serials(rows) == [1, 2]
+    assert ledger.sent[2] - ledger.sent[1] >= 300
+
+
+async def test_history_first_then_new_rows() -> None:
+    """A stream that was read to its end is followed behind its newest row."""
+    ledger, _ = ledger_of("blocks", [1, 2, 2, 3], shifts=False)
+    async with reaching(ledger) as session:
+        pages = blocks(session)
+        history = await pages.collect()
+        text = pages.checkpoint.dumps()
+        ledger.numbers += [3, 4]
+        stream = blocks(session, resume=Checkpoint.loads(text)).follow(every=5)
+        rows = [await anext(stream), await anext(stream)]
+        assert await taken(stream, 60) == []
+    assert serials(history) == [3, 2, 1, 0]
+    assert serials(rows) == [4, 5]
+
+
+async def test_a_start_gives_the_rows_from_there_on() -> None:
+    """A list with a start is followed from it: first the rows that it has, oldest first."""
+    ledger, _ = ledger_of("transfers", list(range(20)), shifts=False, grows=[(50.0, 20)])
+    async with reaching(ledger) as session:
+        stream = transfers(session, start_block=12).follow(every=5)
+        rows = [await anext(stream) for _ in range(9)]
+    assert serials(rows) == list(range(12, 21))
+    # A poll asks for the newest numbers alone.
+    assert ledger.requests[-1]["startBlock"] == "18"
+
+
+async def test_rows_of_an_ascending_list_come_in_order() -> None:
+    """A list with its oldest rows first is followed from a start, and refused without one."""
+    ledger = Ledger([1, 1, 2], make=_address_transaction, grows=[(9.0, 2), (9.0, 3)])
+    async with reaching(ledger) as session:
+        method = session.data.evm.address_transactions
+        stream = method(43114, ADDRESS, sort_order="asc", start_block=1, page_size=2).follow(every=5)
+        rows = [(await anext(stream)).native_transaction for _ in range(5)]
+        assert serials(rows) == [0, 1, 2, 3, 4]
+        with pytest.raises(PagingError, match="newest rows come first"):
+            await anext(method(43114, ADDRESS, sort_order="asc").follow(every=5))
+
+
+def _address_transaction(number: int, serial: int) -> dict[str, Any]:
+    from tests.client.test_split import NATIVE
+
+    return {"nativeTransaction": {**transfer(number, serial), **NATIVE, "blockTimestamp": number}}
+
+
+@settings(max_examples=25)
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 9), st.integers(100, 103)), max_size=8),
+    lookback=st.integers(0, 4),
+    resumed=st.booleans(),
+)
+def test_lookback_gives_changed_rows_again(
+    changes: list[tuple[int, int]], lookback: int, resumed: bool
+) -> None:
+    """A point that changed comes again while it lies within the lookback, and no other one does."""
+
+    async def scenario() -> None:
+        ledger = Ledger([DAY * day for day in range(10)], point, "results")
+        async with reaching(ledger) as session:
+
+            def opened(**arguments: Any) -> Pages[Any]:
+                return session.metrics.chains.metric(43114, "txCount", **arguments)
+
+            stream = opened().follow(every=10, lookback=lookback * DAY)
+            assert await taken(stream, 5) == []
+            for day, value in changes:
+                old = ledger.changed.get(day, {}).get("value", day)
+                ledger.changed[day] = {"value": value}
+                if resumed:
+                    text = stream.checkpoint.dumps()
+                    stream = opened(resume=Checkpoint.loads(text)).follow(every=10, lookback=lookback * DAY)
+                rows = await taken(stream, 15)
+                expected = [(day, value)] if value != old and lookback and day >= 9 - lookback else []
+                assert [(row.timestamp // DAY, row.value) for row in rows] == expected
+
+    run(scenario())
+
+
+async def test_the_newest_block_of_a_reorganisation_comes_once() -> None:
+    """A block that takes the place of the newest one, with the same number, is a new row."""
+    ledger, _ = ledger_of("blocks", [1, 2], shifts=False)
+    async with reaching(ledger) as session:
+        stream = blocks(session).follow(every=5)
+        assert await taken(stream, 1) == []
+        ledger.changed[1] = {"blockHash": "0x77"}
+        assert serials(await taken(stream, 20)) == [77]
+
+
+async def test_an_empty_list_gives_all_rows_that_come() -> None:
+    """A list that is empty at first gives every row that it gains, also after a resume."""
+    for kind in ("blocks", "transfers"):
+        ledger, method = ledger_of(kind, [], shifts=False)
+        async with reaching(ledger) as session:
+            stream = method(session).follow(every=5)
+            assert await taken(stream, 1) == []
+            ledger.numbers += [0, 0, 7]
+            stream = method(session, resume=Checkpoint.loads(stream.checkpoint.dumps())).follow(every=5)
+            assert serials(await taken(stream, 20)) == [0, 1, 2]
+
+
+async def test_an_older_answer_repeats_nothing() -> None:
+    """A service that shows an older state of the list for a while makes no row come twice."""
+    ledger, _ = ledger_of("blocks", [1, 2, 3, 4], shifts=False)
+    async with reaching(ledger) as session:
+        stream = blocks(session).follow(every=5)
+        ledger.grows = [(2.0, 5), (2.0, 5)]
+        rows = [await anext(stream), await anext(stream)]
+        newest, ledger.numbers = ledger.numbers, [1, 2, 3]
+        assert await taken(stream, 20) == []
+        ledger.numbers = newest
+        assert await taken(stream, 20) == []
+    assert serials(rows) == [4, 5]
+
+
+async def test_the_order_may_break() -> None:
+    """A page that is not in order ends the search for known rows at a page without a new one."""
+    ledger, _ = ledger_of("blocks", [1, 2, 3, 5, 4, 9, 8], shifts=False)
+    async with reaching(ledger) as session:
+        stream = blocks(session, page_size=2).follow(every=5)
+        assert await taken(stream, 1) == []
+        ledger.numbers += [12, 11, 13]
+        before = len(ledger.requests)
+        assert serials(await taken(stream, 4.5)) == [8, 7, 9]
+        assert len(ledger.requests) - before <= 3
+
+
+async def test_close_and_cancel() -> None:
+    """A closed stream ends its reader, waiting or fetching, and a cancelled read loses no row."""
+    ledger, _ = ledger_of("blocks", [1], shifts=False, grows=[(100.0, 2)])
+    async with reaching(ledger) as session:
+        for seconds in (50.0, 0.01):
+            stream = blocks(session).follow(every=30)
+            reader = asyncio.ensure_future(taken(stream, 1_000))
+            await asyncio.sleep(seconds)
+            await stream.aclose()
+            await stream.aclose()
+            assert await reader == []
+            assert stream.exhausted
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)
+        async with blocks(session).follow(every=30) as stream:
+            assert await taken(stream, 10) == []
+            for _ in range(9):
+                assert await taken(stream, 0.01) == []
+            assert serials(await taken(stream, 200)) == [1]
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not tasks
+
+
+async def test_one_reader_at_a_time() -> None:
+    """A second reader is refused, and a closed session is an error of the reader."""
+    ledger, _ = ledger_of("blocks", [1], shifts=False)
+    async with reaching(ledger) as session:
+        stream = blocks(session).follow(every=30)
+        reader = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(1)
+        with pytest.raises(PagingError, match="read already"):
+            await anext(stream)
+    with pytest.raises(SessionClosedError):
+        await reader
+
+
+async def test_merge_follows_many_lists() -> None:
+    """Merge takes followed lists, and yields each row with its key."""
+    ledger, _ = ledger_of("blocks", [1], shifts=False, grows=[(5.0, 2), (6.0, 3)])
+    async with reaching(ledger) as session:
+        streams = {chain: session.data.evm.blocks(chain).follow(every=3) for chain in (1, 2)}
+        found: list[tuple[int, int]] = []
+        async with aclosing(merge(streams)) as merged:
+            async for chain, row in merged:
+                found.append((chain, serials([row])[0]))
+                if len(found) == 4:
+                    break
+    assert sorted(found) == [(1, 1), (1, 2), (2, 1), (2, 2)]
+
+
+async def test_lists_that_cannot_be_followed() -> None:
+    """A list without a number, with an end, or a position without one, is refused with a remedy."""
+    ledger, _ = ledger_of("transfers", [1, 2, 3], shifts=False)
+    async with reaching(ledger) as session:
+        with pytest.raises(ConfigurationError, match=r"descending_key="):
+            session.data.evm.transactions(43114).follow(every=5)
+        with pytest.raises(ConfigurationError, match="leave out end_block="):
+            transfers(session, end_block=5).follow(every=5)
+        for arguments in ({"every": 0}, {"every": 5, "lookback": -1}, {"every": 5, "lookback": True}):
+            with pytest.raises(ArgumentError):
+                transfers(session).follow(**arguments)
+        pages = transfers(session)
+        await pages.collect()
+        with pytest.raises(CheckpointError, match="kept no numbers"):
+            pages.follow(every=5)
+        stream = transfers(session).follow(every=5)
+        assert await taken(stream, 1) == []
+        with pytest.raises(CheckpointError, match="call follow"):
+            await transfers(session, resume=stream.checkpoint).collect()
+        assert "0 rows" in repr(stream)
+
+
+async def test_a_list_by_path_is_followed_by_the_order_that_the_caller_names() -> None:
+    """A list without a declared order is followed by the number that the caller names."""
+    ledger, _ = ledger_of("blocks", [1, 2], shifts=False)
+    async with reaching(ledger) as session:
+
+        def opened(**arguments: Any) -> Pages[Any]:
+            path = "/v1/chains/43114/blocks"
+            return session.data.list(path, key="blockHash", page_size=4, **arguments)
+
+        stream = opened(descending_key="blockTimestamp").follow(every=5)
+        assert await taken(stream, 1) == []
+        ledger.numbers += [2, 3]
+        rows = [await anext(stream), await anext(stream)]
+        assert [row["blockHash"] for row in rows] == ["0x2", "0x3"]
+        with pytest.raises(CheckpointError, match="by the same number"):
+            opened(descending_key="blockNumber", resume=stream.checkpoint).follow(every=5)

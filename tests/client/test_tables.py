@@ -1,0 +1,329 @@
+"""Tables of streams and of pages: Arrow, pandas, polars and DuckDB read them, each row once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi import Session, merge
+from chainapi.client import tables
+from chainapi.errors import (
+    ColumnValueError,
+    ConfigurationError,
+    DecodeError,
+    PagingError,
+    ServerError,
+)
+from chainapi.models import Invalid
+from chainapi.simulator import Fault, Simulator
+from chainapi.testing import VirtualLoop
+from tests.sessions import Answering, reaching, simulated
+
+BLOCKS = "/v1/chains/43114/blocks"
+NEWEST = 13_113_999
+
+
+def blocks(session: Session, **options: Any) -> Any:
+    """Return a stream of blocks in pages of seven rows."""
+    return session.data.evm.blocks(43114, page_size=7, **options)
+
+
+def numbers(table: Any) -> list[int]:
+    """Return the numbers of blocks in a table or a record batch."""
+    found: list[int] = table.column("block_number").to_pylist()
+    return found
+
+
+def newest(held: int, count: int) -> list[int]:
+    """Return the numbers of the newest blocks of a simulator that holds some rows."""
+    return [NEWEST + held - number for number in range(count)]
+
+
+@pytest.mark.parametrize("limit", [None, 1, 7, 8, 40, 99])
+async def test_to_arrow(limit: int | None) -> None:
+    """`to_arrow()` has each row once, up to the limit, and the stream can be read on."""
+    simulator = Simulator(rows=40)
+    async with simulated(simulator) as session:
+        pages = blocks(session)
+        count = min(limit or 40, 40)
+        table = await pages.to_arrow(limit)
+        assert numbers(table) == newest(40, count)
+        assert pages.checkpoint.rows == count
+        assert simulator.stats.requests == -(-count // 7)
+        rest = [row.block_number for row in await pages.collect()]
+        assert newest(40, count) + rest == newest(40, 40)
+
+
+async def test_types() -> None:
+    """Times are timestamps in UTC, amounts have the chosen form, records and lists stay what they are."""
+    async with simulated(Simulator(rows=3)) as session:
+        schema = (await blocks(session).to_arrow()).schema
+        assert schema.field("block_timestamp").type == pa.timestamp("ms", "UTC")
+        assert [schema.field(name).type for name in ("fees_spent", "gas_used")] == [pa.string(), pa.int64()]
+        decimal = (await blocks(session).to_arrow(amounts="decimal")).schema
+        assert decimal.field("fees_spent").type == pa.decimal128(38, 0)
+        transactions = (await session.data.evm.transactions(43114).to_arrow()).schema
+        assert pa.types.is_struct(transactions.field("method").type)
+        rows = await blocks(session).collect()
+        table = await blocks(session).to_arrow()
+        assert table.column("block_timestamp").to_pylist() == [row.block_time for row in rows]
+        assert table.column("fees_spent").to_pylist() == [str(row.fees_spent) for row in rows]
+
+
+async def test_a_list_without_rows_has_the_whole_schema() -> None:
+    """A list without rows becomes a table with all columns, and no record batch."""
+    async with simulated(Simulator(rows=3)) as session:
+        schema = (await blocks(session).to_arrow()).schema
+    async with simulated(Simulator(rows=0)) as session:
+        empty = await blocks(session).to_arrow()
+        assert (empty.schema, empty.num_rows) == (schema, 0)
+        assert [batch async for batch in blocks(session).arrow_batches()] == []
+        assert list((await blocks(session).to_pandas()).columns) == schema.names
+
+
+async def test_frames_of_pandas_and_polars() -> None:
+    """Pandas and polars have the rows with the types of Arrow: whole numbers stay whole beside nulls."""
+    async with simulated(Simulator(rows=10)) as session:
+        table = await blocks(session).to_arrow()
+        frame, lazy = await blocks(session).to_pandas(), await blocks(session).to_polars(limit=4)
+    assert pa.Table.from_pandas(frame, preserve_index=False).cast(table.schema).equals(table)
+    assert str(frame.dtypes["block_timestamp_milliseconds"]) == "int64[pyarrow]"
+    assert lazy.equals(pl.DataFrame(table)[:4])
+    assert lazy.schema["block_timestamp"] == pl.Datetime("ms", "UTC")
+
+
+async def test_rows_without_a_model_get_the_types_of_their_values() -> None:
+    """JSON values become columns by their names in JSON, with types that pyarrow infers from all rows."""
+    body = {"rows": [{"a": 1}, {"a": None, "b": {"c": [1.5]}}, {"b": {"d": "x"}, "e": True}]}
+    async with reaching(Answering(json.dumps(body).encode())) as session:
+        table = await session.data.list("/v1/rows", items="rows").to_arrow()
+        assert table.to_pydict() == {
+            "a": [1, None, None],
+            "b": [None, {"c": [1.5], "d": None}, {"c": None, "d": "x"}],
+            "e": [None, None, True],
+        }
+        frame = await session.data.list("/v1/rows", items="rows").to_pandas()
+        assert frame["a"].sum() == 1
+        with pytest.raises(ConfigurationError, match="pass model="):
+            await anext(session.data.list("/v1/rows", items="rows").arrow_batches())
+
+
+@pytest.mark.parametrize("values", [[1, "x"], [2**70], [{"x": 1}, 5]])
+async def test_rows_without_a_common_type_say_so(values: list[Any]) -> None:
+    """JSON values that fit no type of Arrow are refused with a remedy, and none of them is lost."""
+    rows = [{"a": value} for value in values]
+    async with reaching(Answering(json.dumps({"rows": rows}).encode())) as session:
+        with pytest.raises(ConfigurationError, match=r"'a'.*pass model=") as caught:
+            await session.data.list("/v1/rows", items="rows").to_arrow()
+    assert caught.value.partial == rows
+
+
+async def test_an_error_has_the_table_so_far() -> None:
+    """An error that ends the walk has the rows so far as a table, and resumes behind them."""
+    simulator = Simulator(rows=40, faults=[Fault(at=4, status=500)])
+    async with simulated(simulator, max_attempts=1) as session:
+        with pytest.raises(ServerError) as caught:
+            await blocks(session).to_arrow()
+        table, checkpoint = caught.value.partial, caught.value.checkpoint
+        assert numbers(table) == newest(40, 21)
+        rest = await blocks(session, resume=checkpoint).to_arrow()
+        assert numbers(pa.concat_tables([table, rest])) == newest(40, 40)
+
+
+def block(**changes: Any) -> dict[str, Any]:
+    """Return a block as the service sends it."""
+    texts = ("blockHash", "parentHash")
+    names = ("blockNumber", "blockTimestamp", "txCount", "baseFee", "gasUsed", "gasLimit", "gasCost")
+    row = dict.fromkeys(names, 5) | dict.fromkeys(texts, "0x1")
+    return {**row, "feesSpent": "5", "cumulativeTransactions": 5, **changes}
+
+
+def answering(*rows: dict[str, Any]) -> Session:
+    """Return a session on a service with a page of these rows."""
+    return reaching(Answering(json.dumps({"blocks": rows}).encode()))
+
+
+async def test_invalid_rows_are_left_out() -> None:
+    """With `on_invalid="raw"`, rows that fit no model and no column are left out, and kept in `left_out`."""
+    rows = [block(), block(txCount="x"), block(gasUsed=str(2**64), blockHash="0x2"), block(blockHash="0x3")]
+    async with answering(*rows) as session:
+        pages = session.data.evm.blocks(43114, on_invalid="raw")
+        table = await pages.to_arrow()
+    assert table.column("block_hash").to_pylist() == ["0x1", "0x3"]
+    assert all(isinstance(row, Invalid) for row in pages.left_out)
+    assert [row.raw["blockHash"] for row in pages.left_out] == ["0x1", "0x2"]
+    assert pages.checkpoint.rows == 4
+
+
+async def test_a_value_that_fits_no_column_stops_before_its_page() -> None:
+    """A value beyond its type raises with the position before its page, at each try; so do invalid rows."""
+    async with answering(block(), block(gasUsed=str(2**64), blockHash="0x2")) as session:
+        pages = session.data.evm.blocks(43114)
+        for _ in range(2):
+            with pytest.raises(ColumnValueError, match="leaves such rows out") as caught:
+                await pages.to_arrow()
+            assert caught.value.checkpoint.rows == caught.value.partial.num_rows == 0
+        with pytest.raises(ColumnValueError) as caught:
+            await anext(pages.arrow_batches())
+        assert caught.value.checkpoint.rows == pages.checkpoint.rows == 0
+        assert len(await pages.collect()) == 2
+    async with answering(block(txCount="x")) as session:
+        with pytest.raises(DecodeError, match=r"blocks\[0\].txCount"):
+            await session.data.evm.blocks(43114).to_arrow()
+
+
+async def test_unnamed_fields_are_in_the_last_column() -> None:
+    """Fields that the model does not name are JSON in the column `extra`."""
+    async with answering(block(), block(blockHash="0x2", novel={"a": 1})) as session:
+        table = await session.data.evm.blocks(43114).to_arrow()
+    assert table.column("extra").to_pylist() == [None, '{"novel":{"a":1}}']
+
+
+@given(rows=st.integers(0, 40), size=st.integers(1, 50) | st.none(), stop=st.integers(0, 6))
+def test_arrow_batches(rows: int, size: int | None, stop: int) -> None:
+    """Record batches have the exact size but for the last; a checkpoint after any of them resumes there."""
+
+    async def main() -> None:
+        async with simulated(Simulator(rows=rows)) as session:
+            pages, given = blocks(session), list[Any]()
+            async for batch in pages.arrow_batches(size):
+                given.append(batch)
+                assert pages.checkpoint.rows == sum(one.num_rows for one in given)
+                if len(given) == stop:
+                    break
+            sizes = [batch.num_rows for batch in given]
+            assert all(one == (size or 7) for one in sizes[:-1])
+            resumed = blocks(session, resume=pages.checkpoint)
+            given += [batch async for batch in resumed.arrow_batches(size)]
+            assert [number for batch in given for number in numbers(batch)] == newest(rows, rows)
+            assert len({batch.schema for batch in given}) <= 1
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+async def test_a_cancelled_wait_loses_no_row_of_a_batch() -> None:
+    """After a cancelled wait `arrow_batches()` continues its batch, and no other reader goes past it."""
+    simulator = Simulator(rows=40, latency=10.0)
+    async with simulated(simulator) as session:
+        pages = blocks(session)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(25):
+                await anext(pages.arrow_batches(size=30))
+        for read in (pages.collect(), pages.to_arrow(), anext(pages.batches())):
+            with pytest.raises(PagingError, match=r"read on with arrow_batches\(\)"):
+                await read
+        batches = [batch async for batch in pages.arrow_batches(size=30)]
+        assert [number for batch in batches for number in numbers(batch)] == newest(40, 40)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "5"])
+async def test_wrong_arguments_are_refused(wrong: Any) -> None:
+    """A size or a limit that is no whole number above 0, and an unknown form of amounts, are refused."""
+    async with simulated(Simulator()) as session:
+        for arguments in ({"size": wrong}, {"limit": wrong}, {"amounts": wrong}):
+            with pytest.raises(ConfigurationError):
+                blocks(session).arrow_batches(**arguments)
+        for read in ("to_arrow", "to_pandas", "to_polars"):
+            for arguments in ({"limit": wrong}, {"amounts": wrong}):
+                with pytest.raises(ConfigurationError):
+                    await getattr(blocks(session), read)(**arguments)
+
+
+async def test_tables_and_other_readers_take_turns() -> None:
+    """Pages that were fetched ahead for a table are pages and rows of the model for other readers."""
+    async with simulated(Simulator(rows=40)) as session:
+        pages = blocks(session, prefetch=3)
+        await pages.to_arrow(limit=10)
+        rest = [row async for row in pages.items(limit=2)]
+        page = await anext(pages)
+        assert [row.block_number for row in [*rest, *page.items]] == newest(40, 14)[10:]
+        again = await anext(pages)
+        assert [row.block_number for row in again] == newest(40, 21)[14:]
+        assert numbers(await pages.to_arrow()) == newest(40, 40)[21:]
+
+
+async def test_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    """`progress=True` reads the same table; without a terminal it shows nothing."""
+    async with simulated(Simulator(rows=20)) as session:
+        assert numbers(await blocks(session).to_arrow(progress=True)) == newest(20, 20)
+    assert capsys.readouterr().err == ""
+
+
+# The C interface of Arrow
+
+
+async def test_a_page_is_read_by_libraries() -> None:
+    """pyarrow, polars and pandas read a page by the C interface of Arrow, DuckDB by its name too."""
+    async with simulated(Simulator(rows=40)) as session:
+        page = await anext(blocks(session))
+        plain = await anext(session.data.list(BLOCKS, page_size=5))
+        table = await blocks(session).to_arrow()
+    assert pa.table(page).equals(page.to_arrow())
+    assert pl.DataFrame(page).equals(pl.DataFrame(page.to_arrow()))
+    assert list(pd.DataFrame.from_arrow(page)["block_number"]) == newest(40, 7)
+    assert duckdb.sql("select count(*), max(block_number) from page").fetchall() == [(7, NEWEST + 40)]
+    assert numbers(table) == newest(40, 40)
+    assert pa.table(plain).column_names[:2] == ["chainId", "blockNumber"]
+    assert page.to_arrow(amounts="float").schema.field("fees_spent").type == pa.float64()
+
+
+async def test_duckdb_reads_a_table_by_its_name() -> None:
+    """DuckDB reads a table by the name of its variable, with timestamps in UTC."""
+    async with simulated(Simulator(rows=40)) as session:
+        chain = await blocks(session).to_arrow()
+    assert chain.num_rows == 40
+    ((count, newest_time),) = duckdb.sql("select count(*), max(block_timestamp) from chain").fetchall()
+    assert count == 40
+    assert newest_time.astimezone(UTC) == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+async def test_merged_streams_are_one_table() -> None:
+    """Pages of several streams make one table, each with its source in a column."""
+    async with simulated(Simulator(rows=10)) as session:
+        parts = []
+        async for chain, page in merge({"43114": blocks(session), "43113": session.data.evm.blocks(43113)}):
+            part = pa.table(page)
+            parts.append(part.add_column(0, "source", pa.array([chain] * part.num_rows)))
+        table = pa.concat_tables(parts)
+    assert sorted(table.column("source").to_pylist()) == ["43113"] * 10 + ["43114"] * 10
+
+
+# Packages that are not installed
+
+
+@pytest.fixture
+def without(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Hide a package, and the modules of chainapi that import it."""
+    name = str(request.param)
+    for module in ("chainapi.tables.build", "chainapi.tables.packed", "chainapi.tables.arrow"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, name, None)
+    yield name
+
+
+@pytest.mark.parametrize(
+    ("without", "read", "extra"),
+    [("pyarrow", "to_arrow", "arrow"), ("pandas", "to_pandas", "pandas"), ("polars", "to_polars", "polars")],
+    indirect=["without"],
+)
+async def test_a_missing_package_names_its_extra(without: str, read: str, extra: str) -> None:
+    """Without the package, an error names the extra before anything is sent."""
+    simulator = Simulator(rows=3)
+    async with simulated(simulator) as session:
+        with pytest.raises(ConfigurationError, match=rf"pip install 'chainapi\[{extra}\]'"):
+            await getattr(blocks(session), read)()
+    assert simulator.stats.requests == 0
+    assert tables.__name__ in sys.modules

@@ -1,0 +1,99 @@
+"""Exports whose model changes between two runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from chainapi.errors import ColumnValueError, ExportError
+from chainapi.export import export
+from chainapi.export.formats import FORMATS, format_of
+from chainapi.simulator import Simulator
+from chainapi.tables.columns import columns_of
+from tests.sessions import Answering, reaching, simulated
+
+PATH = "/v1/chains/43114/blocks"
+
+
+def model(**kinds: Any) -> Any:
+    """Return a version of a user's class of blocks, with optional fields beside the number."""
+    fields = {name: attrs.field(default=None, type=kind | None) for name, kind in kinds.items()}
+    return attrs.make_class("Block", {"block_number": attrs.field(type=int), **fields}, frozen=True)
+
+
+async def exported(
+    simulator: Simulator, out: Path, kind: Any, *paths: str, **options: Any
+) -> list[dict[str, Any]]:
+    """Export blocks of a version of the model; return the rows of the newest file."""
+    async with simulated(simulator) as session:
+        result = await export(session.data.list, [PATH, *paths], out, model=kind, **options)
+    (written,) = result.written
+    return [*format_of(written).read(written, columns_of(kind, options.get("amounts", "text")))]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+async def test_a_model_gains_a_field(name: str, tmp_path: Path) -> None:
+    """A field that the model gained is a new column; earlier rows have None there."""
+    simulator, out = Simulator(seed=1), tmp_path / f"blocks.{name}"
+    first = await exported(simulator, out, model(gas_used=int), limit=5)
+    grown = model(block_hash=str, gas_used=int)
+    rows = await exported(simulator, out, grown, "/v1/chains/43113/blocks", limit=5)
+    assert [row["block_hash"] is None for row in rows] == [True] * 5 + [False] * (len(rows) - 5)
+    assert [row["gas_used"] for row in rows[:5]] == [row["gas_used"] for row in first]
+    with pytest.raises(ExportError, match="holds another export: column block_hash is gone"):
+        await exported(simulator, out, model(gas_used=int), limit=5)
+
+
+async def test_a_folder_gets_parts_with_more_columns(tmp_path: Path) -> None:
+    """Earlier parts of a folder stay as they are, and are read with None in the new columns."""
+    simulator, out = Simulator(seed=1), tmp_path / "blocks"
+    await exported(simulator, out, model(), limit=5, format="parquet")
+    before = (out / "part-00001.parquet").read_bytes()
+    grown = model(block_hash=str)
+    await exported(simulator, out, grown, "/v1/chains/43113/blocks", limit=5, format="parquet")
+    assert (out / "part-00001.parquet").read_bytes() == before
+    found = [
+        row for path in sorted(out.glob("*.parquet")) for row in format_of(path).read(path, columns_of(grown))
+    ]
+    assert [row["block_hash"] is None for row in found] == [True] * 5 + [False] * 5
+
+
+async def test_what_locks_a_target(tmp_path: Path) -> None:
+    """Columns of another kind and other amounts are another export, and the message names them."""
+    simulator, out = Simulator(seed=1), tmp_path / "blocks.parquet"
+    await exported(simulator, out, model(gas_used=int, base_fee=int), limit=5)
+    with pytest.raises(ExportError, match=r"column gas_used was integer, is text\. Use"):
+        await exported(simulator, out, model(gas_used=str, base_fee=int), limit=5)
+    with pytest.raises(ExportError, match=r"amounts was text, is binary\. Use"):
+        await exported(simulator, out, model(gas_used=int, base_fee=int), limit=5, amounts="binary")
+
+
+BODY = {"blocks": [{"blockNumber": number, "value": str(2**256 - number % 2)} for number in range(4)]}
+
+
+async def test_amounts_that_do_not_fit(tmp_path: Path) -> None:
+    """A value beyond its type fails with its row; ``on_invalid="raw"`` keeps the row beside the file."""
+
+    async def run(**options: Any) -> Any:
+        answering = Answering(json.dumps(BODY).encode())
+        async with reaching(answering) as session:
+            return await export(
+                session.data.list, [PATH], tmp_path / "b.jsonl", model=model(value=int), **options
+            )
+
+    with pytest.raises(ColumnValueError, match=r"^\$\.value: ") as caught:
+        await run(amounts="binary")
+    message = str(caught.value)
+    assert f"{2**256} does not fit its column" in message
+    assert 'amounts="text" holds every whole number. The row is {"blockNumber":0,' in message
+    assert 'with on_invalid="raw", such rows go into a file of their own' in message
+    result = await run(amounts="binary", on_invalid="raw")
+    assert (result.rows, result.invalid) == (2, 2)
+    found = [json.loads(line) for line in result.written_invalid.read_text().splitlines()]
+    assert [(line["path"], line["row"]["blockNumber"]) for line in found] == [("$.value", 0), ("$.value", 2)]
+    rows = format_of("jsonl").read(result.written[0], columns_of(model(value=int), "binary"))
+    assert [row["value"] for row in rows] == [2**256 - 1] * 2

@@ -1,0 +1,163 @@
+"""Records that the garbage collector does not track are attrs classes to their users."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import json
+import pickle
+from typing import Any
+from weakref import ref
+
+import attrs
+import cattrs
+import msgspec
+import pytest
+from attrs.exceptions import FrozenInstanceError
+
+from chainapi import MetricPoint
+from chainapi.models import untracked
+from chainapi.models.codec import PageDecoder
+from chainapi.models.records import AnyRecord
+
+POINT = MetricPoint(1_700_000_000, 1.5)
+BODY = {"results": [{"timestamp": 1_700_000_000 - row, "value": row + 0.5} for row in range(3)]}
+
+
+@attrs.frozen
+class Labelled(MetricPoint):
+    """Point with a field of a user's."""
+
+    label: str = ""
+
+
+@attrs.define(slots=False, frozen=True)
+class Loose(MetricPoint):
+    """Point with a dict of attributes."""
+
+    labels: list[str] = attrs.field(factory=list[str])
+
+
+class Doubled(MetricPoint):
+    """Point with a method of a user's."""
+
+    def double(self) -> float:
+        """Return twice the value."""
+        return 2 * self.value
+
+
+def decoded(body: dict[str, Any]) -> list[Any]:
+    """Decode points."""
+    return PageDecoder(MetricPoint, "results").decode(json.dumps(body).encode()).rows
+
+
+def test_points_are_not_tracked() -> None:
+    """The collector tracks no point that was decoded, made, copied or unpickled."""
+    rows = [*decoded(BODY), POINT, copy.copy(POINT), attrs.evolve(POINT, value=2.0)]
+    rows.append(pickle.loads(pickle.dumps(POINT)))
+    gc.collect()
+    assert [gc.is_tracked(row) for row in rows] == [False] * len(rows)
+    assert {type(row) for row in rows} == {MetricPoint}
+
+
+def test_a_cycle_through_a_point_is_collected() -> None:
+    """A point that holds an object with references is tracked: a cycle through it is collected."""
+    held: list[Any] = []
+    point = MetricPoint(1, held)  # type: ignore[arg-type]
+    held.append(point)
+    assert gc.is_tracked(point)
+    watched = ref(point)
+    del held, point
+    gc.collect()
+    assert watched() is None
+
+
+def test_attrs_takes_a_point_as_its_own() -> None:
+    """Functions of attrs read, convert and change points; no field can be set or deleted."""
+    assert [field.name for field in attrs.fields(MetricPoint)] == ["timestamp", "value"]
+    assert attrs.fields(MetricPoint).value.type in (float, "float")
+    assert attrs.asdict(POINT) == {"timestamp": 1_700_000_000, "value": 1.5}
+    assert attrs.astuple(POINT) == (1_700_000_000, 1.5)
+    assert attrs.evolve(POINT, value=2.0) == MetricPoint(1_700_000_000, 2.0)
+    with pytest.raises(FrozenInstanceError):
+        setattr(POINT, "value", 2.0)  # noqa: B010 - the checker knows that it is frozen
+    with pytest.raises(FrozenInstanceError):
+        delattr(POINT, "value")
+    assert POINT.value == 1.5
+    assert attrs.has(MetricPoint)
+
+
+def test_points_are_compared_by_their_fields() -> None:
+    """Equal points are equal, have one hash and one repr, and match by position."""
+    same = MetricPoint(timestamp=1_700_000_000, value=1.5)
+    assert same == POINT
+    assert hash(same) == hash(POINT)
+    assert {POINT: 1}[same] == 1
+    assert MetricPoint(1, 1.5) != POINT
+    assert repr(POINT) == "MetricPoint(timestamp=1700000000, value=1.5)"
+    match POINT:
+        case MetricPoint(timestamp, value):
+            assert (timestamp, value) == (1_700_000_000, 1.5)
+    assert list(inspect.signature(MetricPoint).parameters) == ["timestamp", "value"]
+    with pytest.raises(TypeError):
+        MetricPoint(1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_points_are_pickled_and_copied(protocol: int) -> None:
+    """Copies and pickles of points are equal, and keep the fields that no record names."""
+    (further,) = decoded({"results": [{"timestamp": 1, "value": 2.5, "unit": "tps"}]})
+    for point in (POINT, further, Labelled(1, 2.5, "x")):
+        for again in (
+            pickle.loads(pickle.dumps(point, protocol)),
+            copy.copy(point),
+            copy.deepcopy(point),
+        ):
+            assert again == point
+            assert type(again) is type(point)
+            assert again.extra == point.extra
+    assert further.extra == {"unit": "tps"}
+
+
+def test_further_fields_live_as_long_as_their_point() -> None:
+    """The JSON of fields that the record does not name is freed with its point."""
+    before = len(untracked._kept)
+    rows = decoded({"results": [{"timestamp": row, "value": 1.5, "unit": row} for row in range(9)]})
+    assert len(untracked._kept) == before + 9
+    assert [row.extra for row in rows] == [{"unit": row} for row in range(9)]
+    assert rows[0] == MetricPoint(0, 1.5)
+    rows.clear()
+    assert len(untracked._kept) == before
+
+
+def test_cattrs_and_msgspec_take_points() -> None:
+    """The converter of a user and msgspec read and write points."""
+    fields = {"timestamp": 1_700_000_000, "value": 1.5}
+    converter = cattrs.Converter()
+    assert converter.structure(fields, MetricPoint) == POINT
+    assert converter.unstructure(POINT) == fields
+    assert converter.structure({**fields, "label": "x"}, Labelled) == Labelled(1_700_000_000, 1.5, "x")
+    assert msgspec.json.decode(msgspec.json.encode([POINT]), type=list[MetricPoint]) == [POINT]
+    assert msgspec.json.decode(msgspec.json.encode(POINT)) == fields
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"timestamp": "x", "value": 1}', type=MetricPoint)
+
+
+def test_a_class_of_a_user_may_derive_from_a_point() -> None:
+    """A class derived from a point is an attrs class: with slots, with a dict, or without attrs."""
+    rows = [Labelled(1, 2.5, "x"), Loose(1, 2.5, ["x"]), Doubled(1, 2.5)]
+    for row in rows:
+        assert isinstance(row, MetricPoint)
+        assert isinstance(row, AnyRecord)
+        assert issubclass(type(row), MetricPoint)
+        assert row.time == MetricPoint(1, 2.5).time
+        assert attrs.evolve(row, value=3.5).value == 3.5
+        assert attrs.asdict(row)["timestamp"] == 1
+        assert not isinstance(POINT, type(row))
+    assert rows[0] != MetricPoint(1, 2.5)
+    assert Doubled(1, 2.5).double() == 5.0
+    with pytest.raises(FrozenInstanceError):
+        rows[0].label = "y"  # type: ignore[attr-defined]
+    body = json.dumps({"results": [{"timestamp": 1, "value": 2.5, "label": "x"}]}).encode()
+    assert PageDecoder(Labelled, "results").decode(body).rows == [Labelled(1, 2.5, "x")]

@@ -1,0 +1,185 @@
+"""Pages decoded to columns: the same rows and tables as through objects of the model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import pytest
+from attrs import field, frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainapi.api.catalogue import ROUTES
+from chainapi.api.identity import deduplicator
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.errors import DecodeError
+from chainapi.models import EvmBlock, MetricPoint
+from chainapi.models.codec import PageDecoder
+from chainapi.models.schema import fields_of
+from chainapi.tables.build import builder_of
+from chainapi.tables.pages import ColumnarDecoder, ColumnarPage
+from chainapi.tables.types import AMOUNTS, Amounts
+from tests.documents import Maker
+
+LISTS = [name for name, endpoint in ROUTES.items() if not endpoint.single]
+
+
+@frozen
+class Reading:
+    """Class of a user, with a field of each type that has columns."""
+
+    number: int
+    name: str
+    share: float
+    sure: bool
+    unit: Literal["a", "b"]
+    gas_price: int
+    count: int | None = None
+    note: str | None = None
+    rate: float | None = None
+    seen: bool | None = None
+    kind: Literal["x"] | None = None
+
+
+# Values as JSON: what services send, and what they should not.
+ODD = (
+    ["null", "true", "1.0", "1e3", "1.5", "-0", "0", '"1"', '"007"', '"-5"', '"1.0"', '"x"', '""', '"null"']
+    + ['"NULL"', '"é"', '"\\u00e9\\n"', '"\\ud83d\\ude00"', '"\\ud800"', "{}", "[]", "1e400", '"+1"', '" 1"']
+    + [str(2**63), str(2**64), str(10**77), f'"{2**63}"', f'"{10**77}"', str(-(2**63) - 1), "253402300800"]
+)
+PLAIN: dict[str, st.SearchStrategy[str]] = {
+    "integer": st.integers(0, 2**40).map(str) | st.integers(-5, 10**20).map('"{}"'.format),
+    "float": st.floats(allow_nan=False, allow_infinity=False).map(json.dumps) | st.integers(0, 9).map(str),
+    "boolean": st.sampled_from(["true", "false"]),
+    "text": st.text(max_size=5).map(json.dumps),
+}
+
+
+def value_of(kind: Any) -> st.SearchStrategy[str]:
+    """Return a strategy of JSON values for a field, odd ones among them."""
+    plain = st.sampled_from([json.dumps(one) for one in kind.choices]) if kind.choices else PLAIN[kind.kind]
+    return st.one_of([plain] * 30 + [st.sampled_from(ODD)])
+
+
+@st.composite
+def rows_of(draw: st.DrawFn, model: type) -> str:
+    """Draw a row as JSON: fields may be missing, come twice, or have no name in the model."""
+    pairs = []
+    for one in fields_of(model):
+        times = draw(st.sampled_from([1] * 40 + [0, 2] + [0, 0, 0] * (not one.required)))
+        pairs += [f'"{one.wire}":{draw(value_of(one.type))}' for _ in range(times)]
+    if draw(st.integers(0, 30)) == 0:
+        pairs.append(f'"further":{draw(st.sampled_from(ODD))}')
+    return "{" + ",".join(pairs) + "}"
+
+
+def read(decoder: PageDecoder, body: bytes, model: Any, amounts: Amounts) -> Any:
+    """Return table, rows, keys and numbers of a page; or its fault."""
+    builder = builder_of(model, amounts, [], lenient=False)
+    try:
+        page = decoder.decode(body)
+        builder.add(page, range(len(page.light)))
+    except DecodeError as fault:
+        return type(fault), fault.path, fault.reason
+    return builder.table(), list(page.rows)
+
+
+def check(body: bytes, model: Any, items: str, extra: Any = (), amounts: Amounts = "text") -> bool:
+    """Check that both ways agree on a body; return whether it was decoded to columns."""
+    columnar, exact = ColumnarDecoder(model, items, extra), PageDecoder(model, items, extra)
+    one, other = (read(decoder, body, model, amounts) for decoder in (columnar, exact))
+    assert one == other
+    try:
+        return isinstance(columnar.decode(body), ColumnarPage)
+    except DecodeError:
+        return False
+
+
+@settings(max_examples=60)
+@pytest.mark.parametrize("model", [EvmBlock, MetricPoint, Reading])
+@given(data=st.data())
+def test_columns_are_those_of_the_rows(model: type, data: st.DataObject) -> None:
+    """A body gives the same table, rows or fault through columns as through rows of the model."""
+    rows = data.draw(st.lists(rows_of(model), max_size=4))
+    check(('{"rows":[' + ",".join(rows) + "]}").encode("utf-8", "surrogatepass"), model, "rows")
+
+
+@pytest.mark.parametrize("model", [EvmBlock, MetricPoint, Reading])
+def test_each_odd_value_of_each_field(model: type) -> None:
+    """Each odd value of each field gives the same through columns as through rows of the model."""
+    plain = {"integer": "1", "float": "1.5", "boolean": "true", "text": '"x"'}
+    row = {
+        one.wire: json.dumps(one.type.choices[0]) if one.type.choices else plain[one.type.kind]
+        for one in fields_of(model)
+    }
+    for name in row:
+        for odd in ODD:
+            values = ",".join(f'"{wire}":{value}' for wire, value in {**row, name: odd}.items())
+            check(f'{{"rows":[{{{values}}}]}}'.encode("utf-8", "surrogatepass"), model, "rows")
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_pages_of_every_list(name: str) -> None:
+    """Pages of each list give the same table through columns as through rows, for each form of amounts."""
+    endpoint = ROUTES[name]
+    route = endpoint.route
+    for seed in range(4):
+        page = Maker(seed, whole=seed == 0).page(endpoint, rows=seed * 3)
+        amounts = AMOUNTS[seed]
+        check(json.dumps(page).encode(), route.model, route.items or "chains", route.extra, amounts)
+
+
+@pytest.mark.parametrize("name", ["data.evm.blocks", "metrics.avg_tps", "metrics.chains.metric"])
+def test_ordinary_pages_are_columns(name: str) -> None:
+    """Pages of blocks and of points become columns, and no object of the model is made."""
+    endpoint = ROUTES[name]
+    route = endpoint.route
+    row: dict[str, Any] = {"timestamp": 1_700_000_000, "value": 1}
+    if name == "data.evm.blocks":
+        row = {one.wire: "0x1" if one.type.kind == "text" else "1" for one in fields_of(EvmBlock)}
+    body = json.dumps({route.items or "rows": [row] * 300}).encode()
+    assert check(body, route.model, route.items or "rows", route.extra)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_keys_and_numbers_of_light_rows(name: str) -> None:
+    """The walk reads the same keys and numbers of light rows as of rows of the model."""
+    endpoint = ROUTES[name]
+    route = endpoint.route
+    body = json.dumps(Maker(3, whole=True).page(endpoint, rows=5)).encode()
+    seen = []
+    for kind in (ColumnarDecoder, PageDecoder):
+        page = kind(route.model, route.items or "chains", route.extra).decode(body)
+        dedupe = deduplicator(route, Checkpoint("query", "path"), declared=True)
+        dedupe.start_counting()
+        compared = dedupe.add(page)
+        seen.append(
+            [compared.repeated, compared.stale, compared.refuted]
+            + [(dedupe.number(index), dedupe.digest(index)) for index in range(5)]
+        )
+    assert seen[0] == seen[1]
+
+
+@frozen
+class Validated:
+    """Class of a user with a validator, which runs when an object is made."""
+
+    number: int = field(validator=lambda _, __, value: None if value < 5 else exec("raise ValueError('5')"))
+
+
+def test_validators_run() -> None:
+    """Rows of a class with a validator are made, so that it runs."""
+    assert not check(b'{"rows":[{"number":1}]}', Validated, "rows")
+    assert not check(b'{"rows":[{"number":9}]}', Validated, "rows")
+
+
+def test_rows_are_made_when_they_are_read() -> None:
+    """A page of columns makes the rows of the model once, as the service sent them."""
+    page: Any = ColumnarDecoder(MetricPoint, "rows").decode(
+        b'{"rows":[{"timestamp":1,"value":2}],"nextPageToken":"t"}'
+    )
+    assert isinstance(page, ColumnarPage)
+    assert page.rows == [MetricPoint(1, 2.0)]
+    assert page.rows is page.rows
+    assert (page.next_page_token, page.canonical_rows()) == ("t", [b'{"timestamp":1,"value":2}'])
