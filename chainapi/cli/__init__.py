@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from cyclopts import CycloptsError
 
-from chainapi.cli.common import FAILED, INTERRUPTED, PIPE_CLOSED, TERMINATED, WRONG_USAGE, app
+from chainapi.cli.common import FAILED, INTERRUPTED, PARTLY, PIPE_CLOSED, TERMINATED, WRONG_USAGE, app
 from chainapi.cli.completion import completion
 from chainapi.cli.estimate import estimate
 from chainapi.cli.export import export
@@ -25,7 +25,7 @@ from chainapi.cli.tps import tps
 from chainapi.cli.wording import worded
 from chainapi.errors import ChainAPIError, ConfigurationError
 
-__all__ = ["FAILED", "INTERRUPTED", "PIPE_CLOSED", "TERMINATED", "WRONG_USAGE", "app", "run"]
+__all__ = ["FAILED", "INTERRUPTED", "PARTLY", "PIPE_CLOSED", "TERMINATED", "WRONG_USAGE", "app", "run"]
 
 app.command(tps, usage="Usage: chainapi tps [OPTIONS] CHAIN...")
 app.command(list_, name="list", usage="Usage: chainapi list [OPTIONS] ROUTE [VALUE...]")

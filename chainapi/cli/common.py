@@ -26,6 +26,7 @@ __all__ = [
     "DEFAULT_LIMIT",
     "FAILED",
     "INTERRUPTED",
+    "PARTLY",
     "PIPE_CLOSED",
     "TERMINATED",
     "WRONG_USAGE",
@@ -52,6 +53,7 @@ T = TypeVar("T")
 
 FAILED = 1
 WRONG_USAGE = 2
+PARTLY = 3  # some sources failed, and the rows of others were written
 # As a shell reports a process that the signal ended: SIGINT, SIGPIPE (which not every system has), SIGTERM.
 INTERRUPTED = 128 + signal.SIGINT
 PIPE_CLOSED = 128 + 13

@@ -18,8 +18,8 @@ from chainapi.cli.cluster import exporting_on, summary
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
+    PARTLY,
     ConnectionOptions,
-    Flag,
     Hidden,
     Many,
     Rows,
@@ -29,7 +29,7 @@ from chainapi.cli.common import (
     refuse,
     with_page_size,
 )
-from chainapi.cli.export_view import ExportView
+from chainapi.cli.export_view import ExportView, Shown
 from chainapi.cli.names import (
     RouteName,
     Value,
@@ -79,12 +79,15 @@ async def export(
     limit: Rows | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
+    part_rows: Rows | None = None,
+    part_bytes: Rows | None = None,
+    part_seconds: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
     dask: str | None = None,
-    quiet: Flag = False,
+    progress: Shown = "bar",
     connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
-    """Export many lists at once to a file, or to a folder with a file for each run.
+    """Export many lists at once to a file, or to a folder that grows by parts.
 
     The same command continues an export that was interrupted. After a complete
     export it fetches new rows, if the rows have a block number or a time. The
@@ -106,13 +109,18 @@ async def export(
         limit: Most rows of each source; all by default. A later run fetches all new rows.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
+        part_rows: Rows after which a folder gets a part, also while the export runs; 1,000,000 by default.
+        part_bytes: Bytes of rows, as JSON, after which it gets one; 256 MiB by default.
+        part_seconds: Seconds after which fetched rows become a part; 600 by default.
         dask: Address of a Dask scheduler, such as tcp://host:8786: its workers fetch, and write Parquet files
             to the folder or the URL of --out.
-        quiet: Show no progress.
+        progress: bar on a terminal, and a line every ten seconds elsewhere; or json: a line of JSON every
+            second; or none.
         connection: Options of the session.
         terminal: The streams of the command.
 
     """
+    parts = {"part_rows": part_rows, "part_bytes": part_bytes, "part_seconds": part_seconds}
     options = {
         "out": out,
         "format": format_,
@@ -126,8 +134,9 @@ async def export(
         "limit": limit,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
+        **parts,
         "dask": dask,
-        "quiet": quiet,
+        "progress": None if progress == "bar" else progress,
     }
     again = ["chainapi", "export", route, *values, *option_words({**options, **changed(connection)})]
     words = [*dict.fromkeys([*values, *(_lines(from_) if from_ is not None else ())])]
@@ -138,10 +147,10 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
-                    _check_distributed(route, format_)
-                if not quiet and not _shows_new_rows(route):
+                    _check_distributed(route, format_, parts)
+                if progress == "bar" and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
-                async with view.shown(terminal, quiet=quiet):
+                async with view.shown(terminal, progress):
                     line = await start(
                         name,
                         sources,
@@ -152,6 +161,7 @@ async def export(
                         concurrency=concurrency,
                         on_progress=view.update,
                         on_invalid=on_invalid,
+                        **{name: value for name, value in parts.items() if value is not None},
                         **query,
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
@@ -162,7 +172,7 @@ async def export(
             same = " with the same standard input" if from_ == "-" else ""
             terminal.note(f"{view.kept()}; to continue{same}: {shell_words(again)}")
             if isinstance(error, ChainAPIError):
-                return FAILED
+                return _code(error, view)
             raise
     terminal.note(line)
     return 0
@@ -197,7 +207,17 @@ def _shows_new_rows(route: str) -> bool:
     return not is_path(route) and resolve(route).record.shows_new_rows
 
 
-def _check_distributed(route: str, format_: FileFormat | None) -> None:
+def _code(error: ChainAPIError, view: ExportView) -> int:
+    """Return the exit code of an export that failed in part or as a whole."""
+    met = 0 if view.progress is None else view.progress.met
+    return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < met else FAILED
+
+
+def _check_distributed(route: str, format_: FileFormat | None, parts: Mapping[str, float | None]) -> None:
+    for name in ("part_bytes", "part_seconds"):
+        if parts[name] is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigurationError(f"{option} does not apply to --dask: leave it out, or give --part-rows")
     if is_path(route):
         raise ConfigurationError(
             "--dask does not apply to paths: their rows have no columns, which Parquet needs; name a route"
@@ -316,9 +336,12 @@ def _summary(result: ExportResult) -> str:
     skipped = f"; {result.skipped:,} of them not asked again" if result.skipped else ""
     if result.closed > result.skipped:
         skipped += f"; later runs do not ask {result.closed:,} of them again"
-    if result.written is None:
+    if not result.written:
         return f"no new rows: {result.path} has the rows of {sources}{skipped}"
-    invalid = (
-        "" if result.written_invalid is None else f"; {result.invalid:,} invalid in {result.written_invalid}"
-    )
-    return f"{rows} of {sources} fetched, {result.written} written{invalid}{skipped}"
+    invalid = f"; {result.invalid:,} invalid in {_named(result.written_invalid)}" if result.invalid else ""
+    return f"{rows} of {sources} fetched, {_named(result.written)} written{invalid}{skipped}"
+
+
+def _named(files: Sequence[Path]) -> str:
+    """Return the name of the only file, or the number of files and their folder."""
+    return str(files[0]) if len(files) == 1 else f"{len(files):,} files in {files[0].parent}"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from attrs import define
 from rich.console import Group, RenderableType
@@ -17,14 +17,18 @@ from chainapi.cli.progress import Progress, pause
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
 from chainapi.core.duration import in_words
+from chainapi.models.exact_json import ascii_json
 
 if TYPE_CHECKING:
     from chainapi.core.limits.snapshot import QuotaSnapshot
     from chainapi.export.progress import ExportProgress
 
-__all__ = ["ExportView"]
+__all__ = ["ExportView", "Shown"]
 
 REPORT_EVERY = 10.0  # seconds between two lines about progress
+RECORD_EVERY = 1.0  # seconds between two lines of JSON
+
+Shown = Literal["bar", "json", "none"]
 WIDEST_BAR = 40  # characters
 
 
@@ -50,21 +54,22 @@ class ExportView:
         self.progress = progress
 
     @asynccontextmanager
-    async def shown(self, terminal: Terminal, *, quiet: bool) -> AsyncIterator[None]:
+    async def shown(self, terminal: Terminal, how: Shown) -> AsyncIterator[None]:
         """Show the progress while the block runs."""
-        if quiet:
+        if how == "none":
             yield
+        elif how == "json":
+            try:
+                async with self._repeated(lambda: self._write_record(terminal), RECORD_EVERY):
+                    yield
+            finally:
+                self._write_record(terminal)
         elif terminal.err.isatty() and not terminal.messages.is_dumb_terminal:
             async with terminal.live(self.render, transient=True):
                 yield
         else:
-            reporting = asyncio.create_task(self._report(terminal))
-            try:
+            async with self._repeated(lambda: terminal.report(self.line()), REPORT_EVERY):
                 yield
-            finally:
-                reporting.cancel()
-                with suppress(asyncio.CancelledError):
-                    await reporting
 
     def render(self) -> RenderableType:
         """Return a bar of the sources, and two lines."""
@@ -106,7 +111,7 @@ class ExportView:
         if progress.failed:
             parts.append(f"{progress.failed:,} failed")
         if progress.stage == "writing":
-            parts.append("writing the file")
+            parts.append(progress.writing_text())
         elif progress.seconds_left is not None:
             parts.append(f"about {in_words(progress.seconds_left)} left")
         return " · ".join(parts)
@@ -130,10 +135,29 @@ class ExportView:
         then = now + timedelta(seconds=seconds)
         return f"{then:%H:%M:%S}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
 
-    async def _report(self, terminal: Terminal) -> None:
-        while True:
-            await asyncio.sleep(REPORT_EVERY)
-            terminal.report(self.line())
+    @asynccontextmanager
+    async def _repeated(self, write: Callable[[], None], seconds: float) -> AsyncIterator[None]:
+        """Call `write` again and again while the block runs."""
+
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(seconds)
+                write()
+
+        repeating = asyncio.create_task(repeat())
+        try:
+            yield
+        finally:
+            repeating.cancel()
+            with suppress(asyncio.CancelledError):
+                await repeating
+
+    def _write_record(self, terminal: Terminal) -> None:
+        """Write the progress as a line of JSON."""
+        if self.progress is not None:
+            requests = None if self.traffic is None else self.traffic.requests
+            terminal.err.write(ascii_json({**self.progress.record, "requests": requests}) + "\n")
+            terminal.err.flush()
 
 
 def _beside(progress: ExportProgress) -> str:

@@ -33,11 +33,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import define, field
 
-from chainapi.dask.matching import Matched, Matcher
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
 from chainapi.export.formats.arrow import tables_of
+from chainapi.export.matching import Matched, Matcher
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 from chainapi.tables.arrow import arrow_schema
@@ -193,8 +193,7 @@ class PartLog:
 
     def _take(self, batch: Batch) -> int:
         source, (rows, met) = batch.source, self._new_rows(batch)
-        for _, row in rows:
-            encoded = batch.encode(row)
+        for encoded in batch.encode([row for _, row in rows]).split(b"\n")[:-1]:
             self._bytes += len(encoded)
             if encoded.startswith(INVALID):
                 self.invalid += 1

@@ -36,16 +36,20 @@ async def export(
     amounts: Amounts = "text",
     limit: int | None = None,
     concurrency: int = 32,
+    part_rows: int | None = None,
+    part_bytes: int | None = None,
+    part_seconds: float | None = None,
     progress: bool = False,
     on_progress: Callable[[ExportProgress], None] | None = None,
     **query: Any,
 ) -> ExportResult:
     """Export many lists at once into a file, or into a folder of files.
 
-    In a folder each run writes a new file. The same call continues an export that was stopped, at any moment
-    and by anything. Once all rows are fetched, the same call fetches only new rows if the rows show which are
-    new, by a block number or a time, and nothing otherwise. The journal of the export is a SQLite database:
-    ``blocks.parquet.export`` beside a file, ``_export`` in a folder.
+    A folder gets a part while the export runs, as soon as there are enough rows, and one at the end; its
+    manifest lists them. The same call continues an export that was stopped, at any moment and by anything.
+    Once all rows are fetched, the same call fetches only new rows if the rows show which are new, by a block
+    number or a time, and nothing otherwise. The journal of the export is the folder ``blocks.parquet.export``
+    beside a file, ``_export`` in a folder.
 
     Args:
         walk: a method that returns `Pages`, such as ``session.data.evm.blocks``.
@@ -60,6 +64,10 @@ async def export(
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
             Later runs fetch all new rows.
         concurrency: number of sources that are open at once. Memory holds a page or two of each.
+        part_rows: number of rows after which a folder gets a part, also while the export runs; 1,000,000 by
+            default.
+        part_bytes: bytes of rows, as JSON, after which it gets one; 256 MiB by default.
+        part_seconds: seconds after which fetched rows become a part; 600 by default.
         progress: whether a notebook or a terminal shows rows, speed and the time left.
         on_progress: called after each commit and at each stage.
         query: further arguments of `walk`, the same for all sources. ``on_invalid="raw"`` writes invalid rows
@@ -75,6 +83,7 @@ async def export(
     """
     from chainapi.export.files import Target
     from chainapi.export.run import Exporter
+    from chainapi.export.sealer import PartLimits
     from chainapi.export.spec import ExportSpec, checked_sources
     from chainapi.tables.types import checked_amounts
 
@@ -89,7 +98,8 @@ async def export(
     chosen = checked_amounts(amounts)
     spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency, chosen)
     await spec.check()
-    exporter = Exporter(spec, target, on_progress)
+    limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)
+    exporter = Exporter(spec, target, on_progress, limits)
     if not progress:
         return await exporter.run()
     from chainapi.client.progress import shown

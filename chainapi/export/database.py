@@ -15,11 +15,11 @@ from typing import Self
 from attrs import define
 
 from chainapi.errors import ExportError
-from chainapi.export.integrity import checksum, find_damage
+from chainapi.export.integrity import checksum, damaged, find_damage
 
 __all__ = ["Database"]
 
-FORMAT = 6  # of the schema and the checksums; a journal of another number is refused
+FORMAT = 8  # of the schema and the checksums; a journal of another number is refused
 
 SCHEMA = """
 CREATE TABLE totals (
@@ -30,19 +30,24 @@ CREATE TABLE sources (
     number INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, query TEXT NOT NULL UNIQUE,
     checkpoint TEXT,
     taken INTEGER NOT NULL, newest TEXT, floor TEXT, edge TEXT NOT NULL, done INTEGER NOT NULL,
-    kept INTEGER NOT NULL, checksum INTEGER NOT NULL
+    checksum INTEGER NOT NULL
 );
-CREATE TABLE rows (
-    source INTEGER NOT NULL, place INTEGER NOT NULL, digest BLOB NOT NULL, pass INTEGER NOT NULL,
-    checksum INTEGER NOT NULL, row BLOB NOT NULL, PRIMARY KEY (source, place)
-) WITHOUT ROWID;
-CREATE INDEX digests ON rows (source, digest);
+CREATE TABLE pages (
+    number INTEGER PRIMARY KEY, source INTEGER NOT NULL, segment INTEGER NOT NULL, start INTEGER NOT NULL,
+    length INTEGER NOT NULL, rows INTEGER NOT NULL, invalid_length INTEGER NOT NULL, invalid INTEGER NOT NULL,
+    lowest TEXT, highest TEXT, crc INTEGER NOT NULL, checksum INTEGER NOT NULL
+);
+CREATE TABLE digests (
+    page INTEGER PRIMARY KEY, source INTEGER NOT NULL, pass INTEGER NOT NULL, added BLOB NOT NULL,
+    again BLOB NOT NULL, checksum INTEGER NOT NULL
+);
+CREATE INDEX digests_of_source ON digests (source);
 CREATE TABLE parts (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
-    digest TEXT NOT NULL, invalid INTEGER NOT NULL, state INTEGER NOT NULL, checksum INTEGER NOT NULL
+    number INTEGER PRIMARY KEY, state INTEGER NOT NULL, upto INTEGER NOT NULL, content TEXT NOT NULL,
+    checksum INTEGER NOT NULL
 );
 """
-COUNTED = ("about", "sources", "parts")  # tables whose records `totals` counts
+COUNTED = ("about", "sources", "pages", "digests", "parts")  # tables whose records `totals` counts
 
 
 @define(eq=False)
@@ -111,7 +116,7 @@ class Database:
             with _explained(self.path):
                 yield self._connection
         except (ValueError, TypeError, OverflowError) as error:
-            raise ExportError(_damaged(self.path, type(error).__name__)) from error
+            raise ExportError(damaged(self.path, type(error).__name__)) from error
 
     def add_to_total(self, table: str, records: int) -> None:
         """Change the counted number of records of a table; `records` may be negative."""
@@ -143,7 +148,7 @@ class Database:
             if new:
                 self._create_tables()
         if not new and (damage := find_damage(db, SCHEMA)):
-            raise ExportError(_damaged(self.path, damage))
+            raise ExportError(damaged(self.path, damage))
 
     def _create_tables(self) -> None:
         for statement in SCHEMA.split(";"):
@@ -161,14 +166,7 @@ def _explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise ExportError(_explanation(path, error)) from error
     except UnicodeDecodeError as error:  # of a message of SQLite that quotes damaged text
-        raise ExportError(_damaged(path, "text that is not UTF-8")) from error
-
-
-def _damaged(path: Path, damage: object) -> str:
-    return (
-        f"{path} is damaged ({damage}), so the export cannot tell which rows the target has: put back a copy "
-        "of this file; or start over: move it away together with the target, or choose another target"
-    )
+        raise ExportError(damaged(path, "text that is not UTF-8")) from error
 
 
 def _explanation(path: Path, error: sqlite3.Error) -> str:
@@ -190,4 +188,4 @@ def _explanation(path: Path, error: sqlite3.Error) -> str:
         case sqlite3.SQLITE_NOMEM | sqlite3.SQLITE_TOOBIG | sqlite3.SQLITE_INTERRUPT:
             return f"{path} cannot be used ({error}): free memory and start the same export again"
         case _:
-            return _damaged(path, error)
+            return damaged(path, error)

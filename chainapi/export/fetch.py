@@ -19,7 +19,7 @@ from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream, shows_new_rows
 from chainapi.export.spec import COLUMNS, Arguments, ExportSpec, compare_settings
-from chainapi.export.worker import Worker
+from chainapi.export.worker import Worker, settled
 from chainapi.export.writer import Writer
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import Column
@@ -65,10 +65,8 @@ class Fetcher:
         # A task of its own: a cancellation must not lose the pages in hand.
         copying = asyncio.create_task(self._copy(writer, stop))
         try:
-            await asyncio.shield(copying)
+            await settled(copying, stop.set)
         except asyncio.CancelledError:
-            stop.set()
-            await asyncio.wait([copying])
             if not copying.cancelled() and (error := copying.exception()) is not None:
                 raise error from None
             raise
@@ -152,7 +150,7 @@ class Fetcher:
         pages = self._reopened(source, arguments, pages)
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
         limit = self.spec.limit if source.exported is None else None
-        return source, SourceStream(source, pages, self._codec.encode, limit)
+        return source, SourceStream(source, pages, self._codec.encode_lines, limit)
 
     def _reopened(self, source: SourceRecord, arguments: Arguments, pages: Pages[Any]) -> Pages[Any]:
         """Return the stream of what the target lacks of a source."""

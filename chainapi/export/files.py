@@ -6,6 +6,7 @@ the whole file is there, or the old one. Everything here blocks.
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -23,23 +24,27 @@ if TYPE_CHECKING:
     from chainapi.export.formats import Format
 
 __all__ = [
+    "JOURNAL",
     "Target",
     "digest_of",
     "os_errors_explained",
     "partial_of",
     "put_in_place",
+    "reason_of",
     "refuse_link",
+    "sync_file",
     "sync_folder",
     "write_partial",
 ]
 
-CHUNK = 1 << 20  # bytes
+HEAD, TAIL = 16 << 10, 64 << 10  # bytes of a file of which a digest is kept
+JOURNAL = "journal"  # name of the database in the folder of a journal
 FOLDER_FORMAT = "jsonl"  # default format of the files in a folder
 
 
 @frozen
 class Target:
-    """Target of an export: a file, or a folder that gets a new file each run.
+    """Target of an export: a file, or a folder that gets a file for each part.
 
     Attributes:
         path: the file or the folder.
@@ -72,18 +77,30 @@ class Target:
         return cls(path, folder, format_of(format_name or (FOLDER_FORMAT if folder else path.name)))
 
     @property
-    def journal_path(self) -> Path:
-        """Path of the journal."""
+    def root(self) -> Path:
+        """Folder of the files."""
+        return self.path if self.folder else self.path.parent
+
+    @property
+    def journal(self) -> Path:
+        """Folder of the journal."""
         return self.path / "_export" if self.folder else self.path.with_name(self.path.name + ".export")
 
     def part(self, number: int) -> Path:
-        """Return the path of a final file; `number` counts from 1."""
+        """Return the path of the file of a part; `number` counts from 1."""
         return self.path / f"part-{number:05}{self.format.suffix}" if self.folder else self.path
 
     def invalid_part(self, number: int) -> Path:
-        """Return the path of the JSON lines with the invalid rows of a final file."""
+        """Return the path of the JSON lines with the invalid rows of a part."""
         name = f"part-{number:05}" if self.folder else self.path.name
-        return self.part(number).with_name(f"{name}.invalid")
+        return self.root / f"{name}.invalid"
+
+    def left_behind(self) -> Iterator[Path]:
+        """Yield the ``.partial`` files of a killed run."""
+        if self.folder:
+            yield from self.path.rglob(".part-*.partial*")
+        else:
+            yield from self.root.glob(f"{glob.escape(partial_of(self.path).name)}*")
 
     def prepare(self) -> None:
         """Create the folders; refuse a file, or a folder with files, that no export wrote.
@@ -92,24 +109,32 @@ class Target:
             ExportError: the target holds other files, or cannot be written.
 
         """
-        folder = self.path if self.folder else self.path.parent
-        with os_errors_explained(folder):
-            refuse_link(folder, dangling=True)
-            folder.mkdir(parents=True, exist_ok=True)
-            own = [self.journal_path, self.journal_path.with_name(self.journal_path.name + "-wal")]
+        with os_errors_explained(self.root):
+            refuse_link(self.root, dangling=True)
+            self.root.mkdir(parents=True, exist_ok=True)
+            own = [self.journal, self.journal / JOURNAL, self.journal / f"{JOURNAL}-wal"]
             if not self.folder:
                 own += self.path, self.invalid_part(1)
             for path in own:
                 refuse_link(path)
-            if self.journal_path.exists():
+            if (self.journal / JOURNAL).exists():
                 return
-            foreign = any(self.path.iterdir()) if self.folder else self.path.exists()
+            if self.journal.exists() and (not self.journal.is_dir() or any(self.journal.iterdir())):
+                raise ExportError(
+                    f"{self.journal} is not a journal that this version of chainapi reads: move it away, or "
+                    "choose another target"
+                )
+            foreign = any(self._others()) if self.folder else self.path.exists()
         if foreign:
             held, place = ("is not empty", "in") if self.folder else ("exists", "beside")
             raise ExportError(
-                f"{self.path} {held}, and no export wrote it (no {self.journal_path.name} is {place} it): "
+                f"{self.path} {held}, and no export wrote it (no {self.journal.name} is {place} it): "
                 "move it away, or choose another target"
             )
+
+    def _others(self) -> Iterator[Path]:
+        """Yield what is in the folder beside that of the journal."""
+        return (path for path in self.path.iterdir() if path != self.journal)
 
 
 @contextmanager
@@ -123,7 +148,7 @@ def os_errors_explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ExportError(f"{path} cannot be written: {_reason(error)}; choose another target") from error
+        raise ExportError(f"{path} cannot be written: {reason_of(error)}; choose another target") from error
 
 
 def refuse_link(path: Path, *, dangling: bool = False) -> None:
@@ -142,11 +167,18 @@ def refuse_link(path: Path, *, dangling: bool = False) -> None:
         )
 
 
-def write_partial(path: Path, write: Callable[[Path], object]) -> tuple[Path, int, str]:
-    """Write and sync a file beside `path`; return its path, size in bytes and digest.
+def partial_of(path: Path) -> Path:
+    """Return the path that a file has until it is whole.
 
-    The file has the suffix ``.partial``. `write` gets the path and writes the content. On an error the file
-    is deleted.
+    It is in the same folder, so that one sync makes the rename last. Readers of a folder skip the name.
+    """
+    return path.with_name(f".{path.name}.partial")
+
+
+def write_partial(path: Path, write: Callable[[Path], object]) -> tuple[int, str]:
+    """Write and sync a file under the name `partial_of`; return its size in bytes and its digest.
+
+    `write` gets the path and writes the content. On an error the file is deleted.
 
     Raises:
         ExportError: the file cannot be written.
@@ -156,28 +188,20 @@ def write_partial(path: Path, write: Callable[[Path], object]) -> tuple[Path, in
     _remove(partial)
     try:
         write(partial)
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
+        sync_file(partial)
         if path.exists():  # a rename would replace its mode as well
             partial.chmod(stat.S_IMODE(path.stat().st_mode))
-        sync_folder(
-            path.parent
-        )  # the journal may say that the file exists once its name survives a power cut
-        return partial, partial.stat().st_size, digest_of(partial)
+        sync_folder(partial.parent)  # the journal records the file only once its name survives a power cut
+        return partial.stat().st_size, digest_of(partial)
     except BaseException as error:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise ExportError(
-                f"{path} cannot be written: {_reason(error)}; all rows are kept in the journal: "
+                f"{path} cannot be written: {reason_of(error)}; all rows are kept in the journal: "
                 "make room and start the same export again"
             ) from error
         raise
-
-
-def partial_of(path: Path) -> Path:
-    """Return the name that a file has until it is whole."""
-    return path.with_name(path.name + ".partial")
 
 
 def _remove(partial: Path) -> None:
@@ -187,24 +211,24 @@ def _remove(partial: Path) -> None:
         partial.unlink(missing_ok=True)
     except OSError as error:
         raise ExportError(
-            f"{partial} is in the way and cannot be removed ({_reason(error)}): move it away and start the "
+            f"{partial} is in the way and cannot be removed ({reason_of(error)}): move it away and start the "
             "same export again; all rows are kept in the journal"
         ) from error
 
 
-def put_in_place(partial: Path, path: Path) -> None:
-    """Rename a file and sync its folder, so that the name survives a power cut.
+def put_in_place(path: Path) -> None:
+    """Rename a ``.partial`` file and sync its folder, so that the name survives a power cut.
 
     Raises:
         ExportError: the file cannot be renamed.
 
     """
     try:
-        partial.replace(path)
+        partial_of(path).replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise ExportError(
-            f"{path} cannot be written: {_reason(error)}; all rows are kept in the journal: remove "
+            f"{path} cannot be written: {reason_of(error)}; all rows are kept in the journal: remove "
             "the cause and start the same export again"
         ) from error
 
@@ -220,12 +244,23 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def sync_file(path: Path) -> None:
+    """Sync the content of a file to the disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
 def digest_of(path: Path) -> str:
-    """Return the digest of a file's content: 32 hexadecimal digits."""
+    """Return a digest of the first and the last bytes of a file: 32 hexadecimal digits.
+
+    It is as fast for a file of gigabytes as for a small one. Databases count their changes in the first
+    bytes; other formats only change at the end.
+    """
     digest = blake2b(digest_size=16)
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
+        digest.update(file.read(HEAD))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+        digest.update(file.read())
     return digest.hexdigest()
 
 
@@ -240,5 +275,6 @@ def _fault_of_name(name: str) -> str | None:
     return None
 
 
-def _reason(error: OSError) -> str:
+def reason_of(error: OSError) -> str:
+    """Return what the operating system says about an error."""
     return error.strerror or str(error)

@@ -1,31 +1,31 @@
-"""Final file of an export: each pending row goes into it exactly once.
+"""Parts of an export: each waiting row goes into one of them exactly once.
 
-1. The file is written under another name (``.partial``), with rows of finished sources only.
-2. The journal stores its digest.
-3. The file is renamed.
-4. The journal stores that the file is in place, in a transaction of its own.
-5. The journal deletes the rows.
+1. The files of a part are written under other names (``.partial``), synced and read back.
+2. The journal stores their digests.
+3. The files are renamed.
+4. The journal stores that the part is in place, in a transaction of its own; a folder gets a new manifest.
+5. The journal forgets the pages of the part, and deletes their segments.
 
-A run that finds a file of step 2 follows one that stopped before 4. If the ``.partial`` file has the digest,
-the file gets its name now. If there is no such file, the rename took place: the ``.partial`` file was on the
-disk before step 2. A user may have taken the file away since then, so its rows are never written again.
+A run that finds a part of step 2 follows one that stopped before 4. A ``.partial`` file with the digest gets
+its name now. A file without a ``.partial`` file has its name: the ``.partial`` file was on the disk before
+step 2. A user may have taken the file away since then, so its rows are never written again.
 
-Invalid rows go to a file of their own, which is renamed just before the final one: a final file proves that
-both exist.
+Invalid rows go to a file of their own. Everything here blocks; 1 may run beside the commits of pages, and
+the other steps are short.
 """
 
 from __future__ import annotations
 
-import functools
-import os
+import operator
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
-from operator import itemgetter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
+from attrs import field, frozen
 
 from chainapi.errors import ExportError
 from chainapi.export.files import (
@@ -35,22 +35,37 @@ from chainapi.export.files import (
     partial_of,
     put_in_place,
     refuse_link,
+    sync_file,
     write_partial,
 )
 from chainapi.export.journal import Journal
-from chainapi.export.records import BEGUN, CLEANED, Part
-from chainapi.tables.codec import INVALID
+from chainapi.export.manifest import check_manifest, write_manifest
+from chainapi.export.records import (
+    BEGUN,
+    CLEANED,
+    Content,
+    PageRecord,
+    Part,
+    PartFile,
+    SourceRows,
+)
+from chainapi.export.segments import SegmentReader
 from chainapi.tables.columns import SOURCE, Column
 
-__all__ = ["Stopped", "finalize", "recover"]
+__all__ = ["PartWriter", "Stopped", "place", "recover"]
+
+SYNC_EVERY = 64 << 20  # bytes of rows: a sync of gigabytes at once could not be stopped
 
 
 class Stopped(Exception):  # noqa: N818 - a request of the caller, not an error
-    """The caller stopped the writing of a file."""
+    """The caller stopped the writing of a part."""
+
+
+# Steps in the thread of the journal
 
 
 def recover(journal: Journal, target: Target) -> None:
-    """Complete the final file of a killed run; check that the last file is unchanged.
+    """Complete the part of a killed run; check that a single file is unchanged.
 
     Raises:
         ExportError: the file is missing or was changed, or the journal has no record of it.
@@ -62,114 +77,59 @@ def recover(journal: Journal, target: Target) -> None:
             journal.discard_part(part)
             part = journal.last_part()
         if part is not None and part.state != CLEANED:
-            _complete(journal, part)
+            _complete(journal, target, part)
+        for left in target.left_behind():
+            if left.is_file():
+                left.unlink()
         if part is not None and not target.folder:
-            _check_unchanged(target.part(part.number), part, journal)
-        else:
-            _check_free(target.part(1 if part is None else part.number + 1), journal)
+            _check_unchanged(target, part)
+        elif part is not None:
+            check_manifest(journal, target)
+        if part is None or target.folder:
+            _check_free(target.part(1 if part is None else part.number + 1), target)
 
 
-def finalize(
-    journal: Journal, target: Target, columns: Sequence[Column], stop: threading.Event
-) -> Part | None:
-    """Write the pending rows into a final file; return None without pending rows.
-
-    A single file keeps its rows, and the pending ones follow.
+def place(journal: Journal, target: Target, part: Part) -> None:
+    """Give the files of a written part their names, and forget its pages.
 
     Raises:
-        ExportError: the file cannot be written; every row is still in the journal.
-        Stopped: `stop` was set meanwhile.
+        ExportError: a file cannot be renamed, or the journal cannot be written.
 
     """
-    last, (pending, invalid) = journal.last_part(), journal.count_pending_rows()
-    # Finished sources without rows get a first file too: an empty one.
-    if not pending and not invalid and (last is not None or not journal.count_finished_sources()):
-        return None
-    number = 1 if last is None else last.number + 1
-    previous = None if target.folder else last  # a single file repeats the rows that it has
-    path, invalid_path = target.part(number), target.invalid_part(number)
-    rows = functools.partial(_rows, journal, stop)
-    old = None if previous is None else path
-    partial, size, digest = write_partial(
-        path, lambda new: target.format.write(new, columns, _lines(rows()), old)
-    )
-    renames = [(partial, path)]
-    invalid_size = 0 if previous is None else previous.invalid
-    if invalid:
-        partial, invalid_size = _write_invalid(invalid_path, rows(invalid=True), invalid_size)
-        renames.insert(0, (partial, invalid_path))
-    before = 0 if previous is None else previous.rows
-    part = Part(number, path.name, before + pending, size, digest, invalid_size, BEGUN)
     journal.begin_part(part)
-    for source, final in renames:
-        put_in_place(source, final)
-    _complete(journal, part)
-    return part
+    for file in part.content.files:
+        put_in_place(target.root / file.name)
+    _complete(journal, target, part)
 
 
-def _complete(journal: Journal, part: Part) -> None:
-    """Store that a file has its name, and delete its rows from the journal."""
+def _complete(journal: Journal, target: Target, part: Part) -> None:
     if part.state == BEGUN:
         journal.complete_part(part)
-    journal.clean(part)
+    if target.folder:
+        write_manifest(journal, target)
+    journal.clean(part, finished=not target.folder)
 
 
 def _placed(target: Target, part: Part) -> bool:
-    """Give a begun file its name; return False if its rows must be written again."""
-    path, invalid = target.part(part.number), target.invalid_part(part.number)
-    partial = partial_of(path)
-    if not partial.exists():
-        return True
-    if not _matches(partial, part):
-        return False
-    if partial_of(invalid).exists():
-        put_in_place(partial_of(invalid), invalid)
-    put_in_place(partial, path)
-    return True
+    """Give the files of a begun part their names; return False if they must be written again."""
+    paths = {target.root / file.name: file for file in part.content.files}
+    left = [path for path in paths if partial_of(path).exists()]
+    changed = [path for path in left if not _matches(partial_of(path), paths[path])]
+    if changed and len(left) < len(paths):
+        raise ExportError(
+            f"{partial_of(changed[0])} was changed since it was written: put it back as it was, or move "
+            f"{target.path} and {target.journal} away to start over"
+        )
+    for path in left if not changed else ():
+        put_in_place(path)
+    return not changed
 
 
-def _rows(journal: Journal, stop: threading.Event, *, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
-    """Yield the pending rows with their labels; raise Stopped once `stop` is set."""
-    for row in journal.pending_rows(invalid=invalid):
-        if stop.is_set():
-            raise Stopped
-        yield row
+def _matches(path: Path, file: PartFile) -> bool:
+    return path.is_file() and path.stat().st_size == file.size and digest_of(path) == file.digest
 
 
-def _lines(rows: Iterator[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-    """Yield labels, each with some of its rows as JSON lines."""
-    for label, found in groupby(rows, itemgetter(0)):
-        while lines := b"".join(row + b"\n" for _, row in islice(found, 1_000)):
-            yield label, lines
-
-
-def _write_invalid(path: Path, rows: Iterator[tuple[str, bytes]], kept: int) -> tuple[Path, int]:
-    """Write the invalid rows behind the first `kept` bytes of the file.
-
-    Returns the new file and its size. Bytes behind `kept` belong to a final file that never got its name.
-    """
-    refuse_link(path)
-
-    def write(new: Path) -> None:
-        with new.open("wb") as file:
-            if kept and path.is_file():
-                with path.open("rb") as old:
-                    shutil.copyfileobj(old, file)
-                file.truncate(min(kept, file.tell()))
-                file.seek(0, os.SEEK_END)
-            for source, row in rows:
-                label = msgspec.json.encode(source)
-                file.write(b'{"%b":%b,%b\n' % (SOURCE.encode(), label, row[len(INVALID) + 1 :]))
-
-    partial, size, _ = write_partial(path, write)
-    return partial, size
-
-
-def _matches(path: Path, part: Part) -> bool:
-    return path.is_file() and path.stat().st_size == part.size and digest_of(path) == part.digest
-
-
-def _check_free(path: Path, journal: Journal) -> None:
+def _check_free(path: Path, target: Target) -> None:
     """Refuse to overwrite a file that the journal lacks.
 
     The journal is then an old copy, or lost its -wal file.
@@ -177,15 +137,139 @@ def _check_free(path: Path, journal: Journal) -> None:
     refuse_link(path)
     if path.exists():
         raise ExportError(
-            f"{path} exists, but {journal.path} has no record of it: is that an old copy, or separated from "
-            "its -wal file? Put the newest copy back, or choose another target"
+            f"{path} exists, but {target.journal} has no record of it: is that an old copy, or without its "
+            "-wal file? Put the newest copy back, or choose another target"
         )
 
 
-def _check_unchanged(path: Path, part: Part, journal: Journal) -> None:
-    if _matches(path, part):
+def _check_unchanged(target: Target, part: Part) -> None:
+    path, file = target.path, part.rows_file
+    if file is not None and _matches(path, file):
         return
     what = "was changed since it was written" if path.exists() else "is missing"
     raise ExportError(
-        f"{path} {what}: put it back as it was, or delete {journal.path} (and {path.name}) to start over"
+        f"{path} {what}: put it back as it was, or delete {target.journal} (and {path.name}) to start over"
     )
+
+
+# Writing, in a thread of its own
+
+
+@frozen
+class PartWriter:
+    """Writer of the files of one part.
+
+    Attributes:
+        target: target of the export.
+        number: number of the part.
+        previous: part before it; a single file keeps its rows, and the new ones follow.
+        pages: pages of the part with the labels of their sources, sorted by source.
+        columns: columns of the rows.
+        run: name of the run.
+        stop: once it is set, writing ends with `Stopped`.
+        on_rows: called with the number of rows of each page that was written.
+
+    """
+
+    target: Target
+    number: int
+    previous: Part | None
+    pages: Sequence[tuple[str, PageRecord]] = field(repr=False)
+    columns: Sequence[Column] = field(repr=False)
+    run: str
+    stop: threading.Event = field(repr=False)
+    on_rows: Callable[[int], None] = field(repr=False)
+
+    @property
+    def rows(self) -> int:
+        """Number of valid rows of the part."""
+        return sum(page.rows for _, page in self.pages)
+
+    def write(self) -> Part:
+        """Write, sync and read back the files under their ``.partial`` names.
+
+        Raises:
+            ExportError: a file cannot be written; every row is still in the journal.
+            Stopped: `stop` was set meanwhile.
+
+        """
+        with SegmentReader(self.target.journal) as reader:
+            files = [self._write_rows(reader)]
+            if any(page.invalid for _, page in self.pages):
+                files.append(self._write_invalid(reader))
+        time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        columns = tuple((column.name, column.kind) for column in self.columns)
+        upto = max((page.number for _, page in self.pages), default=0)
+        return Part(self.number, BEGUN, upto, Content(tuple(files), self.run, time, columns))
+
+    def _write_rows(self, reader: SegmentReader) -> PartFile:
+        path = self.target.part(self.number)
+        before = None if self.target.folder or self.previous is None else self.previous.rows_file
+        old = None if before is None else path
+        count = self.rows + (0 if before is None else before.rows)
+
+        def write(new: Path) -> None:
+            found = self.target.format.write(new, self.columns, self._pages(reader, new), old)
+            if found != count:
+                raise ExportError(
+                    f"{path} would have {found:,} rows and not {count:,}; all rows are kept in the journal: "
+                    "start the same export again"
+                )
+
+        size, digest = write_partial(path, write)
+        return PartFile(path.name, count, size, digest, _sources(self.pages))
+
+    def _pages(self, reader: SegmentReader, partial: Path) -> Iterator[tuple[str, bytes]]:
+        """Yield the valid rows of each page; sync what was written of them now and then."""
+        unsynced = 0
+        for label, page in self.pages:
+            if self.stop.is_set():
+                raise Stopped
+            if page.rows:
+                yield label, reader.read(page)[0]
+                self.on_rows(page.rows)
+            unsynced += page.length
+            if unsynced >= SYNC_EVERY and partial.exists():
+                sync_file(partial)
+                unsynced = 0
+
+    def _write_invalid(self, reader: SegmentReader) -> PartFile:
+        """Write the invalid rows; those of a single file follow the earlier ones."""
+        path = self.target.invalid_part(self.number)
+        refuse_link(path)
+
+        def write(new: Path) -> None:
+            with new.open("wb") as file:
+                if not self.target.folder and path.is_file():
+                    with path.open("rb") as old:
+                        shutil.copyfileobj(old, file)
+                for label, page in self.pages:
+                    if page.invalid:
+                        file.write(_labelled(label, reader.read(page)[1]))
+
+        size, digest = write_partial(path, write)
+        count = sum(page.invalid for _, page in self.pages)
+        return PartFile(path.name, count, size, digest, invalid=True)
+
+
+def _labelled(label: str, lines: bytes) -> bytes:
+    """Return the JSON lines of invalid rows with the label of their source in front."""
+    head = b'{"%b":%b,' % (SOURCE.encode(), msgspec.json.encode(label))
+    return head + lines[1:-1].replace(b"\n{", b"\n" + head) + b"\n"
+
+
+def _sources(pages: Sequence[tuple[str, PageRecord]]) -> tuple[SourceRows, ...]:
+    """Return the rows of a part by source, with the range of their numbers."""
+    found = []
+    for label, group in groupby(pages, key=operator.itemgetter(0)):
+        records = [page for _, page in group if page.rows]
+        if not records:
+            continue
+        rows = sum(page.rows for page in records)
+        if any(page.lowest is None or page.highest is None for page in records):
+            found.append(SourceRows(label, rows))
+        else:
+            lowest = min((page.lowest or "" for page in records), key=int)
+            highest = max((page.highest or "" for page in records), key=int)
+            found.append(SourceRows(label, rows, lowest, highest))
+    return tuple(found)

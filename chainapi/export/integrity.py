@@ -2,29 +2,32 @@
 
 Each record has a checksum over its fields, each table a count of its records. SQLite itself does not notice a
 bit that flipped inside a value, and an index that differs from its table would lose or repeat rows.
-A number that changes in place is added to the checksum instead of hashed, so that an SQL statement can change
-both.
+The count of a table is added to its checksum instead of hashed, so that an SQL statement can change both.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-__all__ = ["checksum", "find_damage", "row_checksum"]
+__all__ = ["checksum", "damaged", "find_damage"]
 
 
 def checksum(*fields: object) -> int:
-    """Return the checksum of a record: texts, whole numbers, None."""
-    return crc32(repr(fields).encode("utf-8", "surrogatepass"))
+    """Return the checksum of a record: texts, bytes, whole numbers, None."""
+    plain = [("bytes", crc32(one)) if isinstance(one, bytes) else one for one in fields]
+    return crc32(repr(plain).encode("utf-8", "surrogatepass"))
 
 
-def row_checksum(source: int, position: int, digest: bytes, row: bytes) -> int:
-    """Return the checksum of a row without the number of its pass, which is added."""
-    return crc32(row, crc32(b"%d %d " % (source, position) + digest))
+def damaged(path: Path, damage: object) -> str:
+    """Return the message of an error about a damaged journal or segment."""
+    return (
+        f"{path} is damaged ({damage}), so the export cannot tell which rows the target has: put back a copy "
+        f"of {path.parent}; or start over: move it away together with the target, or choose another target"
+    )
 
 
 def find_damage(database: sqlite3.Connection, schema: str) -> str:
@@ -49,7 +52,6 @@ def _damage(database: sqlite3.Connection, schema: str) -> Iterator[str]:
         if not (isinstance(records, int) and stored == checksum(name) + records):
             yield f"the count of {name!r}"
     yield from _damage_in_records(database, totals)
-    yield from _damage_in_rows(database)
 
 
 def _objects(database: sqlite3.Connection) -> set[tuple[Any, ...]]:
@@ -72,8 +74,7 @@ def _damage_in_records(database: sqlite3.Connection, totals: dict[object, object
         count = 0
         for *fields, stored in database.execute(f"SELECT {columns}, checksum FROM {table}"):  # noqa: S608
             count += 1
-            added = fields.pop() if table == "sources" else 0
-            if not isinstance(added, int) or stored != checksum(*fields) + added:
+            if stored != checksum(*fields):
                 yield f"a record of {table}: {fields[0]!r}"
         if totals.pop(table, None) != count:
             yield f"the number of {table}"
@@ -83,26 +84,8 @@ def _damage_in_records(database: sqlite3.Connection, totals: dict[object, object
 
 _RECORDS = {
     "about": "name, value",
-    "sources": "number, label, query, checkpoint, taken, newest, floor, edge, done, kept",
-    "parts": "number, name, rows, size, digest, invalid, state",
+    "sources": "number, label, query, checkpoint, taken, newest, floor, edge, done",
+    "pages": "number, source, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc",
+    "digests": "page, source, pass, added, again",
+    "parts": "number, state, upto, content",
 }
-
-
-def _damage_in_rows(database: sqlite3.Connection) -> Iterator[str]:
-    counts = Counter[int]()
-    for source, position, digest, walk_pass, stored, row in database.execute(
-        "SELECT source, place, digest, pass, checksum, row FROM rows"
-    ):
-        counts[source] += 1
-        match source, position, digest, walk_pass, row:
-            case int(), int(), bytes(), int(), bytes() if (
-                stored == row_checksum(source, position, digest, row) + walk_pass
-            ):
-                pass
-            case _:
-                yield f"row {position!r} of source {source!r}"
-    for number, label, kept in database.execute("SELECT number, label, kept FROM sources"):
-        if counts.pop(number, 0) != kept:
-            yield f"the number of rows of {label!r}"
-    if counts:
-        yield "rows of an unknown source"

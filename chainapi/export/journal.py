@@ -1,8 +1,8 @@
-"""Journal of an export: settings, positions of sources, pending rows, files.
+"""Journal of an export: settings, positions of sources, waiting pages, parts.
 
-It is a SQLite database beside the target. The rows of a page and the checkpoint behind them are one
-transaction, which SQLite syncs to the disk: after a kill or a power cut the journal has both or neither.
-Everything here blocks, and belongs to one thread.
+A SQLite database in a folder beside the target, and segments with the rows of pages. The rows of a page are
+synced to a segment; then one transaction stores their place and the checkpoint behind them: after a kill or a
+power cut the journal has both or neither. Everything here blocks, and belongs to one thread.
 """
 
 from __future__ import annotations
@@ -12,48 +12,82 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Self
+from zlib import crc32
 
 from attrs import evolve
 
 from chainapi.export.database import Database
+from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
-from chainapi.export.records import CLEANED, IN_PLACE, Batch, Part, SourceRecord
+from chainapi.export.matching import Matched, Matcher
+from chainapi.export.records import CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
+from chainapi.export.segments import SegmentReader, Segments
 from chainapi.export.spec import free_label
 from chainapi.tables.codec import INVALID
 
 __all__ = ["Journal"]
 
-FETCHED_AT_ONCE = 1_000  # rows
+_PAGES = "number, source, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc"
 
 
 class Journal:
     """Journal of one export.
 
     Attributes:
+        folder: folder of the database and the segments.
         path: path of the database.
         invalid: number of invalid rows committed since the journal was opened.
+        waiting: what waits for a part, unfinished sources included.
 
     """
 
     def __init__(self, database: Database) -> None:
         self.path = database.path
+        self.folder = database.path.parent
         self.invalid = 0
+        self.waiting = Waiting()
         self._database = database
+        self._segments = Segments(self.folder)
+        self._matchers: dict[int, Matcher] = {}
+        self._pages = 0  # number of the last page
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open or create the journal, lock it and check it.
+    def open(cls, folder: Path) -> Self:
+        """Open or create the journal in a folder, lock it and check it.
 
         Raises:
             ExportError: another export has it open, it is not a journal, it is damaged, or it cannot be
                 written.
 
         """
-        return cls(Database.open(path))
+        with os_errors_explained(folder):
+            folder.mkdir(exist_ok=True)
+            sync_folder(folder.parent)
+        journal = cls(Database.open(folder / JOURNAL))
+        try:
+            journal._check_pages()
+        except BaseException:
+            journal.close()
+            raise
+        return journal
 
     def close(self) -> None:
         """Close the journal and release its lock."""
+        self._segments.close()
         self._database.close()
+
+    def _check_pages(self) -> None:
+        """Compare the rows of each waiting page with its checksum."""
+        with SegmentReader(self.folder) as reader:
+            for page in self._waiting_pages():
+                reader.read(page)
+        with self._database.reading() as db:
+            (self._pages,) = db.execute(
+                "SELECT max((SELECT coalesce(max(upto), 0) FROM parts),"
+                " (SELECT coalesce(max(page), 0) FROM digests),"
+                " (SELECT coalesce(max(number), 0) FROM pages))"
+            ).fetchone()
+        self._count_waiting(0)
 
     # Settings of the export
 
@@ -105,7 +139,7 @@ class Journal:
             fields = source.fields
             self._database.add_to_total("sources", 1)
             db.execute(
-                "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)", (*fields, checksum(*fields))
+                "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields))
             )
         return source
 
@@ -118,43 +152,150 @@ class Journal:
 
     def commit(self, batches: Sequence[Batch]) -> int:
         """Store the rows of pages and the positions behind; count and return new rows."""
-        invalid = self.invalid
+        before = self.invalid, self.waiting, self._pages
         try:
             with self._database.transaction() as db:
-                return sum(self._store(db, batch) for batch in batches)
+                count = sum(self._store(db, batch) for batch in batches)
+                self._segments.sync()
         except BaseException:
-            self.invalid = invalid
+            self.invalid, self.waiting, self._pages = before
+            self._segments.rewind()
+            self._matchers.clear()
             raise
+        return count
 
     def _store(self, db: Connection, batch: Batch) -> int:
-        source, (rows, met) = batch.source, _new_rows(db, batch)
-        (last,) = db.execute(
-            "SELECT coalesce(max(place), 0) FROM rows WHERE source = ?", (source.number,)
-        ).fetchone()
-        encoded = [(digest, batch.encode(row)) for digest, row in rows]
-        self.invalid += sum(row.startswith(INVALID) for _, row in encoded)
-        db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", batch.records(last, encoded))
+        source, self._pages = batch.source, self._pages + 1
+        rows, met = self._new_rows(db, batch)
+        if rows:
+            self._store_rows(db, batch, rows)
         source.advance(batch, len(rows), met=met)
+        if source.done:
+            self._forget(db, source)
         number, _, _, *changed = fields = source.fields
         db.execute(
             "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?,"
-            " kept = kept + ?, checksum = ? + kept WHERE number = ?",
-            (*changed, len(rows), checksum(*fields) + len(rows), number),
+            " checksum = ? WHERE number = ?",
+            (*changed, checksum(*fields), number),
         )
         return len(rows)
 
-    # Final files
+    def _store_rows(self, db: Connection, batch: Batch, rows: Sequence[Any]) -> None:
+        valid, invalid = _separated(batch.encode(rows))
+        count = invalid.count(b"\n") if invalid else 0
+        content = valid + invalid
+        segment, start = self._segments.append(content)
+        numbers = (None, None) if len(rows) < len(batch.rows) else (batch.oldest, batch.newest)
+        lowest, highest = (None if number is None else str(number) for number in numbers)
+        page = PageRecord(
+            self._pages,
+            batch.source.number,
+            segment,
+            start,
+            len(valid),
+            len(rows) - count,
+            len(invalid),
+            count,
+            lowest,
+            highest,
+            crc32(content),
+        )
+        fields = page.fields
+        db.execute(f"INSERT INTO pages VALUES ({', '.join('?' * 12)})", (*fields, checksum(*fields)))  # noqa: S608
+        self._database.add_to_total("pages", 1)
+        self.invalid += count
+        waiting = self.waiting
+        self.waiting = Waiting(waiting.pages + 1, waiting.rows + len(rows), waiting.size + len(content))
 
-    def count_pending_rows(self) -> tuple[int, int]:
-        """Return the numbers of valid and of invalid rows that wait for the final file."""
+    # Rows of later passes
+
+    def _new_rows(self, db: Connection, batch: Batch) -> tuple[Sequence[Any], bool]:
+        """Return the rows of a batch that the export lacks; store the digests of all of them.
+
+        Return as well whether this pass had a row that the export has. In a later pass equal rows are matched
+        one by one: the list may hold a row more than once.
+        """
+        number, restarts = batch.source.number, batch.checkpoint.restarts
+        rows, added, again, met = batch.rows, batch.digests, list[bytes](), True
+        if restarts and (batch.repeats or batch.matched):
+            matcher = self._matcher(db, number)
+            again = _known(batch.repeats, matcher.match(restarts, batch.repeats))
+            if batch.matched:
+                met = matcher.has_met(restarts)
+                known = matcher.match(restarts, batch.digests)
+                again += _known(batch.digests, known)
+                new = batch.unmatched(known, met=met)
+                rows, added, met = [row for _, row in new], [digest for digest, _ in new], met or any(known)
+        if number in self._matchers:
+            self._matchers[number].add(restarts, added)
+        if not batch.done and (added or again):
+            fields = self._pages, number, restarts, b"".join(added), b"".join(again)
+            db.execute("INSERT INTO digests VALUES (?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
+            self._database.add_to_total("digests", 1)
+        return rows, met
+
+    def _matcher(self, db: Connection, number: int) -> Matcher:
+        """Return the matcher of a source, at its first use from the stored digests."""
+        if number not in self._matchers:
+            matcher = self._matchers[number] = Matcher()
+            for fields in db.execute(
+                "SELECT pass, added, again FROM digests WHERE source = ? ORDER BY page", (number,)
+            ):
+                matcher.replay(Matched(*fields))
+        return self._matchers[number]
+
+    def _forget(self, db: Connection, source: SourceRecord) -> None:
+        """Delete the digests of a source whose walk has ended."""
+        self._matchers.pop(source.number, None)
+        deleted = db.execute("DELETE FROM digests WHERE source = ?", (source.number,)).rowcount
+        if deleted:
+            self._database.add_to_total("digests", -deleted)
+
+    # Parts
+
+    def waiting_pages(self, *, finished: bool, rows: int, size: int) -> list[tuple[str, PageRecord]]:
+        """Return the oldest waiting pages with the labels of their sources.
+
+        They are sorted by source, and then in the order of the list. What is committed later does not wait
+        for the same part.
+
+        Args:
+            finished: whether to leave out the pages of unfinished sources.
+            rows: number of rows at which the pages are enough.
+            size: number of bytes at which they are enough.
+
+        """
+        self._segments.close()
         with self._database.reading() as db:
-            valid, invalid = db.execute(
-                "SELECT coalesce(sum(substr(row, 1, 1) != :sign), 0),"
-                " coalesce(sum(substr(row, 1, 1) = :sign), 0)"
-                " FROM rows JOIN sources ON number = source WHERE done",
-                {"sign": INVALID},
+            labels = dict[int, str](
+                db.execute("SELECT number, label FROM sources WHERE done >= ?", (finished,)).fetchall()
+            )
+        found, had_rows, had_bytes = list[PageRecord](), 0, 0
+        for page in self._waiting_pages():
+            if had_rows >= rows or had_bytes >= size:
+                break
+            if page.source in labels:
+                found.append(page)
+                had_rows += page.rows + page.invalid
+                had_bytes += page.length + page.invalid_length
+        self._count_waiting(found[-1].number if found else 0)
+        found.sort(key=lambda page: (page.source, page.number))
+        return [(labels[page.source], page) for page in found]
+
+    def _waiting_pages(self) -> Iterator[PageRecord]:
+        with self._database.reading() as db:
+            for fields in db.execute(f"SELECT {_PAGES} FROM pages ORDER BY number"):  # noqa: S608
+                yield PageRecord(*fields)
+
+    def _count_waiting(self, behind: int) -> None:
+        """Count the pages behind the last one of a part."""
+        with self._database.reading() as db:
+            counts = db.execute(
+                "SELECT count(*), coalesce(sum(rows + invalid), 0), coalesce(sum(length + invalid_length), 0)"
+                " FROM pages WHERE number > ?",
+                (behind,),
             ).fetchone()
-        return int(valid), int(invalid)
+        self.waiting = Waiting(*counts)
 
     def count_finished_sources(self) -> int:
         """Return the number of sources whose walk has ended."""
@@ -162,54 +303,56 @@ class Journal:
             (count,) = db.execute("SELECT count(*) FROM sources WHERE done").fetchone()
         return int(count)
 
-    def pending_rows(self, *, invalid: bool = False) -> Iterator[tuple[str, bytes]]:
-        """Yield each pending row, encoded, with the label of its source, by source.
-
-        Args:
-            invalid: whether to yield the invalid rows; else only the valid ones.
-
-        """
-        with self._database.reading() as db:
-            cursor = db.execute(
-                "SELECT label, row FROM sources CROSS JOIN rows ON source = number"
-                " WHERE done AND (substr(row, 1, 1) = ?) = ? ORDER BY number, place",
-                (INVALID, invalid),
-            )
-            cursor.arraysize = FETCHED_AT_ONCE
-            while rows := cursor.fetchmany():
-                yield from rows
-
     def last_part(self) -> Part | None:
-        """Return the newest final file, in any state; None for an export without files."""
+        """Return the newest part, in any state; None for an export without parts."""
         with self._database.reading() as db:
             found = db.execute(
-                "SELECT number, name, rows, size, digest, invalid, state FROM parts"
-                " ORDER BY number DESC LIMIT 1"
+                "SELECT number, state, upto, content FROM parts ORDER BY number DESC LIMIT 1"
             ).fetchone()
-        return None if found is None else Part(*found)
+            return None if found is None else Part.from_fields(*found)
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the parts whose files are in place."""
+        with self._database.reading() as db:
+            for fields in db.execute(
+                "SELECT number, state, upto, content FROM parts WHERE state >= ? ORDER BY number", (IN_PLACE,)
+            ):
+                yield Part.from_fields(*fields)
 
     def begin_part(self, part: Part) -> None:
-        """Store the digest of a file with the pending rows, before its rename."""
+        """Store the files of a part before they get their names."""
         fields = part.fields
         with self._database.transaction() as db:
             self._database.add_to_total("parts", 1)
-            db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
+            db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
 
     def complete_part(self, part: Part) -> None:
-        """Store that a file has its name: a user may take it away from here on."""
+        """Store that the files of a part have their names: a user may take them away from here on."""
         with self._database.transaction() as db:
             _set_state(db, part, IN_PLACE)
 
-    def clean(self, part: Part) -> None:
-        """Delete the pending rows, which are in a final file."""
+    def clean(self, part: Part, *, finished: bool) -> None:
+        """Forget the pages of a part, and delete segments without waiting pages.
+
+        Args:
+            part: the part.
+            finished: whether it left out the pages of unfinished sources.
+
+        """
         with self._database.transaction() as db:
             _set_state(db, part, CLEANED)
-            db.execute("DELETE FROM rows WHERE source IN (SELECT number FROM sources WHERE done)")
-            db.execute("UPDATE sources SET checksum = checksum - kept, kept = 0 WHERE done")
-        self._database.shrink()
+            deleted = db.execute(
+                "DELETE FROM pages WHERE number <= ?"
+                " AND source IN (SELECT number FROM sources WHERE done >= ?)",
+                (part.upto, finished),
+            ).rowcount
+            self._database.add_to_total("pages", -deleted)
+        with self._database.reading() as db:
+            needed = {number for (number,) in db.execute("SELECT DISTINCT segment FROM pages")}
+        self._segments.remove(needed)
 
     def discard_part(self, part: Part) -> None:
-        """Delete the record of a file that never got its name."""
+        """Delete the record of a part whose files never got their names."""
         with self._database.transaction() as db:
             self._database.add_to_total("parts", -1)
             db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
@@ -229,38 +372,18 @@ def _set_state(db: Connection, part: Part, state: int) -> None:
     )
 
 
-def _new_rows(db: Connection, batch: Batch) -> tuple[list[tuple[bytes, Any]], bool]:
-    """Return the rows of a batch that the journal lacks, with their digests.
-
-    Return as well whether this pass had a row that the journal has. In a later pass equal rows are matched
-    one by one: the list may hold a row more than once.
-    """
-    if not batch.checkpoint.restarts:
-        return [*zip(batch.digests, batch.rows, strict=True)], True
-    for digest in batch.repeats:
-        _match(db, batch, digest)
-    if not batch.matched:
-        return [*zip(batch.digests, batch.rows, strict=True)], True
-    met = batch.limit is None or _has_met(db, batch)
-    known = [_match(db, batch, digest) for digest in batch.digests]
-    return batch.unmatched(known, met=met), met or any(known)
+def _known(digests: Sequence[bytes], known: Sequence[bool]) -> list[bytes]:
+    return [digest for digest, old in zip(digests, known, strict=True) if old]
 
 
-def _has_met(db: Connection, batch: Batch) -> bool:
-    """Check whether this pass of a source with a limit had a row that the journal has."""
-    (found,) = db.execute(
-        "SELECT EXISTS (SELECT 1 FROM rows WHERE source = ? AND pass = ?)",
-        (batch.source.number, batch.checkpoint.restarts),
-    ).fetchone()
-    return bool(found)
-
-
-def _match(db: Connection, batch: Batch, digest: bytes) -> bool:
-    """Move one row with this digest to this pass; return False if none is left."""
-    moved = db.execute(
-        "UPDATE rows SET pass = :pass, checksum = checksum - pass + :pass"
-        " WHERE source = :source AND place = (SELECT min(place) FROM rows"
-        " WHERE source = :source AND digest = :digest AND pass < :pass)",
-        {"pass": batch.checkpoint.restarts, "source": batch.source.number, "digest": digest},
-    )
-    return moved.rowcount > 0
+def _separated(lines: bytes) -> tuple[bytes, bytes]:
+    """Return the lines of valid rows, and those of invalid rows without `INVALID`."""
+    if not lines.startswith(INVALID) and b"\n" + INVALID not in lines:
+        return lines, b""
+    valid, invalid = list[bytes](), list[bytes]()
+    for line in lines.split(b"\n")[:-1]:
+        if line.startswith(INVALID):
+            invalid.append(line.removeprefix(INVALID) + b"\n")
+        else:
+            valid.append(line + b"\n")
+    return b"".join(valid), b"".join(invalid)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import define, field
 
 from chainapi.client.progress import progress_text
+from chainapi.core.duration import in_words
 
 __all__ = ["ExportProgress", "Stage"]
 
 Stage = Literal["fetching", "writing", "done"]
+"""``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last part, or ``done``."""
 
 _COUNTS = ("met", "skipped", "done", "failed", "pages", "rows", "invalid", "closed")
 _OPEN = "pages_of_open"
@@ -24,7 +26,7 @@ class ExportProgress:
     """Progress of a run; the export updates one object while it runs.
 
     Attributes:
-        stage: ``fetching`` pages, ``writing`` the final file, or ``done``.
+        stage: ``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last parts, or ``done``.
         sources: number of sources; None where `over` has no length.
         met: sources that were opened or skipped so far.
         skipped: finished sources that were not asked again: their rows do not show which are new.
@@ -34,6 +36,8 @@ class ExportProgress:
         pages: pages committed in this run.
         rows: valid rows committed in this run.
         invalid: invalid rows committed in this run (``on_invalid="raw"``).
+        written: valid rows that this run has written, those of the part that is being written included.
+        to_write: those rows, and the ones that wait for a part.
         limit: greatest number of rows of each source; None for all.
         ask: returns the least seconds that a number of requests takes, by the quota; None if it is not known.
         clock: returns the time in seconds.
@@ -50,11 +54,15 @@ class ExportProgress:
     rows: int = 0
     invalid: int = 0
     closed: int = 0
+    written: int = 0
+    to_write: int = 0
     _pages_of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # by label
     limit: int | None = field(default=None, kw_only=True)
     ask: Callable[[float], float] | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
     _begun: float = field(init=False, repr=False)
+    _writing_since: float | None = field(default=None, init=False, repr=False)
+    _spent_writing: float = field(default=0.0, init=False, repr=False)  # seconds
 
     def __attrs_post_init__(self) -> None:
         self._begun = self.clock()
@@ -71,11 +79,27 @@ class ExportProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the last source is done; None if it is not known.
+        """Estimated seconds until the last row is written; None if it is not known.
 
         The estimate gives the open sources as many pages as the finished ones had; before a source is done,
-        as many rows as the limit. It is the pace so far, or what the quota allows if that takes longer.
+        as many rows as the limit. It is the pace so far, or what the quota allows if that takes longer. The
+        rows that wait for a part then are added at the pace of the parts so far.
         """
+        if self.stage == "done":
+            return 0.0
+        writing = (self.to_write - self.written) * self._seconds_a_row
+        if self.stage == "writing":
+            return writing if self.written else None
+        fetching = self._seconds_of_fetching()
+        return None if fetching is None else fetching + writing
+
+    @property
+    def _seconds_a_row(self) -> float:
+        """Seconds that it takes to write a row; 0 before the first part."""
+        since = 0.0 if self._writing_since is None else self.clock() - self._writing_since
+        return (self._spent_writing + since) / self.written if self.written else 0.0
+
+    def _seconds_of_fetching(self) -> float | None:
         pages = self._pages_left()
         if pages is None:
             return None
@@ -114,11 +138,32 @@ class ExportProgress:
     def text(self) -> str:
         """Return sources, rows, speed, time left and a wait for quota in one line."""
         if self.stage == "writing":
-            return f"{self.rows:,} rows · writing the file"
+            return self.writing_text()
         sources = "" if self.sources is None else f"{self.done:,} of {self.sources:,} sources · "
         wait = 0.0 if self.ask is None or self.stage == "done" else self.ask(1)
         left = None if self.stage == "done" else self.seconds_left
         return sources + progress_text(self.rows, self.expected, self.elapsed, left, wait)
+
+    def writing_text(self) -> str:
+        """Return the rows written, and the time left if it is known."""
+        text = f"{self.written:,} of {self.to_write:,} rows written"
+        left = self.seconds_left
+        return text if left is None else f"{text} · about {in_words(left)} left"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The progress as JSON values, for machines: stage, counts, speed, seconds.
+
+        ``seconds_left`` and ``sources`` are None where they are not known.
+        """
+        return {
+            "stage": self.stage,
+            "sources": self.sources,
+            **{name: getattr(self, name) for name in (*_COUNTS, "written", "to_write")},
+            "rows_per_second": round(self.rows_per_second, 1),
+            "elapsed": round(self.elapsed, 1),
+            "seconds_left": None if self.seconds_left is None else round(self.seconds_left, 1),
+        }
 
     @property
     def counts(self) -> dict[str, int]:
@@ -133,6 +178,21 @@ class ExportProgress:
         for name in _COUNTS:
             setattr(self, name, sums[name])
         self._pages_of_open = Counter({_OPEN: sums[_OPEN]})
+
+    def begin_writing(self, rows: int, waiting: int) -> None:
+        """Count the rows of a part that is begun, and those that wait for the next ones."""
+        self.to_write = self.written + rows + waiting
+        self._writing_since = self.clock()
+
+    def wrote(self, rows: int) -> None:
+        """Count written rows."""
+        self.written += rows
+
+    def end_writing(self) -> None:
+        """Count the time of a part."""
+        if self._writing_since is not None:
+            self._spent_writing += self.clock() - self._writing_since
+            self._writing_since = None
 
     def committed(self, label: str, *, done: bool) -> None:
         """Count a page of a source."""

@@ -1,21 +1,33 @@
-"""Records of a journal: sources, the pages that add to them, and final files."""
+"""Records of a journal: sources, the pages that add to them, and parts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import dropwhile
 from typing import Any, Protocol, Self
 
+import msgspec
 from attrs import define, field, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend
-from chainapi.export.integrity import row_checksum
 
-__all__ = ["BEGUN", "CLEANED", "IN_PLACE", "Batch", "PageLog", "Part", "SourceRecord"]
-
-BEGUN, IN_PLACE, CLEANED = range(3)  # states of a final file
+__all__ = [
+    "BEGUN",
+    "CLEANED",
+    "IN_PLACE",
+    "Batch",
+    "Content",
+    "PageLog",
+    "PageRecord",
+    "Part",
+    "PartFile",
+    "SourceRecord",
+    "SourceRows",
+    "Waiting",
+]
+BEGUN, IN_PLACE, CLEANED = range(3)  # states of a part
 
 
 @define
@@ -161,11 +173,12 @@ class Batch:
         source: the source; a commit moves its position.
         rows: rows of the page that the target may lack.
         digests: digest of each row.
-        encode: returns the bytes that the journal keeps of a row.
+        encode: returns rows as JSON lines; that of an invalid row begins with `INVALID`.
         checkpoint: position of the walk behind the page.
         done: whether the walk has ended.
         repeats: digests of rows that the stream recognised as rows of an earlier pass.
         newest: greatest number among the rows; None for a list without such numbers.
+        oldest: least number among the rows.
         ties: marks of the rows with that number.
         met_ties: those of the marks in the target that this pass has met.
         trend: order of the numbers of a cursor, over all pages.
@@ -180,11 +193,12 @@ class Batch:
     source: SourceRecord
     rows: Sequence[Any]
     digests: Sequence[bytes]
-    encode: Callable[[Any], bytes]
+    encode: Callable[[Sequence[Any]], bytes]
     checkpoint: Checkpoint
     done: bool
     repeats: Sequence[bytes] = ()
     newest: int | None = None
+    oldest: int | None = None
     ties: tuple[str, ...] = ()
     met_ties: tuple[str, ...] = ()
     trend: Trend = Trend.LEVEL
@@ -213,19 +227,6 @@ class Batch:
         below = rows if met or not self.source.taken else dropwhile(lambda row: not row[0], rows)
         new = [(digest, row) for old, digest, row in below if not old]
         return new[: max(0, self.limit - self.source.taken)]
-
-    def records(self, last: int, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[Any, ...]]:
-        """Yield the columns of encoded rows.
-
-        Args:
-            last: position of the last row that the journal has.
-            rows: digest and encoded row of each new row.
-
-        """
-        number, walk_pass = self.source.number, self.checkpoint.restarts
-        for position, (digest, row) in enumerate(rows, last + 1):
-            stored = row_checksum(number, position, digest, row) + walk_pass
-            yield number, position, digest, walk_pass, stored, row
 
 
 class PageLog(Protocol):
@@ -268,34 +269,140 @@ class PageLog(Protocol):
         ...
 
 
-@frozen
-class Part:
-    """Final file of an export.
+class PageRecord(msgspec.Struct, frozen=True, gc=False):
+    """Page whose rows wait in a segment for a part.
 
     Attributes:
-        number: counts the final files from 1.
-        name: name of the file.
-        rows: number of its rows.
-        size: its size in bytes.
-        digest: digest of its content.
-        invalid: size in bytes of the file with invalid rows, up to and with the rows of this part.
-        state: `BEGUN` once the journal has its digest, `IN_PLACE` once it has its name, `CLEANED` once the
-            journal has deleted its rows.
+        number: counts the pages from 1, in the order in which they were committed.
+        source: number of its source.
+        segment: number of the segment.
+        start: place in the segment, in bytes.
+        length: bytes of the valid rows.
+        rows: number of valid rows.
+        invalid_length: bytes of the invalid rows, which follow.
+        invalid: number of invalid rows.
+        lowest: least number among the rows, as text; None for a list without a descending number.
+        highest: greatest number among the rows, as text.
+        crc: checksum of the bytes.
 
     """
 
     number: int
-    name: str
+    source: int
+    segment: int
+    start: int
+    length: int
     rows: int
-    size: int
-    digest: str
+    invalid_length: int
     invalid: int
-    state: int
+    lowest: str | None
+    highest: str | None
+    crc: int
 
     @property
     def fields(self) -> tuple[Any, ...]:
         """Columns of the record."""
-        return self.number, self.name, self.rows, self.size, self.digest, self.invalid, self.state
+        return msgspec.structs.astuple(self)
+
+
+class SourceRows(msgspec.Struct, frozen=True):
+    """Rows of one source in a file; the numbers are those of `PageRecord`."""
+
+    source: str
+    rows: int
+    lowest: str | None = None
+    highest: str | None = None
+
+
+class PartFile(msgspec.Struct, frozen=True):
+    """File of a part.
+
+    Attributes:
+        name: path of the file below the folder of the target, with slashes.
+        rows: number of its rows.
+        size: its size in bytes.
+        digest: digest of its first and last bytes.
+        sources: its rows by source.
+        invalid: whether it has the invalid rows.
+
+    """
+
+    name: str
+    rows: int
+    size: int
+    digest: str
+    sources: tuple[SourceRows, ...] = ()
+    invalid: bool = False
+
+
+class Content(msgspec.Struct, frozen=True):
+    """Files of a part, and their origin.
+
+    Attributes:
+        files: the files.
+        run: name of the run that wrote them.
+        time: time at which they were written, ISO 8601 in UTC.
+        columns: name and kind of each column, ``source`` apart.
+
+    """
+
+    files: tuple[PartFile, ...]
+    run: str
+    time: str
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@frozen
+class Part:
+    """Part of the rows of an export: one file, or one for each partition.
+
+    Attributes:
+        number: counts the parts from 1.
+        state: `BEGUN` once the journal has the digests of the files, `IN_PLACE` once they have their names,
+            `CLEANED` once the journal has forgotten their pages.
+        upto: number of the last page that it has.
+        content: its files.
+
+    """
+
+    number: int
+    state: int
+    upto: int
+    content: Content
+
+    @classmethod
+    def from_fields(cls, number: int, state: int, upto: int, content: str) -> Self:
+        """Return the part with these columns.
+
+        Raises:
+            ValueError: a column does not have the form that `fields` writes.
+
+        """
+        return cls(number, state, upto, msgspec.json.decode(content, type=Content))
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """Columns of the record."""
+        return self.number, self.state, self.upto, msgspec.json.encode(self.content).decode()
+
+    @property
+    def rows_file(self) -> PartFile | None:
+        """First file with valid rows."""
+        return next((file for file in self.content.files if not file.invalid), None)
+
+    @property
+    def invalid_file(self) -> PartFile | None:
+        """File with invalid rows."""
+        return next((file for file in self.content.files if file.invalid), None)
+
+
+@frozen
+class Waiting:
+    """Amount of what waits for a part: pages, rows (invalid ones included), bytes."""
+
+    pages: int = 0
+    rows: int = 0
+    size: int = 0
 
 
 def _text(number: int | None) -> str | None:

@@ -1,9 +1,10 @@
-"""Run of an export: open the journal, fetch, write the final file."""
+"""Run of an export: open the journal, fetch, write the parts."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -11,13 +12,16 @@ from attrs import define, field, frozen
 from chainapi.errors import ChainAPIError, IncompleteExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import Target
-from chainapi.export.finalize import finalize, recover
+from chainapi.export.finalize import recover
 from chainapi.export.journal import Journal
 from chainapi.export.progress import ExportProgress, Stage
+from chainapi.export.sealer import PartLimits, Sealer
 from chainapi.export.spec import ExportSpec
 from chainapi.export.worker import Worker
 
 __all__ = ["ExportResult", "Exporter"]
+
+REPORT_EVERY = 0.5  # seconds between two reports while the last parts are written
 
 
 @frozen
@@ -28,20 +32,20 @@ class ExportResult:
         path: the file with the rows, or the folder with such files.
         rows: number of fetched rows that the target lacked.
         sources: number of sources.
-        written: the file that was written; None if there was nothing new.
+        written: files that were written; empty if there was nothing new.
         skipped: number of finished sources that were not asked again: their rows do not show which are new.
         closed: number of sources that later runs will not ask again for this reason, skipped ones included.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
-        written_invalid: JSON lines with the invalid rows; None if there was no such row.
+        written_invalid: files of JSON lines with the invalid rows; empty if there was no such row.
 
     """
 
     path: Path
     rows: int
     sources: int
-    written: Path | None
+    written: tuple[Path, ...]
     invalid: int = 0
-    written_invalid: Path | None = None
+    written_invalid: tuple[Path, ...] = ()
     skipped: int = 0
     closed: int = 0
 
@@ -54,12 +58,14 @@ class Exporter:
         spec: specification of the export.
         target: its file or folder.
         on_progress: called after each commit and at each stage.
+        limits: when a folder gets a part.
 
     """
 
     spec: ExportSpec
     target: Target
     on_progress: Callable[[ExportProgress], None] | None
+    limits: PartLimits = field(factory=PartLimits)
     progress: ExportProgress = field(init=False)
     _worker: Worker = field(factory=Worker, init=False)
     _journal: Journal | None = field(default=None, init=False)
@@ -78,24 +84,32 @@ class Exporter:
 
         """
         try:
-            journal = await self._worker.run(self._open)
-            return await self._run(journal)
+            try:
+                return await self._run(await self._worker.run(self._open))
+            finally:
+                await self._worker.run(self._close)
         finally:
-            await self._worker.run(self._close)
             self._worker.shutdown()
 
     async def _run(self, journal: Journal) -> ExportResult:
         target, progress, worker = self.target, self.progress, self._worker
         await worker.run(recover, journal, target)
-        fetcher = Fetcher(self.spec, journal, worker, progress, self._report)
-        await fetcher.fetch()
-        self._report("writing")
-        part = await worker.run(finalize, journal, target, fetcher.columns, worker.stop)
+        fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(sealer))
+        sealer = Sealer(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
+        try:
+            await fetcher.fetch()
+            async with self._reporting():
+                await sealer.finish()
+        finally:
+            await sealer.aclose()
         self._report("done")
         if fetcher.failures:
             raise self._incomplete(fetcher.failures)
-        written = None if part is None else target.part(part.number)
-        invalid = None if part is None or not progress.invalid else target.invalid_part(part.number)
+        files = [file for part in sealer.parts for file in part.content.files]
+        written, invalid = (
+            tuple(target.root / file.name for file in files if file.invalid is invalid)
+            for invalid in (False, True)
+        )
         return ExportResult(
             target.path,
             progress.rows,
@@ -107,9 +121,31 @@ class Exporter:
             progress.closed,
         )
 
+    @asynccontextmanager
+    async def _reporting(self) -> AsyncIterator[None]:
+        """Report the progress of the last parts while the block writes them."""
+
+        async def report() -> None:
+            while True:
+                await asyncio.sleep(REPORT_EVERY)
+                self._report("writing")
+
+        self._report("writing")
+        reporting = asyncio.create_task(report())
+        try:
+            yield
+        finally:
+            reporting.cancel()
+            with suppress(asyncio.CancelledError):
+                await reporting
+
+    def _committed(self, sealer: Sealer) -> None:
+        self._report()
+        sealer.committed()
+
     def _open(self) -> Journal:
         self.target.prepare()
-        self._journal = Journal.open(self.target.journal_path)
+        self._journal = Journal.open(self.target.journal)
         return self._journal
 
     def _close(self) -> None:

@@ -26,7 +26,11 @@ class SourceStream:
     """
 
     def __init__(
-        self, source: SourceRecord, pages: Pages[Any], encode: Callable[[Any], bytes], limit: int | None
+        self,
+        source: SourceRecord,
+        pages: Pages[Any],
+        encode: Callable[[Sequence[Any]], bytes],
+        limit: int | None,
     ) -> None:
         self.source = source
         self._pages = pages
@@ -90,6 +94,7 @@ class SourceStream:
             done=self._done,
             repeats=[walk.digest(index) for index in repeats] if page.restarts and not matched else (),
             newest=newest,
+            oldest=min((n for index in new if (n := numbers[index]) is not None), default=None),
             ties=ties,
             met_ties=tuple(self._met.elements()),
             trend=self._trend,

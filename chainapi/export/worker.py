@@ -1,4 +1,4 @@
-"""Thread for the blocking work of an export."""
+"""Threads for the blocking work of an export."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Worker"]
+__all__ = ["Worker", "settled"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,21 +24,35 @@ class Worker:
 
     """
 
-    def __init__(self) -> None:
-        self.executor = ThreadPoolExecutor(1, "chainapi-export")
+    def __init__(self, name: str = "chainapi-export") -> None:
+        self.executor = ThreadPoolExecutor(1, name)
         self.stop = threading.Event()
 
     async def run(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a step in the thread. A cancelled caller waits until the step has ended."""
         work = asyncio.get_running_loop().run_in_executor(self.executor, partial(step, *args, **kwargs))
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            self.stop.set()
-            await asyncio.wait([work])
-            work.exception()  # marked as retrieved: the cancellation counts
-            raise
+        return await settled(work, self.stop.set)
 
     def shutdown(self) -> None:
-        """End the thread after its last step."""
-        self.executor.shutdown(wait=False)
+        """End the thread; every step has ended, so this does not block."""
+        self.executor.shutdown()
+
+
+async def settled(work: asyncio.Future[T], on_cancel: Callable[[], Any]) -> T:
+    """Return the result of work that must not be left behind.
+
+    If the caller is cancelled, `on_cancel` is called; the caller waits for the end of the work, also if it
+    is cancelled again meanwhile, and then raises CancelledError.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            on_cancel()
+    if cancelled is None:
+        return work.result()
+    if not work.cancelled():
+        work.exception()  # marked as retrieved: the cancellation counts
+    raise cancelled

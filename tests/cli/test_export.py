@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import re
 import shlex
@@ -21,7 +22,7 @@ import pytest
 from rich.console import Console
 
 from chainapi import Session
-from chainapi.cli import FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE, run
+from chainapi.cli import FAILED, INTERRUPTED, PARTLY, TERMINATED, WRONG_USAGE, run
 from chainapi.cli.export_view import ExportView
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
@@ -229,11 +230,11 @@ def test_a_deprecated_route_is_reported() -> None:
 def test_each_failing_source_is_reported() -> None:
     """Failed sources are one error line each, and the file has the other sources.
 
-    The exit code is 1.
+    The exit code is 3, as the rows of one source are written.
     """
     command = f"chainapi export {ROUTE} 77 43114 78 --out blocks.jsonl"
     outcome = exported(*command.split()[2:])
-    assert (outcome.code, outcome.out) == (FAILED, "")
+    assert (outcome.code, outcome.out) == (PARTLY, "")
     assert outcome.err.splitlines() == [
         "chainapi: 77: 404 Not Found for GET /v1/chains/77/blocks: chain 77 does not exist",
         "chainapi: 78: 404 Not Found for GET /v1/chains/78/blocks: chain 78 does not exist",
@@ -263,7 +264,8 @@ def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "stdin", io.StringIO("mainnet\n"))
     given = (
         "data.primary_network.utxos --out utxos --format csv --param blockchain_id=p-chain "
-        "--param include_spent=true --page-size 2 --over network --from - --limit 50 --concurrency 3 --quiet "
+        "--param include_spent=true --page-size 2 --over network --from - --limit 50 --concurrency 3 "
+        "--progress none "
         "--max-wait 0.5 --timeout 7.5"
     )
     simulator = Simulator(seed=1, rows=30, limit=2, window=600.0)
@@ -330,7 +332,7 @@ def test_a_target_of_another_command() -> None:
         ([BLOCKS, "43114", "--out", "b.jsonl"], "'43114' is not a path"),
         ([BLOCKS, "--out", "b.jsonl", "--over", "chain_id"], "--over does not apply"),
         ([BLOCKS, "--out", "b.jsonl", "--param", "limit=5"], "limit=5 is not a query parameter"),
-        ([BLOCKS, "--out", "b.csv", "--quiet"], "those of these rows are not known"),
+        ([BLOCKS, "--out", "b.csv", "--progress", "none"], "those of these rows are not known"),
     ],
 )
 def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -> None:
@@ -348,7 +350,7 @@ def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -
     [
         (["data.evm.erc20_balances", "0xab", "--param", "chain_id=43114"], True),
         ([BLOCKS], True),
-        (["data.evm.erc20_balances", "0xab", "--param", "chain_id=43114", "--quiet"], False),
+        (["data.evm.erc20_balances", "0xab", "--param", "chain_id=43114", "--progress", "none"], False),
         ([ROUTE, "43114"], False),
         (["data.evm.native_transactions", "0xab", "--param", "chain_id=43114"], False),
     ],
@@ -360,7 +362,7 @@ def test_a_list_that_is_not_updated_is_named_before_and_after(tokens: list[str],
     note = "chainapi: the rows of this list do not show which are new: later runs do not ask for it again\n"
     for errors in (first, again):
         assert errors.startswith(note) is said
-    closed = said or "--quiet" in tokens
+    closed = said or "--progress" in tokens
     assert "not asked" not in first
     assert first.endswith("; later runs do not ask 1 of them again\n") is closed
     assert again.endswith("1 source; 1 of them not asked again\n") is closed
@@ -399,13 +401,40 @@ def test_plain_lines_every_ten_seconds() -> None:
     assert all(int(match[1]) == int(match[2]) for match in waits)
 
 
-def test_quiet_reports_the_end_only() -> None:
-    """--quiet limits the output to the result."""
+def test_progress_none_reports_the_end_only() -> None:
+    """--progress none limits the output to the result."""
     simulator = Simulator(seed=1, rows=60, limit=2, window=30.0)
     outcome = exported(
-        ROUTE, "43114", "--page-size", "10", "--out", "b.jsonl", "--quiet", simulator=simulator
+        ROUTE, "43114", "--page-size", "10", "--out", "b.jsonl", "--progress", "none", simulator=simulator
     )
     assert outcome == Outcome(0, "", "chainapi: 60 new rows of 1 source fetched, b.jsonl written\n")
+
+
+@pytest.mark.parametrize("tty", [True, False])
+def test_progress_as_json(tty: bool) -> None:
+    """--progress json writes a line of JSON each second, and the result behind them."""
+    simulator = Simulator(seed=1, rows=60, limit=2, window=30.0)
+    outcome = exported(
+        *(ROUTE, "43114", "--page-size", "10", "--out", "b/", "--part-rows", "20", "--progress", "json"),
+        simulator=simulator,
+        tty=tty,
+    )
+    *lines, end = outcome.err.splitlines()
+    assert end == "chainapi: 60 new rows of 1 source fetched, 3 files in b written"
+    records = [json.loads(line) for line in lines]
+    assert 55 <= len(records) <= 65
+    assert records[0]["stage"] == "fetching"
+    assert {record["seconds_left"] for record in records[:5]} == {None}
+    last = records[-1]
+    assert (last["stage"], last["sources"], last["done"], last["rows"], last["written"]) == (
+        "done",
+        1,
+        1,
+        60,
+        60,
+    )
+    assert (last["to_write"], last["requests"], last["seconds_left"]) == (60, 7, 0.0)  # one was refused
+    assert all(one["written"] <= one["to_write"] for one in records)
 
 
 def test_progress_is_drawn_on_a_terminal() -> None:
@@ -472,8 +501,12 @@ def test_the_end_of_a_wait(seconds: float, said: str) -> None:
 def test_stages_and_failures_are_seen() -> None:
     """Failed sources are counted, and the writing of the file is shown."""
     progress = ExportProgress(1_000, "writing", met=1_000, done=997, failed=3, pages=5_000, rows=123_456)
+    progress.begin_writing(123_456, 0)
+    progress.clock = lambda: 3.4
+    progress.wrote(50_000)
     assert view_of(progress).line() == (
-        "997 of 1,000 sources · 123,456 rows · 0 rows/s · 0 requests · 3 failed · writing the file"
+        "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 0 requests · 3 failed · "
+        "50,000 of 123,456 rows written · about 5 s left"
     )
     console = Console(file=io.StringIO(), width=80, color_system=None)
     console.print(view_of(progress).render())

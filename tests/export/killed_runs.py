@@ -114,7 +114,7 @@ async def _supervise(out: Path, straight: Path, kills: int, draw: Random) -> Kil
 async def _live(simulator: Simulator, out: Path, way: Way, died: Killed) -> Killed:
     """Run one process; kill it in a way if it does not finish first."""
     wanted = simulator.stats.requests + (way.requests or 0)
-    aside = out.with_name(out.name + ".partial")
+    aside = out.with_name(f".{out.name}.partial")
     process = _start(simulator, out, way.steps)
     if way.requests is not None:
         await _watch(process, lambda: simulator.stats.requests >= wanted, 0.0)

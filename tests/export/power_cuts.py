@@ -1,30 +1,39 @@
 """Power cuts: content of a folder if only synced data survives.
 
-`PowerCuts` watches the syncs and renames of this process. Before and after each one it keeps an image: each
-name that its folder was synced with, and the content that its file was synced with, or nothing where it never
-was. The databases of exports are kept as they are: SQLite syncs them itself, outside of what can be watched.
+`PowerCuts` watches the syncs and renames of this process. Before and after each one it keeps two images. A
+kill leaves everything. A power cut leaves each name that its folder was synced with, and the content that its
+file was synced with, or nothing where it never was. The databases of exports are kept as they are: SQLite
+syncs them itself, outside of what can be watched.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 __all__ = ["PowerCuts"]
 
-DATABASES = (".export", ".export-wal", "_export", "_export-wal")
+DATABASE = "journal"
 
 
 class PowerCuts:
-    """Record of the images of `folder` that a power cut could leave."""
+    """Record of the images of `folder` that a power cut could leave.
+
+    Attributes:
+        images: content by name, after power cuts.
+        kills: the same after kills.
+
+    """
 
     def __init__(self, folder: Path) -> None:
         self.images: list[dict[str, bytes]] = []
+        self.kills: list[dict[str, bytes]] = []
         self._folder = folder
         self._contents: dict[int, bytes] = {}  # as synced, by the file's number
-        self._names: dict[str, int] = {}  # as synced
+        self._names: dict[Path, dict[str, int]] = {}  # as synced, by folder
         self._real: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -39,19 +48,26 @@ class PowerCuts:
         for name, real in self._real.items():
             setattr(os, name, real)
 
+    def take(self) -> list[dict[str, bytes]]:
+        """Return the different images so far, and forget them."""
+        taken = [*self.images, *(image for image in self.kills if image not in self.images)]
+        self.images, self.kills = [], []
+        return taken
+
     def restore(self, image: dict[str, bytes], folder: Path) -> None:
         """Create a folder with the files of an image."""
         folder.mkdir()
         for name, content in image.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 
     def _fsync(self, handle: int) -> None:
         self._keep()
         self._real["fsync"](handle)
         path = Path(f"/proc/self/fd/{handle}").readlink()
-        if path == self._folder:
-            self._names = {file.name: file.stat().st_ino for file in self._folder.iterdir()}
-        elif path.parent == self._folder:
+        if path.is_dir():
+            self._names[path] = {file.name: file.stat().st_ino for file in path.iterdir()}
+        elif path.is_relative_to(self._folder):
             self._contents[path.stat().st_ino] = path.read_bytes()
         self._keep()
 
@@ -63,8 +79,25 @@ class PowerCuts:
     _rename = _replace
 
     def _keep(self) -> None:
-        image = {name: self._contents.get(number, b"") for name, number in self._names.items()}
-        for file in self._folder.iterdir():
-            if file.name.endswith(DATABASES):
-                image[file.name] = file.read_bytes()
-        self.images.append(image)
+        for images, files in (
+            (self.images, self._surviving(self._folder)),
+            (self.kills, self._all()),
+        ):
+            image = dict(files)
+            if not images or images[-1] != image:
+                images.append(image)
+
+    def _all(self) -> Iterator[tuple[str, bytes]]:
+        for path in self._folder.rglob("*"):
+            if path.is_file():
+                yield str(path.relative_to(self._folder)), path.read_bytes()
+
+    def _surviving(self, folder: Path) -> Iterator[tuple[str, bytes]]:
+        for name, number in self._names.get(folder, {}).items():
+            path = folder / name
+            if path.is_dir():
+                yield from self._surviving(path)
+            elif not name.startswith(DATABASE):
+                yield str(path.relative_to(self._folder)), self._contents.get(number, b"")
+        for path in folder.glob(f"{DATABASE}*"):
+            yield str(path.relative_to(self._folder)), path.read_bytes()

@@ -42,7 +42,7 @@ class Image:
     @property
     def journal(self) -> str:
         """Path of the journal below a folder."""
-        return f"{self.name}/_export" if self.name == "b" else f"{self.name}.export"
+        return f"{self.name}/_export/journal" if self.name == "b" else f"{self.name}.export/journal"
 
     def put(self, folder: Path) -> None:
         """Replace the content of a folder by the files."""
@@ -125,10 +125,11 @@ async def test_an_interrupted_export_continues(kind: str, tmp_path: Path) -> Non
     """An interrupted export leads to the exact rows from each image without damage."""
     made = await image(tmp_path / "made", kind)
     made.put(tmp_path / "copy")
-    assert ("b.jsonl.export-wal" in made.files) == (kind in ("killed", "restarted"))
+    assert ("b.jsonl.export/journal-wal" in made.files) == (kind in ("killed", "restarted"))
     with closing(sqlite3.connect(tmp_path / "copy" / made.journal)) as database:
-        ((waiting, passes),) = database.execute("SELECT count(*), max(pass) FROM rows")
-    assert (waiting > 50, bool(passes)) == (kind != "folder", kind == "restarted")
+        ((waiting,),) = database.execute("SELECT sum(rows) FROM pages")
+        ((passes,),) = database.execute("SELECT max(pass) FROM digests")
+    assert ((waiting or 0) > 50, bool(passes)) == (kind != "folder", kind == "restarted")
     made.put(tmp_path / "copy")
     assert not await made.outcome(tmp_path / "copy")
 
@@ -220,7 +221,8 @@ async def test_a_missing_record_is_found(kind: str, tmp_path: Path) -> None:
         ("totals", "name"),
         ("about", "name"),
         ("sources", "number"),
-        ("rows", "place"),
+        ("pages", "number"),
+        ("digests", "page"),
         ("parts", "number"),
     ):
         made.put(folder)
@@ -236,9 +238,9 @@ async def test_another_schema_is_refused(tmp_path: Path) -> None:
     """A database with another schema is refused, even if it only has one more trigger."""
     made = await image(tmp_path / "made", "closed")
     for statement in (
-        "CREATE TRIGGER t AFTER INSERT ON rows BEGIN DELETE FROM sources; END",
+        "CREATE TRIGGER t AFTER INSERT ON pages BEGIN DELETE FROM sources; END",
         "CREATE TABLE more (x)",
-        "DROP INDEX digests",
+        "DROP INDEX digests_of_source",
         "ALTER TABLE sources RENAME COLUMN taken TO took",
     ):
         made.put(tmp_path / "copy")
@@ -261,8 +263,8 @@ async def test_invalid_values_with_valid_checksums_are_refused(tmp_path: Path) -
         made.put(tmp_path / "copy")
         with closing(sqlite3.connect(tmp_path / "copy" / made.journal, isolation_level=None)) as database:
             database.execute(f"UPDATE sources SET {column} = ?", (value,))
-            for *fields, kept in database.execute(f"SELECT {columns}, kept FROM sources").fetchall():
-                changed = (checksum(*fields) + kept, fields[0])
+            for fields in database.execute(f"SELECT {columns} FROM sources").fetchall():
+                changed = (checksum(*fields), fields[0])
                 database.execute("UPDATE sources SET checksum = ? WHERE number = ?", changed)
         assert await made.outcome(tmp_path / "copy"), (column, value)
     made.put(tmp_path / "copy")

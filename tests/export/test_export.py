@@ -65,7 +65,7 @@ async def test_all_rows_of_all_sources_are_in_the_file_once(tmp_path: Path) -> N
     async with simulated(simulator) as session:
         result = await export(session.data.evm.blocks, CHAINS, tmp_path / "blocks.jsonl")
     path = tmp_path / "blocks.jsonl"
-    assert result == ExportResult(path, 12 * 250, 12, path)
+    assert result == ExportResult(path, 12 * 250, 12, (path,))
     assert numbers_in(path) == Counter(blocks_of(simulator, 250))
     sources = [(row["source"], -row["block_number"]) for row in rows_in(path)]
     assert sources == sorted(sources, key=lambda one: (CHAINS.index(int(one[0])), one[1]))
@@ -209,7 +209,7 @@ async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
         first = await run(session)
         requests = simulator.stats.requests
         again = await run(session)
-        assert (again.rows, again.written) == (0, None)
+        assert (again.rows, again.written) == (0, ())
         assert simulator.stats.requests == requests + 12
         simulator.insert("/v1/chains/1/blocks", 70)
         simulator.insert("/v1/chains/5/blocks", 3)
@@ -266,7 +266,7 @@ async def test_a_finished_export_without_numbers_does_nothing(tmp_path: Path) ->
         await export(walk, [path], tmp_path / "u.jsonl", page_size=100)
         result = await export(walk, [path], tmp_path / "u.jsonl", page_size=100)
     assert simulator.stats.requests == 1
-    assert (result.rows, result.written, result.skipped) == (0, None, 1)
+    assert (result.rows, result.written, result.skipped) == (0, (), 1)
     assert len(rows_in(tmp_path / "u.jsonl")) == 30
 
 
@@ -374,7 +374,7 @@ async def test_sources_without_rows_make_an_empty_file(tmp_path: Path) -> None:
     simulator = Simulator(chains=(1, 2), rows=0)
     async with simulated(simulator) as session:
         result = await export(session.data.evm.blocks, [1, 2], tmp_path / "b.jsonl")
-    assert result == ExportResult(tmp_path / "b.jsonl", 0, 2, tmp_path / "b.jsonl")
+    assert result == ExportResult(tmp_path / "b.jsonl", 0, 2, (tmp_path / "b.jsonl",))
     assert rows_in(tmp_path / "b.jsonl") == []
 
 
@@ -448,7 +448,10 @@ async def test_a_file_that_was_changed_or_deleted(tmp_path: Path) -> None:
 async def test_a_journal_that_is_older_than_its_file(name: str, tmp_path: Path) -> None:
     """An old copy of the journal does not let the export overwrite a later file."""
     simulator = Simulator()
-    target, journal = tmp_path / name, tmp_path / ("b.jsonl.export" if "." in name else "b/_export")
+    target, journal = (
+        tmp_path / name,
+        tmp_path / ("b.jsonl.export/journal" if "." in name else "b/_export/journal"),
+    )
     async with simulated(simulator) as session:
         simulator.faults = (Fault(at=1, status=500),)
         with pytest.raises(IncompleteExportError):
@@ -467,7 +470,8 @@ async def test_a_journal_that_is_older_than_its_file(name: str, tmp_path: Path) 
 @pytest.mark.parametrize("content", [b"not a database, but long enough to be looked at" * 40, None])
 async def test_a_file_that_is_not_a_journal(content: bytes | None, tmp_path: Path) -> None:
     """A file in place of the journal that is not a journal is named and not changed."""
-    simulator, journal = Simulator(), tmp_path / "b.jsonl.export"
+    simulator, journal = Simulator(), tmp_path / "b.jsonl.export" / "journal"
+    journal.parent.mkdir()
     if content is None:
         database = sqlite3.connect(journal)
         database.execute("CREATE TABLE theirs (x)")
@@ -477,7 +481,7 @@ async def test_a_file_that_is_not_a_journal(content: bytes | None, tmp_path: Pat
         journal.write_bytes(content)
     before = journal.read_bytes()
     async with simulated(simulator) as session:
-        with pytest.raises(ExportError, match=r"b\.jsonl\.export is not a journal"):
+        with pytest.raises(ExportError, match=r"b\.jsonl\.export/journal is not a journal"):
             await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
     assert journal.read_bytes() == before
 
@@ -497,13 +501,14 @@ async def test_a_folder_in_place_of_the_partial_file(tmp_path: Path) -> None:
     """A folder in place of the .partial file is named; no row is fetched again."""
     simulator = Simulator(rows=30)
     async with simulated(simulator) as session:
-        for name, target in (("b.jsonl", "b.jsonl"), ("c", "c/part-00001.jsonl")):
-            aside = tmp_path / f"{target}.partial"
-            if name == "c":
-                simulator.faults = (Fault(at=simulator.stats.requests + 1, status=404),)
-                with pytest.raises(IncompleteExportError):  # the folder has a journal, and may hold more
-                    await export(session.data.evm.blocks, [43114], tmp_path / "c")
-            aside.mkdir(parents=True)
+        for name, target, aside in (
+            ("b.jsonl", "b.jsonl", tmp_path / ".b.jsonl.partial"),
+            ("c", "c/part-00001.jsonl", tmp_path / "c" / ".part-00001.jsonl.partial"),
+        ):
+            simulator.faults = (Fault(at=simulator.stats.requests + 1, status=404),)
+            with pytest.raises(IncompleteExportError):  # there is a journal then
+                await export(session.data.evm.blocks, [43114], tmp_path / name)
+            aside.mkdir()
             (aside / "theirs").touch()
             with pytest.raises(
                 ExportError, match=r"partial is in the way and cannot be removed .* move it away"

@@ -31,8 +31,8 @@ async def exported(
     """Export blocks of a version of the model; return the rows of the newest file."""
     async with simulated(simulator) as session:
         result = await export(session.data.list, [PATH, *paths], out, model=kind, **options)
-    assert result.written is not None
-    return [*format_of(result.written).read(result.written, columns_of(kind, options.get("amounts", "text")))]
+    (written,) = result.written
+    return [*format_of(written).read(written, columns_of(kind, options.get("amounts", "text")))]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -95,5 +95,5 @@ async def test_amounts_that_do_not_fit(tmp_path: Path) -> None:
     assert (result.rows, result.invalid) == (2, 2)
     found = [json.loads(line) for line in result.written_invalid.read_text().splitlines()]
     assert [(line["path"], line["row"]["blockNumber"]) for line in found] == [("$.value", 0), ("$.value", 2)]
-    rows = format_of("jsonl").read(result.written, columns_of(model(value=int), "binary"))
+    rows = format_of("jsonl").read(result.written[0], columns_of(model(value=int), "binary"))
     assert [row["value"] for row in rows] == [2**256 - 1] * 2

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from attrs import evolve
 
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Watermark
 from chainapi.errors import ExportError
 from chainapi.export.database import FORMAT, SCHEMA
-from chainapi.export.integrity import checksum, row_checksum
+from chainapi.export.integrity import checksum
 from chainapi.export.journal import Journal
-from chainapi.export.records import Batch, SourceRecord
+from chainapi.export.records import BEGUN, Batch, Content, Part, SourceRecord, Waiting
+from chainapi.export.segments import SegmentReader
 from chainapi.export.writer import MAX_PENDING, Writer
 
 
@@ -54,15 +57,15 @@ def batch_of(
     limit: int | None = None,
     seen: int = 0,
 ) -> Batch:
-    """Return what a page with these rows adds, which are their own digests."""
+    """Return what a page with these rows adds; a row with spaces behind it is its digest."""
     return Batch(
         source=source,
         rows=rows,
-        digests=rows,
-        encode=lambda row: cast("bytes", row),
+        digests=[digest_of(row) for row in rows],
+        encode=lambda rows: b"".join(row + b"\n" for row in rows),
         checkpoint=Checkpoint("q", restarts=walk_pass, watermark=watermark),
         done=done,
-        repeats=repeats,
+        repeats=[digest_of(row) for row in repeats],
         newest=newest,
         ties=ties,
         matched=matched,
@@ -71,9 +74,31 @@ def batch_of(
     )
 
 
+def digest_of(row: bytes) -> bytes:
+    """Return the row with spaces behind it."""
+    return row.ljust(DIGEST_SIZE)
+
+
+def pending(journal: Journal, *, finished: bool = True) -> list[tuple[str, bytes]]:
+    """Return the waiting rows with the labels of their sources."""
+    pages = journal.waiting_pages(finished=finished, rows=10**9, size=10**9)
+    with SegmentReader(journal.folder) as reader:
+        return [(label, row) for label, page in pages for row in reader.read(page)[0].split(b"\n")[:-1]]
+
+
+def sealed(journal: Journal, number: int, *, finished: bool = False) -> Part:
+    """Write what waits as a part without files."""
+    pages = journal.waiting_pages(finished=finished, rows=10**9, size=10**9)
+    part = Part(number, BEGUN, max(page.number for _, page in pages), Content((), "run", "now"))
+    journal.begin_part(part)
+    journal.complete_part(part)
+    journal.clean(part, finished=finished)
+    return part
+
+
 def rows_of(journal: Journal) -> list[bytes]:
     """Return the rows of the finished sources."""
-    return [row for _, row in journal.pending_rows()]
+    return [row for _, row in pending(journal)]
 
 
 async def test_fetching_waits_for_a_slow_disk() -> None:
@@ -111,7 +136,7 @@ def test_equal_rows_are_kept(tmp_path: Path) -> None:
         one, other = journal.source("a", "q"), journal.source("b", "p")
         assert journal.commit([batch_of(one, [b"1", b"1"]), batch_of(other, [b"1"], done=True)]) == 3
         assert journal.commit([batch_of(one, [b"2", b"1"], done=True)]) == 2
-        assert list(journal.pending_rows()) == [
+        assert pending(journal) == [
             *(("a", row) for row in (b"1", b"1", b"2", b"1")),
             ("b", b"1"),
         ]
@@ -221,8 +246,9 @@ def test_rows_of_unfinished_sources_are_not_pending(tmp_path: Path) -> None:
     with closing(Journal.open(tmp_path / "s")) as journal:
         one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1"]), batch_of(other, [b"2"], done=True)])
-        assert list(journal.pending_rows()) == [("b", b"2")]
-        assert (journal.count_pending_rows(), journal.count_finished_sources()) == ((1, 0), 1)
+        assert pending(journal) == [("b", b"2")]
+        assert pending(journal, finished=False) == [("a", b"1"), ("b", b"2")]
+        assert journal.count_finished_sources() == 1
 
 
 def test_numbers_beyond_64_bits_are_kept(tmp_path: Path) -> None:
@@ -237,5 +263,88 @@ def test_numbers_beyond_64_bits_are_kept(tmp_path: Path) -> None:
 def test_the_format_on_the_disk_is_pinned() -> None:
     """A new schema or checksum needs a new format number, or it looks like damage."""
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
-    checksums = checksum("a", 1, None), row_checksum(1, 2, b"digest", b"row")
-    assert (FORMAT, schema, checksums) == (6, "4dc8743566e0f0b2", (4033506478, 195845498))
+    checksums = checksum("a", 1, None), checksum("a", b"a", 1)
+    assert (FORMAT, schema, checksums) == (8, "688a7a2059d6bd20", (822890261, 2782223604))
+
+
+def test_rows_of_a_part_are_matched_by_a_later_pass(tmp_path: Path) -> None:
+    """A later pass is matched with rows that are in a part already, also by another process."""
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        one, other = journal.source("a", "q"), journal.source("b", "p")
+        journal.commit([batch_of(one, [b"1", b"2"]), batch_of(other, [b"5"], done=True)])
+        sealed(journal, 1)
+        assert pending(journal, finished=False) == []
+        assert journal.commit([batch_of(one, [b"3"])]) == 1
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        one = journal.source("a", "q")
+        again = [b"4", b"3", b"2", b"1", b"1"]
+        assert journal.commit([batch_of(one, again, walk_pass=1, matched=True)]) == 2
+        assert pending(journal, finished=False) == [("a", row) for row in (b"3", b"4", b"1")]
+        assert journal.commit([batch_of(one, walk_pass=1, matched=True, done=True)]) == 0
+        assert journal._database._connection.execute("SELECT count(*) FROM digests").fetchone() == (0,)
+
+
+def test_a_part_takes_the_oldest_pages(tmp_path: Path) -> None:
+    """A part has enough pages in the order of their commits, sorted by source; the others wait."""
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        one, other = journal.source("a", "q"), journal.source("b", "p")
+        for page in range(3):
+            journal.commit([batch_of(other, [b"b%d" % page]), batch_of(one, [b"a%d" % page])])
+        assert journal.waiting == Waiting(6, 6, 18)
+        for limits in ({"rows": 3, "size": 10**9}, {"rows": 10**9, "size": 9}):
+            pages = journal.waiting_pages(finished=False, **limits)
+            assert [(label, page.number) for label, page in pages] == [("a", 2), ("b", 1), ("b", 3)]
+            assert journal.waiting == Waiting(3, 3, 9)
+        pages = journal.waiting_pages(finished=False, rows=3, size=10**9)
+        part = Part(1, BEGUN, 3, Content((), "run", "now"))
+        journal.begin_part(part)
+        journal.clean(part, finished=False)
+        assert pending(journal, finished=False) == [("a", b"a1"), ("a", b"a2"), ("b", b"b2")]
+
+
+def test_segments_without_waiting_pages_are_deleted(tmp_path: Path) -> None:
+    """A segment is deleted once a part has all of its pages."""
+    folder = tmp_path / "s"
+    with closing(Journal.open(folder)) as journal:
+        one, other = journal.source("a", "q"), journal.source("b", "p")
+        journal.commit([batch_of(one, [b"1"]), batch_of(other, [b"2"], done=True)])
+        sealed(journal, 1, finished=True)
+        journal.commit([batch_of(one, [b"3"])])
+        assert sorted(path.name for path in folder.glob("pages-*")) == ["pages-00001", "pages-00002"]
+        journal.commit([batch_of(one, done=True)])
+        sealed(journal, 2, finished=True)
+        assert [*folder.glob("pages-*")] == []
+
+
+def test_a_commit_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    """A failed commit takes its rows back, and the next one follows the last that succeeded."""
+
+    def fail(_: Sequence[Any]) -> bytes:
+        raise ValueError("no row")
+
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        one, other = journal.source("a", "q"), journal.source("b", "p")
+        journal.commit([batch_of(one, [b"1"])])
+        with pytest.raises(ValueError, match="no row"):
+            journal.commit([batch_of(one, [b"2"]), evolve(batch_of(other, [b"3"]), encode=fail)])
+        assert (tmp_path / "s" / "pages-00001").read_bytes() == b"1\n"
+        assert journal.waiting == Waiting(1, 1, 2)
+        journal.commit([batch_of(one, [b"4"])])
+        assert pending(journal, finished=False) == [("a", b"1"), ("a", b"4")]
+
+
+@pytest.mark.parametrize("change", ["flip", "cut", "remove"])
+def test_a_damaged_segment_is_found(change: str, tmp_path: Path) -> None:
+    """A segment that lacks a waiting row, or has another one, is refused when the journal is opened."""
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        journal.commit([batch_of(journal.source("a", "q"), [b"1", b"2"])])
+    segment = tmp_path / "s" / "pages-00001"
+    if change == "remove":
+        segment.unlink()
+    else:
+        segment.write_bytes(b"1\n3\n" if change == "flip" else b"1\n")
+    with pytest.raises(ExportError, match=r"pages-00001 is damaged .*put back a copy"):
+        Journal.open(tmp_path / "s")
+    segment.write_bytes(b"1\n2\n3\nnever committed")
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        assert pending(journal, finished=False) == [("a", b"1"), ("a", b"2")]

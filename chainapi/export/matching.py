@@ -6,14 +6,13 @@ one, by digest, because the list may hold a row more than once.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from chainapi.core.paging.digests import DIGEST_SIZE
+from chainapi.core.paging.digests import DIGEST_SIZE, DigestCounter
 
-__all__ = ["Matched", "Matcher", "digests_in"]
+__all__ = ["Matched", "Matcher"]
 
 
 class Matched(msgspec.Struct, array_like=True):
@@ -27,39 +26,37 @@ class Matched(msgspec.Struct, array_like=True):
     again: bytes = b""
 
 
-def digests_in(joined: bytes) -> Iterator[bytes]:
-    """Yield the digests in joined ones."""
-    for place in range(0, len(joined), DIGEST_SIZE):
-        yield joined[place : place + DIGEST_SIZE]
-
-
 class Matcher:
-    """Rows of a source by digest, and the part of them that the current pass has met."""
+    """Rows of a source by digest, and the part of them that the current pass has met.
 
-    def __init__(self, known: Iterable[Matched] = ()) -> None:
-        self._all = Counter[bytes]()
-        self._met = Counter[bytes]()
+    It takes about 28 bytes a row.
+    """
+
+    def __init__(self) -> None:
+        self._counter = DigestCounter()
         self._pass = 0
-        for one in known:
-            self.replay(one)
+        self._has_met = False
 
     def replay(self, one: Matched) -> None:
         """Repeat the outcome of an earlier page."""
         self._begin(one.restarts)
-        added = [*digests_in(one.added)]
-        self._all.update(added)
-        self._met.update(added)
-        self._met.update(digests_in(one.again))
+        for digest in _digests_in(one.added):
+            self._counter.give(digest)
+        for digest in _digests_in(one.again):
+            self._counter.meet(digest)
+        self._has_met |= bool(one.added or one.again)
 
     def has_met(self, restarts: int) -> bool:
         """Check whether this pass has had a row that the export has."""
         self._begin(restarts)
-        return bool(self._met)
+        return self._has_met
 
     def match(self, restarts: int, digests: Sequence[bytes]) -> list[bool]:
         """Return for each row of a page whether the export has it; count it as met."""
         self._begin(restarts)
-        return [self._match(digest) for digest in digests]
+        known = [self._counter.meet(digest) for digest in digests]
+        self._has_met |= any(known)
+        return known
 
     def add(self, restarts: int, digests: Iterable[bytes]) -> None:
         """Add rows of this pass."""
@@ -68,10 +65,10 @@ class Matcher:
     def _begin(self, restarts: int) -> None:
         if restarts > self._pass:
             self._pass = restarts
-            self._met.clear()
+            self._counter.restart()
+            self._has_met = False
 
-    def _match(self, digest: bytes) -> bool:
-        if self._met[digest] >= self._all[digest]:
-            return False
-        self._met[digest] += 1
-        return True
+
+def _digests_in(joined: bytes) -> Iterator[bytes]:
+    for place in range(0, len(joined), DIGEST_SIZE):
+        yield joined[place : place + DIGEST_SIZE]

@@ -1,0 +1,184 @@
+"""Sealer of an export: decides when waiting rows become a part, and runs the steps.
+
+The files of a part are written in a thread of their own, so that pages are committed meanwhile. Only the
+short steps around it run in the thread of the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+from attrs import define, field, frozen
+
+from chainapi.core.arguments import seconds_of, whole_number
+from chainapi.errors import ConfigurationError
+from chainapi.export.files import Target
+from chainapi.export.finalize import PartWriter, place
+from chainapi.export.journal import Journal
+from chainapi.export.progress import ExportProgress
+from chainapi.export.records import Part
+from chainapi.export.worker import Worker, settled
+from chainapi.tables.columns import Column
+
+__all__ = ["PartLimits", "Sealer"]
+
+
+@frozen
+class PartLimits:
+    """Amount of waiting rows that becomes a part of a folder.
+
+    Attributes:
+        rows: number of rows.
+        size: bytes of the rows as JSON.
+        seconds: time since the first of them was committed.
+
+    """
+
+    rows: int = 1_000_000
+    size: int = 256 << 20
+    seconds: float = 600.0
+
+    @classmethod
+    def of(cls, rows: int | None, size: int | None, seconds: float | None, target: Target) -> PartLimits:
+        """Return the limits with these arguments of `export`; None stands for the default.
+
+        Raises:
+            ConfigurationError: an argument is invalid, or the target is a single file.
+
+        """
+        given = {"part_rows": rows, "part_bytes": size, "part_seconds": seconds}
+        for name, value in given.items():
+            if value is not None and not target.folder:
+                raise ConfigurationError(
+                    f"{name}= applies to a folder, and {target.path} is a file, which gets its rows when the "
+                    "run ends: leave it out, or choose a folder"
+                )
+        whole = cls()
+        return cls(
+            whole.rows if rows is None else whole_number("part_rows", rows),
+            whole.size if size is None else whole_number("part_bytes", size),
+            whole.seconds if seconds is None else seconds_of("part_seconds", seconds),
+        )
+
+
+@define(eq=False)
+class Sealer:
+    """Sealer of the parts of one run.
+
+    A folder gets a part as soon as enough rows wait, and the rest when the run ends. A single file gets the
+    rows of finished sources when the run ends.
+
+    Attributes:
+        journal: journal of the export.
+        target: its file or folder.
+        worker: thread that the journal belongs to.
+        limits: when a folder gets a part.
+        columns: returns the columns of the rows.
+        progress: counts the written rows.
+        parts: parts that this run has written.
+
+    """
+
+    journal: Journal
+    target: Target
+    worker: Worker
+    limits: PartLimits
+    columns: Callable[[], Sequence[Column]]
+    progress: ExportProgress
+    parts: list[Part] = field(factory=list[Part], init=False)
+    _run: str = field(factory=lambda: uuid4().hex, init=False)
+    _thread: Worker = field(factory=lambda: Worker("chainapi-export-part"), init=False)
+    _sealing: asyncio.Task[None] | None = field(default=None, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+
+    def committed(self) -> None:
+        """Begin a part of a folder if enough rows wait; called after each commit.
+
+        Raises:
+            ExportError: an earlier part cannot be written.
+
+        """
+        if not self.target.folder or (self._sealing is not None and not self._sealing.done()):
+            return
+        if self._sealing is not None:
+            self._sealing.result()
+        waiting = self.journal.waiting
+        if waiting.rows >= self.limits.rows or waiting.size >= self.limits.size:
+            self._begin()
+        elif waiting.pages and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self.limits.seconds, self._begin)
+
+    async def finish(self) -> None:
+        """Write all that waits, in as many parts as the limits say.
+
+        Raises:
+            ExportError: a part cannot be written; its rows are still in the journal.
+
+        """
+        self._stop_timer()
+        if self._sealing is not None:
+            await settled(self._sealing, self._thread.stop.set)
+        while await self._seal():
+            pass
+
+    async def aclose(self) -> None:
+        """Stop writing and end the thread."""
+        self._stop_timer()
+        try:
+            if self._sealing is not None and not self._sealing.done():
+                self._thread.stop.set()
+                await settled(asyncio.gather(self._sealing, return_exceptions=True), lambda: None)
+        finally:
+            self._thread.shutdown()
+
+    def _begin(self) -> None:
+        self._stop_timer()
+        self._sealing = asyncio.create_task(self._seal_once())
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _seal_once(self) -> None:
+        await self._seal()
+
+    async def _seal(self) -> bool:
+        """Write a part; return False if nothing waits for one."""
+        writer = await self.worker.run(self._writer)
+        if writer is None:
+            return False
+        self.progress.begin_writing(writer.rows, self.journal.waiting.rows if self.target.folder else 0)
+        try:
+            part = await self._thread.run(writer.write)
+        finally:
+            self.progress.end_writing()
+        await self.worker.run(place, self.journal, self.target, part)
+        self.parts.append(part)
+        return True
+
+    def _writer(self) -> PartWriter | None:
+        """Return the writer of the next part; None if nothing waits for one."""
+        folder, last = self.target.folder, self.journal.last_part()
+        pages = self.journal.waiting_pages(
+            finished=not folder,
+            rows=self.limits.rows if folder else sys.maxsize,
+            size=self.limits.size if folder else sys.maxsize,
+        )
+        # Finished sources without rows get a first file too: an empty one.
+        if not pages and (last is not None or not self.journal.count_finished_sources()):
+            return None
+        number = 1 if last is None else last.number + 1
+        return PartWriter(
+            self.target,
+            number,
+            last,
+            pages,
+            self.columns(),
+            self._run,
+            self._thread.stop,
+            self.progress.wrote,
+        )

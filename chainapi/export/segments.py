@@ -1,0 +1,161 @@
+"""Segments: append-only files with the rows of pages that wait for a part.
+
+The rows of a page are JSON lines, the valid ones first. A segment has no index: the journal stores the place
+and the checksum of each page, in a transaction that follows the sync of the segment. Bytes that no record
+names were never committed. Each opened journal begins a new segment, so that nothing is written behind them.
+Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
+from pathlib import Path
+from typing import Self
+from zlib import crc32
+
+from attrs import define, field
+
+from chainapi.errors import ExportError
+from chainapi.export.files import reason_of, sync_folder
+from chainapi.export.integrity import damaged
+from chainapi.export.records import PageRecord
+
+__all__ = ["SegmentReader", "Segments"]
+
+PREFIX = "pages-"
+OPEN_AT_ONCE = 64  # segments of a reader
+
+
+@define(eq=False)
+class Segments:
+    """Segments in a folder; the newest one is open for writing.
+
+    Attributes:
+        folder: the folder.
+        number: number of the segment that was opened last; 0 before the first page.
+
+    """
+
+    folder: Path
+    number: int = field(default=0, init=False)
+    _file: FileIO | None = field(default=None, init=False)
+    _synced: int = field(default=0, init=False)  # bytes of the open segment
+    _end: int = field(default=0, init=False)
+
+    def append(self, content: bytes) -> tuple[int, int]:
+        """Append the rows of a page; return the number of the segment and the place.
+
+        Raises:
+            ExportError: the segment cannot be written.
+
+        """
+        with _explained(self.folder):
+            file, start = self._opened(), self._end
+            rest = memoryview(content)
+            while rest:
+                rest = rest[file.write(rest) :]
+        self._end += len(content)
+        return self.number, start
+
+    def sync(self) -> None:
+        """Sync what was appended to the disk.
+
+        Raises:
+            ExportError: the segment cannot be written.
+
+        """
+        if self._file is not None and self._end > self._synced:
+            with _explained(self.folder):
+                os.fsync(self._file.fileno())
+            self._synced = self._end
+
+    def rewind(self) -> None:
+        """Take back what was appended since the last sync."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.truncate(self._synced)
+            self._end = self._file.seek(self._synced)
+
+    def remove(self, needed: Collection[int]) -> None:
+        """Delete the segments that have no needed page, apart from the open one."""
+        for number in self._numbers():
+            if number not in needed and (self._file is None or number != self.number):
+                with suppress(OSError):  # the next run deletes it
+                    segment_path(self.folder, number).unlink()
+
+    def close(self) -> None:
+        """Close the open segment; the next page begins a new one."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _opened(self) -> FileIO:
+        if self._file is None:
+            self.number = max([self.number, *self._numbers()]) + 1
+            self._file = FileIO(segment_path(self.folder, self.number), "x")
+            sync_folder(self.folder)
+            self._synced = self._end = 0
+        return self._file
+
+    def _numbers(self) -> list[int]:
+        return [int(path.name.removeprefix(PREFIX)) for path in self.folder.glob(f"{PREFIX}*")]
+
+
+class SegmentReader:
+    """Reader of the pages in segments."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[int, FileIO] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def read(self, page: PageRecord) -> tuple[bytes, bytes]:
+        """Return the valid rows of a page as JSON lines, and the invalid ones.
+
+        Raises:
+            ExportError: the segment is missing or damaged.
+
+        """
+        path = segment_path(self._folder, page.segment)
+        try:
+            content = self._content(page, path)
+        except OSError as error:
+            raise ExportError(damaged(path, reason_of(error))) from error
+        if crc32(content) != page.crc:
+            raise ExportError(damaged(path, f"page {page.number}"))
+        return content[: page.length], content[page.length :]
+
+    def _content(self, page: PageRecord, path: Path) -> bytes:
+        file = self._files.get(page.segment)
+        if file is None:
+            while len(self._files) >= OPEN_AT_ONCE:
+                self._files.pop(next(iter(self._files))).close()
+            file = self._files[page.segment] = FileIO(path)
+        file.seek(page.start)
+        content = file.read(page.length + page.invalid_length)
+        return b"" if content is None else content
+
+
+def segment_path(folder: Path, number: int) -> Path:
+    """Return the path of a segment."""
+    return folder / f"{PREFIX}{number:05}"
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ExportError(
+            f"{folder} cannot grow ({reason_of(error)}): is the disk full? What was committed is kept; make "
+            "room and start the same export again"
+        ) from error

@@ -1,0 +1,168 @@
+"""Exports that are cancelled while parts are written: they end soon, and leave no task and no thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainapi.export import export
+from chainapi.export.finalize import Stopped
+from chainapi.export.formats import Rows
+from chainapi.export.formats.jsonl import JsonLines
+from chainapi.export.progress import ExportProgress
+from chainapi.export.worker import Worker
+from chainapi.simulator import Simulator
+from tests.export.test_export import blocks_of, numbers_in
+from tests.export.test_parts import blocks_in
+from tests.sessions import simulated
+
+CHAINS = (1, 2, 3)
+
+
+class SlowLines(JsonLines):
+    """JSON lines whose writer waits before each page until it may go on."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = threading.Event(), threading.Semaphore(0)
+        self.pages = 0
+
+    def write(self, path: Path, columns: Any, rows: Rows, previous: Path | None = None) -> int:
+        """Write a file, a page at a time."""
+
+        def slowly() -> Iterator[tuple[str, bytes]]:
+            for page in rows:
+                self.begun.set()
+                assert self.go.acquire(timeout=20)
+                self.pages += 1
+                yield page
+
+        return super().write(path, columns, slowly(), previous)
+
+
+@pytest.mark.parametrize("out", ["b.jsonl", "b/"])
+@pytest.mark.parametrize("cancels", [1, 3])
+async def test_a_cancelled_export_stops_writing(
+    out: str, cancels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export that is cancelled at its last part ends at the next page, at no loss."""
+    simulator, slow = Simulator(chains=CHAINS, rows=60), SlowLines()
+    tasks = asyncio.all_tasks()
+    async with simulated(simulator) as session:
+        walk, target = session.data.evm.blocks, f"{tmp_path}/{out}"
+        with monkeypatch.context() as patched:
+            patched.setattr("chainapi.export.formats.jsonl.FORMAT", slow)
+            run = asyncio.create_task(export(walk, CHAINS, target, page_size=10))
+            await asyncio.to_thread(slow.begun.wait, 20)
+            for _ in range(cancels):
+                run.cancel()
+                await asyncio.sleep(0)
+            slow.go.release()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+        assert slow.pages == 1
+        assert asyncio.all_tasks() == tasks
+        assert [name for name in names(tmp_path) if "part" in name] == []
+        requests = simulator.stats.requests
+        result = await export(walk, CHAINS, target, page_size=10)
+    assert simulator.stats.requests == requests + 3  # to see whether there is anything new
+    assert result.rows == 0
+    assert numbers_in(result.written[0]) == Counter(blocks_of(simulator, 60, CHAINS))
+    assert [one.name for one in threading.enumerate() if "export" in one.name] == []
+
+
+def names(folder: Path) -> list[str]:
+    """Return the names of all files."""
+    return [path.name for path in folder.rglob("*")]
+
+
+@pytest.mark.real_time
+async def test_pages_are_committed_while_a_part_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that takes long does not hold up the commits of later pages."""
+    simulator, slow = Simulator(chains=CHAINS, rows=200, latency=0.001), SlowLines()
+    monkeypatch.setattr("chainapi.export.formats.jsonl.FORMAT", slow)
+    pages = 0
+
+    def note(progress: ExportProgress) -> None:
+        nonlocal pages
+        if slow.begun.is_set() and not slow.pages:
+            pages += 1
+            if pages == 10:
+                slow.go.release(1_000)
+
+    async with simulated(simulator) as session:
+        walk = session.data.evm.blocks
+        await export(walk, CHAINS, tmp_path, page_size=10, part_rows=50, on_progress=note)
+    assert pages == 10
+    assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
+
+
+async def test_a_worker_waits_for_its_step() -> None:
+    """A caller that is cancelled again and again waits for the step, and then raises CancelledError."""
+    worker, go = Worker(), threading.Event()
+
+    def step() -> None:
+        go.wait(30)
+        raise Stopped
+
+    running = asyncio.create_task(worker.run(step))
+    for _ in range(4):
+        await asyncio.sleep(0)
+        running.cancel()
+    await asyncio.sleep(0)
+    assert not running.done()
+    assert worker.stop.is_set()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    worker.shutdown()
+
+
+async def test_progress_counts_the_written_rows(tmp_path: Path) -> None:
+    """Progress has the rows written of those to write, and a form for machines."""
+    simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
+    records = list[dict[str, Any]]()
+
+    def note(progress: ExportProgress) -> None:
+        records.append(progress.record)
+
+    async with simulated(simulator) as session:
+        walk = session.data.evm.blocks
+        await export(walk, CHAINS, tmp_path, page_size=10, part_rows=60, on_progress=note)
+    assert [one["written"] for one in records] == sorted(one["written"] for one in records)
+    assert all(one["written"] <= one["to_write"] for one in records)
+    assert any(0 < one["written"] < 300 for one in records if one["stage"] == "fetching")
+    last = records[-1]
+    assert (last["stage"], last["rows"], last["written"], last["to_write"]) == ("done", 300, 300, 300)
+    assert last["seconds_left"] == 0.0
+
+
+def test_the_time_left_includes_writing() -> None:
+    """The rows that wait for a part are added at the pace of the parts so far."""
+    now = 0.0
+    progress = ExportProgress(10, clock=lambda: now)
+    now = 100.0
+    for number in range(5):
+        progress.met += 1
+        progress.rows += 100
+        progress.committed(str(number), done=True)
+    assert progress.seconds_left == 100.0
+    progress.begin_writing(200, 300)
+    now = 104.0
+    progress.wrote(200)
+    progress.end_writing()
+    assert progress.seconds_left == pytest.approx(104.0 + 300 * 0.02)
+    progress.stage = "writing"
+    progress.begin_writing(300, 0)
+    assert progress.seconds_left == pytest.approx(6.0)
+    assert progress.text() == "200 of 500 rows written · about 6 s left"
+    progress.wrote(300)
+    progress.stage = "done"
+    assert progress.seconds_left == 0.0
