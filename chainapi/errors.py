@@ -93,7 +93,8 @@ class ChainAPIError(Exception):
 
     Attributes:
         checkpoint: position of the walk at the error, for ``resume=``; None outside a walk.
-        partial: the rows that ``collect()`` had before the error; None elsewhere.
+        partial: the rows that ``collect()`` had before the error, or the table that ``to_arrow()`` had; None
+            elsewhere.
         call: number of the call, as in its events and logs; None for an error without a call.
         request_id: id that the service gave to the last request of the call, from a header of the response
             such as ``x-request-id``; None without a response, or without such a header.
@@ -101,7 +102,7 @@ class ChainAPIError(Exception):
     """
 
     checkpoint: Checkpoint | None = None
-    partial: list[Any] | None = None
+    partial: Any = None
     call: int | None = None
     request_id: str | None = None
 

@@ -123,7 +123,7 @@ class ListSource:
     def ranges(self) -> ListRanges | None:
         """Ranges of the list; None where it has none."""
         ranged, query, endpoint = self._route.ranged, self._whole, self._endpoint
-        if ranged is None or endpoint is None or not can_be_cut(query):
+        if ranged is None or endpoint is None or not self._route.since or not can_be_cut(query):
             return None
         names = frozenset(parameter.wire for parameter in endpoint.parameters)
         return ListRanges(ranged, query, self._within, _beginning(self._service, query), names, self._open)
@@ -146,13 +146,13 @@ class ListSource:
 
     @property
     def numbered(self) -> Numbered | None:
-        """Number of the rows that start and end bound, or that descends; None without."""
-        ranges, route = self.ranges, self._route
+        """Number of the rows that a start bounds, or that grows; None without."""
+        ranges, route, cursor = self.ranges, self._route, self.cursor
         if ranges is not None:
             return Numbered(" or ".join(ranges.ranged.number), number_reader(ranges.ranged.number))
-        if route.descending_key is None:
-            return None
-        return Numbered(route.descending_key, descending_number(route))
+        if route.descending_key is not None:
+            return Numbered(route.descending_key, descending_number(route))
+        return None if cursor is None else Numbered(" or ".join(route.numbers), cursor.number)
 
     @property
     def facts(self) -> ListQuery:

@@ -334,6 +334,8 @@ def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
     skipped = f"; {result.skipped:,} of them not asked again" if result.skipped else ""
+    if result.closed > result.skipped:
+        skipped += f"; later runs do not ask {result.closed:,} of them again"
     if not result.written:
         return f"no new rows: {result.path} has the rows of {sources}{skipped}"
     invalid = f"; {result.invalid:,} invalid in {_named(result.written_invalid)}" if result.invalid else ""

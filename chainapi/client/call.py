@@ -86,7 +86,15 @@ class CallRunner(Generic[R]):
         """
         timeout = self._timeout = self.timeouts.begin(self.flow.deadline)
         try:
-            return await self._attempts()
+            rest = await self._send_first() if self._acquire_now() else self.flow.run(self.timeouts.clock())
+            if isinstance(rest, tuple):
+                return rest
+            command = next(rest)
+            while True:
+                result = await self._carry_out(command)
+                command = rest.send((self.timeouts.clock(), result))
+        except StopIteration as end:
+            return cast("tuple[R, Exchange]", end.value)
         except ChainAPIError as error:
             if not (self.timeouts.closed and isinstance(error, APIConnectionError)):
                 self._identify(error)
@@ -104,17 +112,21 @@ class CallRunner(Generic[R]):
             raise self._identify(SessionClosedError(f"the session was closed during {where}{doubt}"))
         raise self._identify(self.flow.overdue(self.timeouts.clock()))
 
-    async def _attempts(self) -> tuple[R, Exchange]:
-        """Make the attempts of the call.
-
-        Nearly every call has one, without a wait, and succeeds: it needs no command of the flow.
-        """
-        flow, clock, service, query = self.flow, self.timeouts.clock, self.service, self.call.query
+    def _acquire_now(self) -> bool:
+        """Return whether the gate allows the first attempt at once."""
+        service, query = self.service, self.call.query
         self._permit = service.gate.acquire_now(
             query.route, cost=query.cost, member=service.member, tag=self.call.options.tag
         )
-        if self._permit is None:
-            return await self._carry_out_all(flow.run(clock()))
+        return self._permit is not None
+
+    async def _send_first(self) -> tuple[R, Exchange] | Flow[tuple[R, Exchange]]:
+        """Send a request that need not wait.
+
+        Nearly every call succeeds with it, and needs no command of the flow. Return the result of the call,
+        or the commands that follow after another outcome.
+        """
+        flow, clock = self.flow, self.timeouts.clock
         flow.send(clock())
         exchange = await self._send(1)
         response = exchange.outcome
@@ -126,17 +138,7 @@ class CallRunner(Generic[R]):
             else:
                 flow.succeeded()
                 return decoded, exchange
-        return await self._carry_out_all(flow.proceed(exchange, clock()))
-
-    async def _carry_out_all(self, commands: Flow[tuple[R, Exchange]]) -> tuple[R, Exchange]:
-        """Carry out the commands of the flow, and return its result."""
-        try:
-            command = next(commands)
-            while True:
-                result = await self._carry_out(command)
-                command = commands.send((self.timeouts.clock(), result))
-        except StopIteration as end:
-            return cast("tuple[R, Exchange]", end.value)
+        return flow.proceed(exchange, clock())
 
     async def run_observed(self) -> tuple[R, Exchange]:
         """Do as `run`, with events."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
@@ -218,8 +220,10 @@ class _Poll:
         indices, behind = walk.next_rows()
         rows = walk.page.rows
         numbers = [self._number(rows[index]) for index in indices]
+        if not self._descends and not self._whole:
+            _check_falling(numbers)
         if self._first and numbers and self.given.newest < 0:
-            self._count_as_given(numbers)
+            self.given = NewestRows(max(numbers), lookback=self._lookback, adopted=max(numbers) + 1)
         before, reached = len(self._new), False
         for index, number in zip(indices, numbers, strict=True):
             reached = reached or number < self.given.since
@@ -228,16 +232,8 @@ class _Poll:
         walk.move_to(behind)
         if self._whole:
             return False
-        return reached if walk.ordered or self._first else bool(numbers) and len(self._new) == before
-
-    def _count_as_given(self, numbers: list[int]) -> None:
-        newest = max(numbers)
-        if numbers[0] < numbers[-1] and not self._descends:
-            raise PagingError(
-                "follow() needs a list whose newest rows come first, and this one begins with older ones:"
-                " pass a start, such as start_block=, or resume= from a checkpoint of follow()"
-            )
-        self.given = NewestRows(newest, lookback=self._lookback, adopted=newest + 1)
+        broken = self._descends and not walk.ordered and not self._first
+        return bool(numbers) and len(self._new) == before if broken else reached
 
     def _number(self, row: Any) -> int:
         number = self._numbered.read(row)
@@ -266,6 +262,20 @@ def _numbered(source: Source) -> Numbered:
             "a list with an end cannot be followed: leave out end_block= or end_timestamp="
         )
     return numbered
+
+
+def _check_falling(numbers: Sequence[int]) -> None:
+    """Refuse a page whose rows are not newest first, in a list that promises no order.
+
+    Raises:
+        PagingError: a number rises.
+
+    """
+    if any(above < below for above, below in pairwise(numbers)):
+        raise PagingError(
+            "follow() needs a list whose newest rows come first, and the rows of this one do not: pass a"
+            " start, such as start_block=, or sort_order=, if the method has one"
+        )
 
 
 def _number_of(entry: tuple[int, str, Any]) -> int:

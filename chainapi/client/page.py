@@ -86,9 +86,9 @@ class Page(Generic[T]):
             ColumnValueError: a value does not fit its column.
 
         """
-        from chainapi.client.tables import page_table
+        from chainapi.tables.build import table_of
 
-        return page_table(self.items, self.model, amounts)
+        return table_of(self.items, self.model, amounts)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the rows as a stream of Arrow, for libraries that read its C interface.

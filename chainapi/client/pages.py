@@ -249,9 +249,9 @@ class Pages(Generic[T]):
     def arrow_batches(
         self, size: int | None = None, limit: int | None = None, *, amounts: Amounts = "text"
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Give the rows as record batches of Arrow, each row once; with `limit` at most that many rows.
+        """Give the rows as record batches of Arrow, each row once.
 
-        It gives batches as `batches()` does. All of them have the same schema. Invalid rows are left out.
+        It gives batches as `batches()` does, with `limit` at most that many rows. All of them have the same schema. Invalid rows are left out.
 
         Raises:
             ConfigurationError: an argument is invalid; raised by the call itself. The rows have no model, or
@@ -270,10 +270,11 @@ class Pages(Generic[T]):
     async def to_arrow(
         self, limit: int | None = None, *, amounts: Amounts = "text", progress: bool = False
     ) -> pa.Table:
-        """Return all rows as a table of Arrow, each row once; with `limit` at most that many.
+        """Return all rows as a table of Arrow, each row once.
 
-        With `limit` the stream can be read on. A partial table is never returned: an error that ends the walk
-        has the rows so far as `partial`, a table too. Invalid rows are left out.
+        With `limit` it has at most that many rows, and the stream can be read on. A partial table is never
+        returned: an error that ends the walk has the rows so far as `partial`, a table too. Invalid rows are
+        left out.
 
         Args:
             limit: number of rows.
@@ -307,7 +308,8 @@ class Pages(Generic[T]):
 
         pandas = await library("pandas")
         table = await self.to_arrow(limit, amounts=amounts, progress=progress)
-        return table.to_pandas(types_mapper=pandas.ArrowDtype)
+        frame: pd.DataFrame = table.to_pandas(types_mapper=pandas.ArrowDtype)
+        return frame
 
     async def to_polars(
         self, limit: int | None = None, *, amounts: Amounts = "text", progress: bool = False
@@ -323,7 +325,8 @@ class Pages(Generic[T]):
         from chainapi.client.tables import library
 
         polars = await library("polars")
-        return polars.DataFrame(await self.to_arrow(limit, amounts=amounts, progress=progress))
+        frame: pl.DataFrame = polars.DataFrame(await self.to_arrow(limit, amounts=amounts, progress=progress))
+        return frame
 
     def _tables(self, amounts: Amounts) -> Tables:
         from chainapi.client.tables import Tables

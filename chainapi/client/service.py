@@ -146,7 +146,7 @@ class Service:
         """Return a successful response as it was received, the key masked in its headers."""
         response, secret = cast("Response", exchange.outcome), self._secret
         headers = response.headers
-        if secret and any(secret in value for value in headers.values()):
+        if secret and secret in "\n".join(headers.values()):
             headers = {name: masked(value, secret) for name, value in headers.items()}
         return RawResponse(response.status, headers, response.body, exchange.elapsed, exchange.age)
 

@@ -122,7 +122,7 @@ class Source(Protocol):
 
     @property
     def numbered(self) -> Numbered | None:
-        """Number of the rows that start and end bound, or that descends; None without."""
+        """Number of the rows that a start bounds, or that grows; None without."""
         ...
 
     def poll(self, since: int | None) -> tuple[Walk, Source]:

@@ -5,7 +5,6 @@ pyarrow and the modules on it are loaded in a thread, when a table is read for t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,13 +18,12 @@ from chainapi.errors import ChainAPIError, ConfigurationError
 from chainapi.tables.types import Amounts, checked_amounts
 
 if TYPE_CHECKING:
-    from chainapi.client.pages import Pages
     from chainapi.client.runner import WalkRunner
     from chainapi.client.source import Source
     from chainapi.models.invalid import Invalid
     from chainapi.tables.build import TableBuilder
 
-__all__ = ["ArrowBatch", "Tables", "library", "page_table", "read_table"]
+__all__ = ["ArrowBatch", "Tables", "library", "read_table"]
 
 
 @define(eq=False)
@@ -73,7 +71,7 @@ class Tables:
     amounts: Amounts = field(converter=checked_amounts)
 
     async def load(self, *, fixed: bool = False) -> None:
-        """Load pyarrow and the model; with `fixed`, refuse rows without types of their own.
+        """Load pyarrow and the model; with `fixed`, refuse rows without types.
 
         Raises:
             ConfigurationError: pyarrow is not installed, or the types are not known before the rows.
@@ -96,7 +94,7 @@ class Tables:
 
 
 async def read_table(
-    pages: Pages[Any], runner: WalkRunner, tables: Tables, limit: int | None, progress: bool
+    pages: Any, runner: WalkRunner, tables: Tables, limit: int | None, progress: bool
 ) -> Any:
     """Return the rows of a stream as a `pyarrow.Table` (see `Pages.to_arrow`)."""
     if limit is not None:
@@ -136,12 +134,3 @@ async def library(name: str) -> Any:
         return await in_thread(import_module, name)
     except ModuleNotFoundError as error:
         raise missing_extra(f"to_{name}() needs", error.name, name) from None
-
-
-def page_table(rows: Sequence[Any], model: Any, amounts: str) -> Any:
-    """Return the rows of a page as a `pyarrow.Table`."""
-    from chainapi.tables.build import builder_of
-
-    builder = builder_of(model, checked_amounts(amounts), [], lenient=False)
-    builder.add_rows(rows)
-    return builder.table()

@@ -107,7 +107,9 @@ class AiohttpTransport:
             SessionClosedError: the transport, or the `ClientSession` that it was given, is closed.
 
         """
-        client = await self._open()
+        client = self._client
+        if client is None or client.closed:
+            client = await self._open()
         # The error is raised outside of the handler: aiohttp's error holds the headers of the request, the
         # key among them, and would become the context of ours.
         fault: APIConnectionError
@@ -151,7 +153,16 @@ class AiohttpTransport:
         return self._client
 
     async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
-        """Read the body in pieces up to the cap: a few bytes can decompress to gigabytes."""
+        """Read the body, up to the cap: a few bytes can decompress to gigabytes."""
+        content = answer.content
+        if content.is_eof() and content.total_bytes <= self._max_body:  # it has arrived, as most have
+            body = await content.readany()
+        else:
+            body = await self._read_pieces(answer)
+        return self._unpacked(body) if body.startswith(_GZIP) else body
+
+    async def _read_pieces(self, answer: aiohttp.ClientResponse) -> bytes:
+        """Read a body whose end is still to come, or that may be larger than the cap."""
         pieces: list[bytes] = []
         size = 0
         with self._watch(answer) as lost:
@@ -161,8 +172,7 @@ class AiohttpTransport:
                 if size > self._max_body:
                     answer.close()
                     raise self._too_large()
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        return self._unpacked(body) if body.startswith(_GZIP) else body
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     @contextmanager
     def _watch(self, answer: aiohttp.ClientResponse) -> Iterator[asyncio.Future[None] | None]:

@@ -13,19 +13,18 @@ from attrs import define, field
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.cursor import Trend
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.export.formats.values import require
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Batch, PageLog, SourceRecord
-from chainapi.export.sources import SourceStream
+from chainapi.export.sources import SourceStream, shows_new_rows
 from chainapi.export.spec import COLUMNS, Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker, settled
 from chainapi.export.writer import Writer
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import Column
 
-__all__ = ["Fetcher", "shows_new_rows"]
+__all__ = ["Fetcher"]
 
 _NO_SOURCE = "there is nothing to export: over= has no source"
 _ADVICE = 'started again with on_invalid="raw", the export puts such rows into a file of their own'
@@ -51,6 +50,7 @@ class Fetcher:
     progress: ExportProgress
     report: Callable[[], None]
     failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
+    _open_streams: dict[str, SourceStream] = field(factory=dict[str, SourceStream], init=False)
     _codec: Codec | None = field(default=None, init=False)
 
     @property
@@ -88,6 +88,7 @@ class Fetcher:
         if isinstance(error, DecodeError) and error.row is not None:
             error = error.changed(advice=_ADVICE)
         self.failures[label] = error
+        self._open_streams.pop(label, None)
         self.progress.failed += 1
         self.report()
 
@@ -95,8 +96,14 @@ class Fetcher:
         invalid = self.journal.invalid - self.progress.invalid
         self.progress.rows += rows - invalid
         self.progress.invalid += invalid
+        last = {batch.source.label: batch for batch in batches}
         for batch in batches:
-            self.progress.committed(batch.source.label, done=batch.done)
+            label, ended = batch.source.label, None
+            if batch is last[label] and batch.source.done:
+                ended = self._open_streams.pop(label, None)
+            self.progress.committed(label, done=ended is not None)
+            if ended is not None and not ended.shows_new_rows(limited=self.spec.limit is not None):
+                self.progress.closed += 1
         self.report()
 
     async def _streams(self) -> AsyncIterator[tuple[str, SourceStream]]:
@@ -116,7 +123,9 @@ class Fetcher:
             if stream is None:
                 self.progress.done += 1
                 self.progress.skipped += 1
+                self.progress.closed += 1
             else:
+                self._open_streams[source.label] = stream
                 yield source.label, stream
         if not met:
             raise next(iter(self.failures.values()), ConfigurationError(_NO_SOURCE))
@@ -174,24 +183,3 @@ class Fetcher:
         else:  # an export without pages has nothing to protect: its command may have been a mistake
             self.journal.begin(settings)
         return codec
-
-
-def shows_new_rows(source: SourceRecord, pages: Pages[Any], *, limited: bool) -> bool:
-    """Return whether the rows of a finished source show which of them are new.
-
-    Args:
-        source: the source.
-        pages: its stream.
-        limited: whether its first run had a limit.
-
-    """
-    if source.exported is None and not source.taken:
-        return True  # the list was empty
-    if pages.walk.ordered:
-        return source.checkpoint is None or not Checkpoint.loads(source.checkpoint).unordered
-    if pages.cursor is None or source.exported is None:
-        return False
-    orders = {Trend.LEVEL, Trend.FALLING}
-    if pages.cursor.since is not None and not limited:  # with a limit, all of a rising list were new
-        orders.add(Trend.RISING)
-    return source.trend in orders

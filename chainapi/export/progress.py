@@ -17,7 +17,7 @@ __all__ = ["ExportProgress", "Stage"]
 Stage = Literal["fetching", "writing", "done"]
 """``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last part, or ``done``."""
 
-_COUNTS = ("met", "skipped", "done", "failed", "pages", "rows", "invalid")
+_COUNTS = ("met", "skipped", "done", "failed", "pages", "rows", "invalid", "closed")
 _OPEN = "pages_of_open"
 
 
@@ -29,7 +29,8 @@ class ExportProgress:
         stage: ``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last parts, or ``done``.
         sources: number of sources; None where `over` has no length.
         met: sources that were opened or skipped so far.
-        skipped: sources that had nothing left to fetch.
+        skipped: finished sources that were not asked again: their rows do not show which are new.
+        closed: sources that later runs will not ask again for this reason, skipped ones included.
         done: sources whose walk has ended, skipped ones included.
         failed: sources that failed.
         pages: pages committed in this run.
@@ -52,6 +53,7 @@ class ExportProgress:
     pages: int = 0
     rows: int = 0
     invalid: int = 0
+    closed: int = 0
     written: int = 0
     to_write: int = 0
     _pages_of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # by label

@@ -34,6 +34,7 @@ class ExportResult:
         sources: number of sources.
         written: files that were written; empty if there was nothing new.
         skipped: number of finished sources that were not asked again: their rows do not show which are new.
+        closed: number of sources that later runs will not ask again for this reason, skipped ones included.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
         written_invalid: files of JSON lines with the invalid rows; empty if there was no such row.
 
@@ -46,6 +47,7 @@ class ExportResult:
     invalid: int = 0
     written_invalid: tuple[Path, ...] = ()
     skipped: int = 0
+    closed: int = 0
 
 
 @define(eq=False)
@@ -109,7 +111,14 @@ class Exporter:
             for invalid in (False, True)
         )
         return ExportResult(
-            target.path, progress.rows, progress.met, written, progress.invalid, invalid, progress.skipped
+            target.path,
+            progress.rows,
+            progress.met,
+            written,
+            progress.invalid,
+            invalid,
+            progress.skipped,
+            progress.closed,
         )
 
     @asynccontextmanager

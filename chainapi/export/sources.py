@@ -12,7 +12,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend, trend_of
 from chainapi.export.records import Batch, SourceRecord
 
-__all__ = ["SourceStream"]
+__all__ = ["SourceStream", "shows_new_rows"]
 
 
 class SourceStream:
@@ -66,6 +66,10 @@ class SourceStream:
     def checkpoint(self) -> Checkpoint:
         """Position of the walk."""
         return self._pages.checkpoint
+
+    def shows_new_rows(self, *, limited: bool) -> bool:
+        """Return whether a later run can tell the new rows of the finished source."""
+        return shows_new_rows(self.source, self._pages, limited=limited)
 
     async def aclose(self) -> None:
         """Close the stream."""
@@ -207,3 +211,24 @@ class SourceStream:
         self._unmet[mark] -= 1
         self._met[mark] += 1
         return True
+
+
+def shows_new_rows(source: SourceRecord, pages: Pages[Any], *, limited: bool) -> bool:
+    """Return whether the rows of a finished source show which of them are new.
+
+    Args:
+        source: the source.
+        pages: its stream.
+        limited: whether its first run had a limit.
+
+    """
+    if source.exported is None and not source.taken:
+        return True  # the list was empty
+    if pages.walk.ordered:
+        return source.checkpoint is None or not Checkpoint.loads(source.checkpoint).unordered
+    if pages.cursor is None or source.exported is None:
+        return False
+    orders = {Trend.LEVEL, Trend.FALLING}
+    if pages.cursor.since is not None and not limited:  # with a limit, all of a rising list were new
+        orders.add(Trend.RISING)
+    return source.trend in orders

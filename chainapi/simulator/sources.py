@@ -6,7 +6,7 @@ Each row is computed from the seed and its number alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
@@ -41,6 +41,7 @@ BLOCK_SECONDS = 2
 SEARCHED = 1_000  # blocks in which a hash is searched
 BLOCK_GAS_LIMIT = "15000000"
 BASE_FEE = 25_000_000_000
+BASE_FEE_TEXT = str(BASE_FEE)
 
 _TESTNETS = frozenset({43113})
 _ASSET_ID = "FvwEAhmxKfeiG8SnEvq42hc6whRyY3EFYAvebMqDNDGCgxN5Z"
@@ -87,7 +88,7 @@ class Points:
     def words(self, start: int, stop: int) -> list[int]:
         """Return random numbers below 2^32 for the points `start` to `stop - 1`."""
         first = start // WORDS  # one draw has the words of several points
-        drawn = [_unpack(self.draw(number)) for number in range(first, -(-stop // WORDS))]
+        drawn = map(_unpack, self.draw.many(first, -(-stop // WORDS)))
         return list(chain.from_iterable(drawn))[start - first * WORDS : stop - first * WORDS]
 
 
@@ -213,7 +214,7 @@ class Blocks:
     chain: int
     size: int
     epoch: int
-    draw: Callable[[int], bytes]
+    draw: Draw
 
     @cached_property
     def first_number(self) -> int:
@@ -224,12 +225,12 @@ class Blocks:
         """Return the Unix time of block `number`."""
         return self.epoch - (self.size - 1 - number) * BLOCK_SECONDS
 
-    def total(self, number: int, drawn: bytes | None = None) -> int:
+    def total(self, number: int) -> int:
         """Return the number of transactions up to and including block `number`.
 
         It is two for each block, plus 0 to 2 for this block alone, so that no sum over the blocks is needed.
         """
-        return 2 * number + (drawn or self.draw(number))[63] % 3
+        return 2 * number + self.draw(number)[63] % 3
 
     def find(self, name: str, size: int) -> int:
         """Return the number of a block by height or hash, in a list of `size` blocks.
@@ -245,32 +246,31 @@ class Blocks:
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the blocks `stop - 1` down to `start`, newest first."""
+        drawn = self.draw.many(start - 1, stop)
+        totals = [2 * number + each[63] % 3 for number, each in enumerate(drawn, start - 1)]
+        hashes = ["0x" + each[:32].hex() for each in drawn]
+        chain, first, time = str(self.chain), self.first_number, self.timestamp(0)
         rows: list[Row] = []
-        drawn = self.draw(stop - 1)
-        total = self.total(stop - 1, drawn)
-        for number in range(stop - 1, start - 1, -1):
-            parent = self.draw(number - 1)
-            before = self.total(number - 1, parent)
-            rows.append(self._block(number, drawn, parent, total, total - before))
-            drawn, total = parent, before
+        for at in range(stop - start, 0, -1):
+            number, own, count = start - 1 + at, drawn[at], totals[at] - totals[at - 1]
+            gas = count * 21_000 + int.from_bytes(own[32:35], "little") % 180_000 if count else 0
+            rows.append(
+                {
+                    "chainId": chain,
+                    "blockNumber": str(first + number),
+                    "blockTimestamp": time + number * BLOCK_SECONDS,
+                    "blockHash": hashes[at],
+                    "txCount": count,
+                    "baseFee": BASE_FEE_TEXT,
+                    "gasUsed": str(gas),
+                    "gasLimit": BLOCK_GAS_LIMIT,
+                    "gasCost": "0",
+                    "parentHash": hashes[at - 1],
+                    "feesSpent": str(gas * (BASE_FEE + own[35])),
+                    "cumulativeTransactions": str(10 * first + totals[at]),
+                }
+            )
         return rows
-
-    def _block(self, number: int, drawn: bytes, parent: bytes, total: int, count: int) -> Row:
-        gas = count * 21_000 + int.from_bytes(drawn[32:35], "little") % 180_000 if count else 0
-        return {
-            "chainId": str(self.chain),
-            "blockNumber": str(self.first_number + number),
-            "blockTimestamp": self.timestamp(number),
-            "blockHash": "0x" + drawn[:32].hex(),
-            "txCount": count,
-            "baseFee": str(BASE_FEE),
-            "gasUsed": str(gas),
-            "gasLimit": BLOCK_GAS_LIMIT,
-            "gasCost": "0",
-            "parentHash": "0x" + parent[:32].hex(),
-            "feesSpent": str(gas * (BASE_FEE + drawn[35])),
-            "cumulativeTransactions": str(10 * self.first_number + total),
-        }
 
 
 @frozen(cache_hash=True)

@@ -19,7 +19,7 @@ from chainapi.models.plain import to_dict, to_wire
 from chainapi.tables.codec import Codec
 from chainapi.tables.pages import ColumnarPage, Values
 from chainapi.tables.rows import reader
-from chainapi.tables.types import Amounts
+from chainapi.tables.types import Amounts, checked_amounts
 
 try:
     import pyarrow as pa
@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
 from chainapi.tables.arrow import array_of, arrow_schema
 from chainapi.tables.packed import packed_arrays, packs
 
-__all__ = ["Inferred", "PageRows", "TableBuilder", "Typed", "batch_of", "builder_of"]
+__all__ = ["Inferred", "PageRows", "TableBuilder", "Typed", "batch_of", "builder_of", "table_of"]
 
 BATCH_ROWS = 4_096  # rows that wait before they become arrays: fewer cost more each, more take memory
 
@@ -75,7 +75,7 @@ class TableBuilder(Protocol):
         ...
 
     def partial(self) -> Any:
-        """Return the rows taken so far after an error: as a table, or a list if they have no model."""
+        """Return the rows taken before an error: a table, or a list without a model."""
         ...
 
 
@@ -91,6 +91,20 @@ def builder_of(model: Any, amounts: Amounts, left_out: list[Invalid], *, lenient
     """
     layout = _layout_of(model, amounts)
     return Inferred(left_out) if layout is None else Typed(layout, left_out, lenient)
+
+
+def table_of(rows: Sequence[Any], model: Any, amounts: Amounts) -> Any:
+    """Return rows as a `pyarrow.Table`; invalid rows are left out.
+
+    Raises:
+        ConfigurationError: `amounts` is unknown, or rows without a model have values of types that do not fit
+            together.
+        ColumnValueError: a value does not fit its column.
+
+    """
+    builder = builder_of(model, checked_amounts(amounts), [], lenient=False)
+    builder.add_rows(rows)
+    return builder.table()
 
 
 def batch_of(table: Any) -> Any:
@@ -164,10 +178,10 @@ class Typed:
             ColumnValueError: a value does not fit its column; no row was taken.
 
         """
-        encoded, invalid = self._encoded(rows)
+        lines, invalid = self._encoded(rows)
         self._flush()
         layout = self._layout
-        values = layout.read(b"\n".join(encoded))
+        values = layout.read(lines)
         self._append(layout.batch([*map(array_of, layout.codec.columns, values)]))
         self._left_out += invalid
         self.taken += len(rows)
@@ -181,24 +195,24 @@ class Typed:
         """Return the rows taken so far (see `TableBuilder`)."""
         return self.table()
 
-    def _encoded(self, rows: Sequence[Any]) -> tuple[list[bytes], list[Invalid]]:
-        """Return the valid rows encoded, and the others."""
+    def _encoded(self, rows: Sequence[Any]) -> tuple[bytes, list[Invalid]]:
+        """Return JSON lines of the valid rows, and the others."""
+        codec = self._layout.codec
         invalid = [row for row in rows if isinstance(row, Invalid)]
         if invalid:
             rows = [row for row in rows if not isinstance(row, Invalid)]
-        codec = self._layout.codec
         try:
-            return codec.encode_many(rows), invalid
+            return codec.encode_lines(rows), invalid
         except ColumnValueError as fault:
             if not self._lenient:
                 raise fault.changed(advice=_ADVICE) from None
-        encoded = list[bytes]()
+        lines = b""
         for row in rows:
             try:
-                encoded.append(codec.encode(row))
+                lines += codec.encode_lines([row])
             except ColumnValueError as fault:
                 invalid.append(Invalid(to_wire(row), fault))
-        return encoded, invalid
+        return lines, invalid
 
     def _append(self, batch: Any) -> None:
         if batch.num_rows:
@@ -216,7 +230,7 @@ _ADVICE = 'with on_invalid="raw", a table leaves such rows out'
 
 @define(eq=False)
 class Inferred:
-    """Builder for rows without columns: JSON values, and rows of classes whose fields are not known."""
+    """Builder for rows without columns: JSON values, and rows of other classes."""
 
     typed: ClassVar[bool] = False
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 import types
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
+from itertools import repeat
+from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -197,8 +200,9 @@ class _Mirror:
         lines = _ENCODER.encode_lines(made)
         if not self._extra:
             return lines
-        if all(getattr(row, "_extra", None) is None for row in rows):  # nearly always
-            return lines.replace(b"}\n", self._extra + b"null}\n")
+        if not any(map(hasattr, rows, repeat("_extra"))):  # nearly always
+            nothing = self._extra + b"null}\n"
+            return nothing.join([line[:-1] for line in lines.split(b"\n")])
         return b"".join(map(self._with_extra, rows, lines.split(b"\n")))
 
     def _with_extra(self, row: Any, line: bytes) -> bytes:
@@ -207,14 +211,14 @@ class _Mirror:
 
     def change(self, rows: list[Any]) -> list[Any]:
         """Give the values of Structs the forms of their columns; some Structs may be None."""
+        given = rows if None not in rows else [row for row in rows if row is not None]
         for name, attribute, change in self.changes:
             try:
-                values = change([None if row is None else getattr(row, attribute) for row in rows])
+                values = change([*map(attrgetter(attribute), given)])
             except _Misfit as misfit:
-                raise _Misfit(misfit.place, f".{name}{misfit.path}") from None
-            for row, value in zip(rows, values, strict=True):
-                if row is not None:
-                    setattr(row, attribute, value)
+                place = [place for place, row in enumerate(rows) if row is not None][misfit.place]
+                raise _Misfit(place, f".{name}{misfit.path}") from None
+            deque(map(setattr, given, repeat(attribute), values), maxlen=0)  # at the speed of C
         return rows
 
     def at(self, row: Any, path: str) -> tuple[Column | None, Any]:
@@ -259,13 +263,13 @@ class _Misfit(Exception):  # noqa: N818 - becomes an error with the value and th
 
 
 def _formed(form: Callable[[Any], str], values: list[Any]) -> list[Any]:
-    made = list[Any]()
-    for place, value in enumerate(values):
-        try:
-            made.append(None if value is None else form(value))
-        except ValueError:
-            raise _Misfit(place) from None
-    return made
+    try:
+        if None not in values:
+            return [*map(form, values)]
+        return [None if value is None else form(value) for value in values]
+    except ValueError:
+        place = next(place for place, value in enumerate(values) if _text_of(form, value, "") == "")
+        raise _Misfit(place) from None
 
 
 def _each(change: _Change, values: list[Any]) -> list[Any]:
@@ -351,11 +355,13 @@ _WHOLE_TEXTS: Mapping[Kind, Callable[[int], str]] = {
 _PLAIN: Mapping[Kind, type] = {"text": str, "boolean": bool}
 
 
-def _text_of(form: Callable[[Any], str], value: int | Decimal | None) -> str | None:
+def _text_of(
+    form: Callable[[Any], str], value: int | Decimal | None, otherwise: str | None = None
+) -> str | None:
     try:
         return None if value is None else form(value)
     except ValueError:
-        return None
+        return otherwise
 
 
 def _nearest_float(value: float) -> float | None:

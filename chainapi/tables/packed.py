@@ -22,7 +22,7 @@ __all__ = ["packed_arrays", "packs"]
 
 @frozen
 class _Packed:
-    """Packed values of one kind: their format for `struct`, and the functions to an array."""
+    """Packed values of a kind: their format for `struct`, and how they become arrays."""
 
     form: str
     of_bytes: Callable[[bytes], Any]

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import resource
-import subprocess
 import sys
-import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -32,7 +29,9 @@ from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator
 from chainapi.testing.loops import VirtualLoop
 from tests.bench import table, walks
+from tests.bench.imports import bench_import
 from tests.bench.pages import canned_bodies, canned_server
+from tests.bench.simulator import bench_simulator
 from tests.documents import Maker
 
 ROUNDS = 5
@@ -352,46 +351,6 @@ def bench_waiting() -> None:
     show("a call that waits, with its task", f"{size / 1_024:.1f} KiB", "<= 3 KiB")
 
 
-IMPORTS = {
-    "import chainapi": "import chainapi",
-    "from chainapi import Session": "from chainapi import Session",
-    "the same and a Session made": "from chainapi import Session; Session(metrics_base_url='https://x.test')",
-    "the same and its first typed route": (
-        "from chainapi import Session;"
-        "Session(data_base_url='https://x.test', api_key='k').data.evm.blocks(43114)"
-    ),
-}
-
-
-def bench_import() -> None:
-    """Measure the first line of users' programs against `import aiohttp`.
-
-    Each import runs in a process of its own.
-    """
-    with tempfile.TemporaryDirectory() as compiled:
-        # Compiled once, as an installed package is.
-        environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-
-        def running(code: str) -> float:
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run([sys.executable, "-c", code], check=True, env=environment)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-        programs = ("import aiohttp", *IMPORTS.values())
-        took: dict[str, list[float]] = {code: [] for code in programs}
-        for _ in range(1 + 15):
-            for code in programs:
-                took[code].append(running(code))
-    for what, code in IMPORTS.items():
-        ratios = [
-            ours / aiohttp for ours, aiohttp in zip(took[code][1:], took["import aiohttp"][1:], strict=True)
-        ]
-        target = "models load here" if "evm" in code else "<= 1.15"
-        show(f"{what}, against import aiohttp", f"{median(ratios):.2f}", target)
-
-
 def main() -> None:
     """Print the table."""
     print("| what | figure | target |\n|---|---|---|")
@@ -404,10 +363,13 @@ def main() -> None:
         bench_stream,
         bench_prefetch,
         bench_waiting,
-        bench_import,
     ):
         if not chosen or bench.__name__.removeprefix("bench_") in chosen:
             bench()
+    for rows in (bench_simulator, bench_import):
+        if not chosen or rows.__name__.removeprefix("bench_") in chosen:
+            for row in rows():
+                show(*row)
 
 
 if __name__ == "__main__":

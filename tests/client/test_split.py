@@ -248,6 +248,7 @@ async def test_lists_without_a_range_are_refused() -> None:
             session.data.list("/v1/chains/43114/blocks"),
             session.metrics.subnets.validators("a"),
             session.metrics.chains.metric(43114, "txCount", time_interval="week"),
+            session.data.primary_network.transactions("mainnet", "p-chain", start_timestamp=1),
         ):
             with pytest.raises(ConfigurationError, match="start_block= and end_block="):
                 pages.split(8)
@@ -303,6 +304,8 @@ async def test_every_list_with_a_range_splits(name: str) -> None:
     assert ranged is not None
     if ranged.unit != "blocks":
         given["start_timestamp"] = 1
+    if name == "data.primary_network.transactions":  # without addresses it takes no times
+        given["addresses"] = "avax1"
     async with simulated(simulator) as session:
         method: Any = session
         for part in name.split("."):

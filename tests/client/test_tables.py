@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -94,7 +93,7 @@ async def test_a_list_without_rows_has_the_whole_schema() -> None:
 
 
 async def test_frames_of_pandas_and_polars() -> None:
-    """Pandas and polars have the rows with the types of Arrow: whole numbers stay whole beside nulls."""
+    """Frames of pandas and polars have the types of Arrow: whole numbers stay whole beside nulls."""
     async with simulated(Simulator(rows=10)) as session:
         table = await blocks(session).to_arrow()
         frame, lazy = await blocks(session).to_pandas(), await blocks(session).to_polars(limit=4)
@@ -174,10 +173,12 @@ async def test_a_value_that_fits_no_column_stops_before_its_page() -> None:
         for _ in range(2):
             with pytest.raises(ColumnValueError, match="leaves such rows out") as caught:
                 await pages.to_arrow()
+            assert caught.value.checkpoint is not None
             assert caught.value.checkpoint.rows == caught.value.partial.num_rows == 0
         with pytest.raises(ColumnValueError) as caught:
             await anext(pages.arrow_batches())
-        assert caught.value.checkpoint.rows == pages.checkpoint.rows == 0
+        assert caught.value.checkpoint == pages.checkpoint
+        assert pages.checkpoint.rows == 0
         assert len(await pages.collect()) == 2
     async with answering(block(txCount="x")) as session:
         with pytest.raises(DecodeError, match=r"blocks\[0\].txCount"):
@@ -274,7 +275,7 @@ async def test_a_page_is_read_by_libraries() -> None:
     assert pa.table(page).equals(page.to_arrow())
     assert pl.DataFrame(page).equals(pl.DataFrame(page.to_arrow()))
     assert list(pd.DataFrame.from_arrow(page)["block_number"]) == newest(40, 7)
-    assert duckdb.sql("select count(*), max(block_number) from page").fetchall() == [(7, NEWEST + 40)]
+    assert duckdb.execute("select count(*), max(block_number) from page").fetchall() == [(7, NEWEST + 40)]
     assert numbers(table) == newest(40, 40)
     assert pa.table(plain).column_names[:2] == ["chainId", "blockNumber"]
     assert page.to_arrow(amounts="float").schema.field("fees_spent").type == pa.float64()
@@ -285,7 +286,7 @@ async def test_duckdb_reads_a_table_by_its_name() -> None:
     async with simulated(Simulator(rows=40)) as session:
         chain = await blocks(session).to_arrow()
     assert chain.num_rows == 40
-    ((count, newest_time),) = duckdb.sql("select count(*), max(block_timestamp) from chain").fetchall()
+    ((count, newest_time),) = duckdb.execute("select count(*), max(block_timestamp) from chain").fetchall()
     assert count == 40
     assert newest_time.astimezone(UTC) == datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -305,13 +306,13 @@ async def test_merged_streams_are_one_table() -> None:
 
 
 @pytest.fixture
-def without(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def without(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Hide a package, and the modules of chainapi that import it."""
     name = str(request.param)
     for module in ("chainapi.tables.build", "chainapi.tables.packed", "chainapi.tables.arrow"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, name, None)
-    yield name
+    return name
 
 
 @pytest.mark.parametrize(

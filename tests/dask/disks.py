@@ -99,6 +99,7 @@ def job_of(place: Any, sources: Any, *, route: str = "data.evm.blocks", **option
         "number": 3,
         "query": {"page_size": 10},
         "limit": None,
+        "amounts": "text",
         "concurrency": 4,
         "part_rows": 25,
         "part_bytes": 1 << 20,

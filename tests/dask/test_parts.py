@@ -17,14 +17,14 @@ from zlib import compress, crc32
 import pytest
 
 from chainapi import Session
-from chainapi.dask.partition import Outcome, export_partition
+from chainapi.dask.partition import Folder, Outcome, export_partition, prepare
 from chainapi.dask.parts import partition_of
 from chainapi.dask.state import DamagedStateError, State
 from chainapi.errors import AuthenticationError, ExportError
 from chainapi.export import export
 from chainapi.export.records import SourceRecord
 from chainapi.models import EvmBlock
-from chainapi.simulator import Fault, Simulator
+from chainapi.simulator import Anomalies, Fault, Simulator
 from tests.dask.disks import Disk, Killed, Place, job_of, rows_in, rows_of, tables_of
 from tests.export import test_invalid as invalid
 from tests.sessions import simulated
@@ -139,6 +139,39 @@ async def test_a_worker_that_was_outrun_continues_behind_the_other(tmp_path: Pat
             assert isinstance(outcomes[0], ExportError)
             assert isinstance(outcomes[1], Outcome)
             assert rows_of(disk) == await straight(session, tmp_path)
+
+
+async def test_a_list_with_a_cursor_gains_its_new_rows() -> None:
+    """The parts of later runs have the new rows of a list that has no declared order."""
+    simulator = Simulator(chains=(1,), rows=40, anomalies=Anomalies(ties=3))
+    disk, place = Disk(), "/v1/chains/1/addresses/0xab/transactions:listNative"
+    async with simulated(simulator) as session:
+        for new in (40, 7, 0, 12):
+            simulator.insert(place, 0 if new == 40 else new)
+            job = job_of(Place(disk), [(1, "0xab")], route="data.evm.native_transactions")
+            outcome = await export_partition(job, session, ignore)
+            assert outcome.counts["rows"] == new
+    assert rows_of(disk).total() == 59
+    assert set(rows_of(disk).values()) == {1}
+
+
+async def test_a_limit_holds_over_restarts() -> None:
+    """Parts have no more rows than the limit where a list without an order restarts."""
+    simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
+    path, disk = "/v1/chains/1/blocks", Disk()
+    query = {"page_size": 10, "model": EvmBlock}
+    async with simulated(simulator) as session:
+        newest = (await session.data.evm.blocks(1).collect(1))[0].block_number
+        for seconds in (3.5, 6.5, 60.0):
+            job = job_of(Place(disk), [path], route="data.list", query=query, limit=50)
+            run = asyncio.create_task(export_partition(job, session, ignore))
+            await asyncio.wait([run], timeout=seconds)
+            run.cancel()
+            await asyncio.wait([run])
+            await asyncio.sleep(101.0)
+            simulator.insert(path, 8)
+    numbers = sorted(row["block_number"] for row in tables_of(disk))
+    assert numbers == list(range(newest - 49, newest + 1))
 
 
 async def test_an_order_less_list_that_restarts_after_a_kill(tmp_path: Path) -> None:
@@ -372,3 +405,15 @@ async def test_a_damaged_log_is_noticed() -> None:
             disk.pipe_file(name, b"\xc1")
         with pytest.raises(ExportError, match=r"00003-00001-\w+ in disk://blocks is damaged"):
             await export_partition(job_of(Place(disk), [path], **options), session, ignore)
+
+
+async def test_the_folder_of_the_other_kind_of_export_is_refused(tmp_path: Path) -> None:
+    """A local export and a distributed one do not write into the folder of each other."""
+    simulator = Simulator(chains=(1,), rows=10)
+    async with simulated(simulator) as session:
+        await export(session.data.evm.blocks, [1], tmp_path / "local", format="parquet")
+        with pytest.raises(ExportError, match="no distributed export wrote it"):
+            prepare(Folder(str(tmp_path / "local"), {}), {}, None)
+        prepare(Folder(str(tmp_path / "other"), {}), {}, None)
+        with pytest.raises(ExportError, match="_export is not a journal"):
+            await export(session.data.evm.blocks, [1], tmp_path / "other", format="parquet")

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi.export import export
+from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 from chainapi.testing import run
 from tests.sessions import simulated
@@ -54,7 +55,9 @@ async def test_a_limit_and_a_dead_token_leave_no_gap(named: bool, growth: int, t
         await asyncio.sleep(LIFETIME)
         newest = int((await session.data.list(BLOCKS).collect(1))[0]["blockNumber"])
         simulator.insert(BLOCKS, growth)
-        await export(walk, sources, path, page_size=10, limit=50)
+        progress: list[ExportProgress] = []
+        await export(walk, sources, path, page_size=10, limit=50, on_progress=progress.append)
+        assert (progress[-1].met, progress[-1].done) == (1, 1)
         # More than the limit on top of a list without an order: it may be another list by now.
         had = 50 if named or growth < 50 else 30
         assert numbers_in(path) == list(range(newest, newest - had, -1))

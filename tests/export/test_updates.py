@@ -20,6 +20,8 @@ from chainapi.export import export
 from chainapi.export.run import ExportResult
 from chainapi.simulator import Anomalies, Simulator
 from chainapi.testing import run
+from tests.export.year import LISTS as DAILY
+from tests.export.year import START, days_of
 from tests.sessions import simulated
 from tests.simulator.test_routes import CHAINS, LISTS, arguments, place_of
 
@@ -72,7 +74,7 @@ async def test_a_list_with_a_cursor_gains_its_new_rows(name: str, tmp_path: Path
             simulator.insert(place_of(name), growth)
             requests = simulator.stats.requests
             update = await exported(session, name, path)
-            assert update.rows == growth
+            assert (update.rows, update.closed) == (growth, 0)
             assert simulator.stats.requests - requests <= 2 + (growth + 2 * ties) // 7
         fresh = await exported(session, name, tmp_path / "fresh.jsonl")
     assert fresh.rows == first.rows + 10
@@ -111,7 +113,8 @@ async def test_other_lists_are_not_asked_again(name: str, tmp_path: Path) -> Non
         first = await exported(session, name, path)
         requests = simulator.stats.requests
         again = await exported(session, name, path)
-    assert (first.skipped, again.skipped) == (0, 1)
+    assert (first.skipped, first.closed) == (0, 1)
+    assert (again.skipped, again.closed) == (1, 1)
     assert simulator.stats.requests == requests
 
 
@@ -120,7 +123,8 @@ async def test_a_list_that_breaks_its_order_is_not_asked_again(order: str, tmp_p
     """Rows without an order do not show which are new: the list is complete once, and left alone."""
     simulator, path = simulator_of(order=order), tmp_path / "rows.jsonl"
     async with simulated(simulator) as session:
-        assert (await exported(session, NATIVE, path)).rows == ROWS
+        first = await exported(session, NATIVE, path)
+        assert (first.rows, first.closed) == (ROWS, 1)
         simulator.insert(place_of(NATIVE), 5)
         again = await exported(session, NATIVE, path)
     assert (again.rows, again.skipped) == (0, 1)
@@ -172,6 +176,31 @@ async def test_an_own_lower_bound_stays(tmp_path: Path) -> None:
         again = await export(walk, [(CHAINS[0], address)], path, **options)
         options["start_block"] = str(options["start_block"] + 1)
     assert (first.rows, again.rows) == (10, 4)
+
+
+@pytest.mark.parametrize("name", DAILY)
+def test_daily_updates_cost_little(name: str) -> None:
+    """Each daily run sends the requests of its new rows and one more; the journal hardly grows."""
+    first, *later = days_of(name, 8)
+    new = DAILY[name]
+    assert first.rows == START
+    assert {day.rows for day in later} == {new}
+    assert max(day.requests for day in later) <= 1 + -(-new // 100)
+    assert later[-1].journal <= first.journal + (8 << 10)
+
+
+@pytest.mark.parametrize("name", [NATIVE, "data.evm.transactions"])
+async def test_an_update_after_a_limit_leaves_no_gap(name: str, tmp_path: Path) -> None:
+    """The limit is that of the first run: an update has all rows above the first ones."""
+    simulator, path = simulator_of(ties=3), tmp_path / "rows.jsonl"
+    async with simulated(simulator) as session:
+        assert (await exported(session, name, path, limit=10)).rows == 10
+        simulator.insert(place_of(name), 30)
+        update = await exported(session, name, path, limit=10)
+        await exported(session, name, tmp_path / "fresh.jsonl")
+    fresh = (tmp_path / "fresh.jsonl").read_text().splitlines()
+    assert lines(path) == Counter(fresh[: update.rows + 10])
+    assert 30 <= update.rows <= 32  # the first ones may have left out rows of the newest block
 
 
 STEPS = st.lists(

@@ -479,7 +479,7 @@ def restart_after_a_refuted_key_is_exact() -> AbstractContextManager[object]:
 @mutant(0, 26)
 def order_believed() -> AbstractContextManager[object]:
     """Check no number but those of the spans."""
-    return patch.object(dedupe, "rising", lambda numbers, last: None)
+    return patch.object(dedupe, "rising", lambda *_: None)
 
 
 @mutant(2, 10)
@@ -516,14 +516,19 @@ def spans_believed_after_a_break() -> AbstractContextManager[object]:
     return both()
 
 
-@mutant(6, 11)
+@mutant(12, 34)
 def ties_at_the_end_of_a_span_dropped() -> AbstractContextManager[object]:
     """Take every row for given that has the number at which a span ends."""
 
     def given(self: Order, index: int, number: int, spans: Any, ties: Any, met: Any, mark: Any) -> bool:
         return any(oldest <= number <= newest for newest, oldest in spans)
 
-    return patch.object(Order, "_given", given)
+    @contextmanager
+    def both() -> Iterator[None]:
+        with patch.object(Order, "_given", given), patch.object(order, "_meet", lambda *_: True):
+            yield
+
+    return both()
 
 
 @mutant(28, 70)
@@ -533,7 +538,12 @@ def ties_at_the_end_of_a_span_given_again() -> AbstractContextManager[object]:
     def given(self: Order, index: int, number: int, spans: Any, ties: Any, met: Any, mark: Any) -> bool:
         return any(oldest < number < newest for newest, oldest in spans)
 
-    return patch.object(Order, "_given", given)
+    @contextmanager
+    def both() -> Iterator[None]:
+        with patch.object(Order, "_given", given), patch.object(order, "_meet", lambda *_: False):
+            yield
+
+    return both()
 
 
 @mutant(165, 1041)

@@ -37,7 +37,7 @@ from chainapi.errors import (
     RateLimitedError,
     ServerError,
 )
-from chainapi.models.codec import DecodedPage, PageDecoder
+from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 from chainapi.models.error_body import decode_error
 from chainapi.testing.loops import VirtualLoop
 from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
@@ -182,8 +182,9 @@ class FlowSource:
     """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
-    ranges = None
-    numbered = None
+    columnar = False  # the decoder is the one for rows
+    on_invalid: OnInvalid = "raise"
+    ranges = numbered = None
     address = fingerprint = ""
     cursor = None
     quota_wait = 0.0
@@ -249,6 +250,8 @@ class FlowSource:
 
 class SessionWorld:
     """World of sessions on a virtual event loop, as users have them."""
+
+    model: Any = None  # of rows that are no points
 
     def __init__(self, service: Service, attempts: int, hear: Callable[[Event], None]) -> None:
         self.wall = EPOCH
@@ -324,7 +327,7 @@ class SessionWorld:
         if manners.until:
             options["until"] = route.until
         walk = session.metrics.list if manners.until else session.data.list
-        self._pages = walk("/v1/rows", items="rows", **options)
+        self._pages = walk("/v1/rows", items="rows", model=self.model, **options)
         return self._pages
 
     def check_left(self) -> None:

@@ -29,12 +29,21 @@ class DigestLog:
         self._counts = [0]
 
     def __contains__(self, digest: bytes) -> bool:
+        return next(self._places(digest), None) is not None
+
+    def count(self, digest: bytes) -> int:
+        """Return how often a digest was added."""
+        return sum(1 for _ in self._places(digest))
+
+    def _places(self, digest: bytes) -> Iterator[int]:
+        """Yield the places of a digest in its bucket."""
         buckets = self._shards[digest[0] % len(self._shards)]
         bucket = buckets[int.from_bytes(digest[1:4], "little") % len(buckets)]
         at = bucket.find(digest)
-        while at % DIGEST_SIZE and at >= 0:  # the end of one digest and the beginning of the next
+        while at >= 0:
+            if not at % DIGEST_SIZE:  # else the end of one digest and the beginning of the next
+                yield at
             at = bucket.find(digest, at + 1)
-        return at >= 0
 
     def __iter__(self) -> Iterator[bytes]:
         for buckets in self._shards:
@@ -76,34 +85,27 @@ def _split(buckets: list[bytearray]) -> list[bytearray]:
 class DigestCounter:
     """Two counts for each digest: given in all passes, and met in this pass.
 
-    In the first pass both are the same, and a log is enough. From the first restart on they are in tables
+    In the first pass both are the same, and a log is enough. Digests that come in a later pass are in tables
     with open addressing, in byte arrays. Many small tables, so that growing one of them copies little; a
     table is made when its first digest comes.
     """
 
     def __init__(self) -> None:
-        self._log: DigestLog | None = DigestLog()
+        self.first_pass = True  # no restart came yet: nothing was given more often than it was met
+        self._log = DigestLog()  # given in the first pass
         self._tables: list[bytearray | None] = [None] * TABLES
         self._used = [0] * TABLES
         self._large: dict[bytes, tuple[int, int]] = {}
 
     def __contains__(self, digest: bytes) -> bool:
-        return digest in self._log if self._log is not None else self._get(digest) != (0, 0)
-
-    @property
-    def first_pass(self) -> bool:
-        """Return whether no restart came yet.
-
-        Nothing was given more often than it was met.
-        """
-        return self._log is not None
+        return digest in self._log or self._get(digest) != (0, 0)
 
     def meet(self, digest: bytes) -> bool:
         """Count a meeting with a digest that was given more often than met.
 
         Return False for any other digest.
         """
-        if self._log is not None:
+        if self.first_pass:
             return False
         given, met = self._get(digest)
         if met >= given:
@@ -113,7 +115,7 @@ class DigestCounter:
 
     def give(self, digest: bytes) -> None:
         """Count a digest as given, and as met in this pass."""
-        if self._log is not None:
+        if self.first_pass:
             self._log.extend((digest,))
             return
         given, met = self._get(digest)
@@ -122,16 +124,13 @@ class DigestCounter:
     def give_new(self, digests: Sequence[bytes]) -> bool:
         """Count digests as given in the first pass; return whether one of them is new."""
         log = self._log
-        assert log is not None  # noqa: S101 - the caller asked `first_pass`
         new = any(digest not in log for digest in digests)  # of nearly all pages the first one is
         log.extend(digests)
         return new
 
     def restart(self) -> None:
         """Begin another pass: nothing was met in it yet."""
-        log, self._log = self._log, None
-        for digest in log or ():
-            self.give(digest)
+        self.first_pass = False
         for table in self._tables:
             if table is not None:
                 zeros = bytes(len(table) // CELL)
@@ -142,10 +141,12 @@ class DigestCounter:
         if self._large and digest in self._large:
             return self._large[digest]
         table = self._tables[digest[0] % TABLES]
-        if table is None:
-            return 0, 0
-        at = _find(table, digest)
-        cell = table[at : at + CELL]
+        cell = EMPTY
+        if table is not None:
+            at = _find(table, digest)
+            cell = bytes(table[at : at + CELL])
+        if cell == EMPTY:
+            return self._log.count(digest), 0
         return int.from_bytes(cell[12:14], "little"), int.from_bytes(cell[14:], "little")
 
     def _put(self, digest: bytes, given: int, met: int) -> None:

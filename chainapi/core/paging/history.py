@@ -40,9 +40,8 @@ class Runs:
             return
         if run is not None:
             _append_run(runs, run)
-        else:
-            for number in numbers:
-                _append(runs, number)
+        elif numbers:
+            _append(runs, numbers)
         if len(runs) > self.LIMIT:
             self._runs = None
 
@@ -114,11 +113,14 @@ def _append_run(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _append(runs: list[Run], number: int) -> None:
-    first, step, count = runs[-1] if runs else (number, 0, 0)
-    if count == 1:
-        runs[-1] = first, number - first, 2
-    elif count and number == first + step * count:
-        runs[-1] = first, step, count + 1
-    else:
-        runs.append((number, 0, 1))
+def _append(runs: list[Run], numbers: Sequence[int]) -> None:
+    first, step, count = runs.pop() if runs else (numbers[0], 0, 0)
+    for number in numbers:
+        if count == 1:
+            step, count = number - first, 2
+        elif number == first + step * count:
+            count += 1
+        else:
+            runs.append((first, step, count))
+            first, step, count = number, 0, 1
+    runs.append((first, step, count))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence
+from itertools import chain
 
 from attrs import define
 
@@ -64,7 +65,7 @@ class KeyWindow:
     def _meets(self, page: PageRows) -> bool:
         """Check for a key that a neighbour has too."""
         keys = set(page.keys)
-        return not all(keys.isdisjoint(other.keys) for other in self._neighbours)
+        return not keys.isdisjoint(chain.from_iterable([other.keys for other in self._neighbours]))
 
     def _known(self) -> dict[Hashable, tuple[_Neighbour, int]]:
         """Return the keys of the last rows of this pass, and the place of each."""

@@ -12,10 +12,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, pairwise, repeat
+from typing import Any, cast
 
 from attrs import define, field, frozen
 
-__all__ = ["MAX_TIES", "Marks", "Order", "Rows", "Run", "Watermark", "listed", "rising", "run_of"]
+__all__ = ["MAX_TIES", "Marks", "Order", "Rows", "Run", "Watermark", "listed", "rising", "run_of", "with_run"]
 
 Run = tuple[int, int, int]  # first number, step from one to the next, count
 Spans = tuple[tuple[int, int], ...]  # newest and oldest number of each, both included; from new to old
@@ -43,10 +44,6 @@ class Rows:
         """Return the rows with a lower index."""
         count = bisect_left(self.indices, index)
         return Rows(self.indices[:count], self.numbers[:count])
-
-    def first(self, count: int) -> Rows:
-        """Return the first rows."""
-        return self if count == len(self.indices) else Rows(self.indices[:count], self.numbers[:count])
 
     def behind(self, count: int) -> Rows:
         """Return the rows behind the first ones."""
@@ -154,7 +151,7 @@ class Order:
         stale: set[int] = set()
         tied = self._tied(rows)
         if tied:
-            self._after, stale = self._sift(rows.first(tied), mark)
+            self._after, stale = self._joined(rows.indices[:tied], mark)
             rows = rows.behind(tied)
         if self._all_below(rows):
             self._after = self._extended(rows, mark)
@@ -179,6 +176,18 @@ class Order:
             return 0
         return numbers.count(before.last)
 
+    def _joined(self, indices: Sequence[int], mark: Mark) -> tuple[_Position, set[int]]:
+        """Return the position after rows that share the lowest number given.
+
+        The second value holds the indices of those given before.
+        """
+        before = self._after
+        number = cast("int", before.last)
+        given, here = dict(before.ties.get(number, {})), dict(before.met.get(number, {}))
+        stale = {index for index in indices if _meet(mark(index), given, here)}
+        ties, met = {**before.ties, number: given}, {**before.met, number: here}
+        return _Position(before.spans, number, ties, met), stale
+
     def _all_below(self, rows: Rows) -> bool:
         """Check for the usual page: all rows are below every span."""
         spans, numbers = self._after.spans, rows.numbers
@@ -202,8 +211,8 @@ class Order:
         """Return the position after `rows`, and the indices of those given before."""
         before = self._before if before is None else before
         spans, last = before.spans, before.last
-        ties = {number: Counter(marks) for number, marks in before.ties.items()}
-        met = {number: Counter(marks) for number, marks in before.met.items()}
+        ties = {number: dict(marks) for number, marks in before.ties.items()}
+        met = {number: dict(marks) for number, marks in before.met.items()}
         stale: set[int] = set()
         for index, number in zip(rows.indices, rows.numbers, strict=True):
             if self._given(index, number, spans, ties, met, mark):
@@ -218,8 +227,8 @@ class Order:
         index: int,
         number: int,
         spans: Spans,
-        ties: dict[int, Counter[str]],
-        met: dict[int, Counter[str]],
+        ties: dict[int, dict[str, int]],
+        met: dict[int, dict[str, int]],
         mark: Mark,
     ) -> bool:
         """Check whether a row was given before; count it as met, and as given."""
@@ -227,13 +236,7 @@ class Order:
             return any(oldest <= number <= newest for newest, oldest in spans)
         if any(oldest < number < newest for newest, oldest in spans):
             return True
-        given, here = ties.setdefault(number, Counter()), met.setdefault(number, Counter())
-        own = mark(index)
-        before = here[own] < given[own]
-        here[own] += 1
-        if not before:
-            given[own] += 1
-        return before
+        return _meet(mark(index), ties.setdefault(number, {}), met.setdefault(number, {}))
 
 
 def listed(marks: Marks) -> tuple[str, ...]:
@@ -241,12 +244,25 @@ def listed(marks: Marks) -> tuple[str, ...]:
     return tuple(chain.from_iterable(map(repeat, marks, marks.values()))) if marks else ()
 
 
+def _meet(own: str, given: dict[str, int], here: dict[str, int]) -> bool:
+    """Count a mark as met, and as given; return whether it was given before."""
+    met, before = here.get(own, 0), given.get(own, 0)
+    here[own] = met + 1
+    if met < before:
+        return True
+    given[own] = before + 1
+    return False
+
+
 def _marks(indices: Sequence[int], mark: Mark) -> Marks:
     """Count the marks of rows."""
-    return Counter(map(mark, indices)) if len(indices) > 1 else {mark(indices[0]): 1}
+    counted: dict[str, int] = {}
+    for own in map(mark, indices):
+        counted[own] = counted.get(own, 0) + 1
+    return counted
 
 
-def _only(marks: Mapping[int, Counter[str]], ends: Collection[int]) -> dict[int, Marks]:
+def _only(marks: Mapping[int, Marks], ends: Collection[int]) -> dict[int, Marks]:
     return {number: counted for number, counted in marks.items() if number in ends}
 
 
@@ -298,17 +314,26 @@ def _written(given: _Position, before: _Position, number_field: str) -> Watermar
     )
 
 
-def run_of(numbers: Sequence[int | None]) -> Run | None:
+def run_of(numbers: Sequence[Any]) -> Run | None:
     """Return numbers as an arithmetic run with steps down; None if they are not.
 
     It takes no comparison of neighbours: a run is the usual page of a list whose numbers are its keys.
     """
-    if len(numbers) < 2 or (first := numbers[0]) is None or (second := numbers[1]) is None:
+    if len(numbers) < 2 or type(first := numbers[0]) is not int or type(second := numbers[1]) is not int:
         return None
     step, count = second - first, len(numbers)
     if step >= 0 or numbers[-1] != first + step * (count - 1):
         return None
     return (first, step, count) if numbers == list(range(first, first + step * count, step)) else None
+
+
+def with_run(numbers: list[Any]) -> tuple[Sequence[Any], Run | None]:
+    """Return numbers and their run; those of a run as a `range`, which takes little memory."""
+    run = run_of(numbers)
+    if run is None:
+        return numbers, None
+    first, step, count = run
+    return range(first, first + step * count, step), run
 
 
 def rising(numbers: Sequence[int | None], last: int | None, run: Run | None = None) -> int | None:

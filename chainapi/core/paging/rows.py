@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from attrs import frozen
 
 from chainapi.core.paging.digests import DIGEST_SIZE
-from chainapi.core.paging.order import Rows, Run, run_of
+from chainapi.core.paging.order import Rows, Run, with_run
 
 __all__ = ["EmptyPage", "Identity", "PageRows", "RowsOfPage", "key_digest", "mark_digest", "number_digest"]
 
@@ -67,12 +67,20 @@ class Identity:
         plain = None if self.plain_key is None else _plain_keys(self.plain_key, rows)
         return list(map(self.key, rows)) if plain is None else plain
 
-    def numbers_of(self, rows: Sequence[Any]) -> list[int | None] | None:
-        """Return the number of each row; None for a list without numbers."""
+    def numbers_of(self, rows: Sequence[Any]) -> tuple[Sequence[int | None] | None, Run | None]:
+        """Return the number of each row, and their run; None for a list without numbers.
+
+        The numbers of a run are a `range`.
+        """
         if self.number is None:
-            return None
+            return None, None
         plain = None if self.plain_number is None else _read(self.plain_number, rows)
-        return list(map(self.number, rows)) if plain is None or {*map(type, plain)} - {int} else plain
+        if plain is None:
+            return with_run(list(map(self.number, rows)))
+        numbers, run = with_run(plain)
+        if run is not None or not {*map(type, plain)} - {int}:
+            return numbers, run
+        return with_run(list(map(self.number, rows)))
 
 
 def _read(read: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any] | None:
@@ -105,19 +113,15 @@ class PageRows:
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
         self._page = page
-        self.numbers = identity.numbers_of(self.rows)
-        self.run: Run | None = None if self.numbers is None else run_of(self.numbers)
+        self.numbers, self.run = identity.numbers_of(self.rows)
         self.repeated: set[int] = set()
         self.ordered = Rows()  # those that keep the order of the list
-        if not identity.frozen:
-            _ = self.keys, self.stable
-
-    @cached_property
-    def keys(self) -> Sequence[Hashable]:
-        """Key of each row; None for a row that lacks one."""
-        if self._identity.unique and self.numbers is not None:
-            return self.numbers
-        return self._identity.keys_of(self.rows)
+        # Key of each row; None for a row that lacks one.
+        self.keys: Sequence[Hashable] = (
+            self.numbers if identity.unique and self.numbers is not None else identity.keys_of(self.rows)
+        )
+        if identity.stable is not None and not identity.frozen:
+            _ = self.stable
 
     @cached_property
     def stable(self) -> Sequence[Hashable]:

@@ -263,7 +263,7 @@ class Walk:
                 yield row
 
     def next_rows(self, most: int | None = None) -> tuple[Sequence[int], int]:
-        """Return the indices of the rows that `rows` gives next, and the offset behind them.
+        """Return the indices of the rows to give next, and the offset behind them.
 
         They are at most `most` rows. Nothing moves: see `move_to`.
         """

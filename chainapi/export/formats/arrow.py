@@ -16,7 +16,8 @@ from chainapi.tables.rows import reader
 
 __all__ = ["BATCH_ROWS", "python_rows", "tables_of"]
 
-BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20  # of rows as JSON, which are decoded at once
+SLICE_ROWS = 250  # that are decoded at once: the values of more leave the caches of the processor
+BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20  # of rows as JSON, which become one table
 GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at once
 
 
@@ -32,25 +33,32 @@ def _tables(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any]) -> It
     schema, read = arrow_schema(columns), reader(columns, nested=True)
     for batch in earlier:
         yield _conformed(batch, schema)
-    for labels, lines in _chunks(rows):
-        values = read(lines)
+    for labels, slices in _chunks(rows):
+        values: list[list[Any]] = [[] for _ in columns]
+        for lines in slices:
+            for known, found in zip(values, read(lines), strict=True):
+                known += found
         arrays = [array_of(column, found) for column, found in zip(columns, values, strict=True)]
         yield pa.Table.from_arrays([_labels(labels), *arrays], schema=schema)
 
 
-def _chunks(rows: Rows) -> Iterator[tuple[list[tuple[str, int]], bytes]]:
-    """Yield rows that are decoded at once, and the number of them by label."""
-    labels, chunk, count, size = list[tuple[str, int]](), list[bytes](), 0, 0
+def _chunks(rows: Rows) -> Iterator[tuple[list[tuple[str, int]], list[bytes]]]:
+    """Yield rows of one table: the number of them by label, and slices of their lines."""
+    labels, slices, count, size = list[tuple[str, int]](), list[bytes](), 0, 0
     for label, lines in rows:
         number = lines.count(b"\n")
-        labels.append((label, number))
-        chunk.append(lines)
+        if labels and labels[-1][0] == label and labels[-1][1] + number <= SLICE_ROWS:
+            labels[-1] = label, labels[-1][1] + number
+            slices[-1] += lines
+        else:
+            labels.append((label, number))
+            slices.append(lines)
         count, size = count + number, size + len(lines)
         if count >= BATCH_ROWS or size >= BATCH_BYTES:
-            yield labels, b"".join(chunk)
-            labels, chunk, count, size = [], [], 0, 0
-    if chunk:
-        yield labels, b"".join(chunk)
+            yield labels, slices
+            labels, slices, count, size = [], [], 0, 0
+    if slices:
+        yield labels, slices
 
 
 def _labels(labels: Sequence[tuple[str, int]]) -> Any:

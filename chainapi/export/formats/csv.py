@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +28,6 @@ from chainapi.export.formats.values import (
     typed_row,
     unlike,
 )
-from chainapi.models.timestamps import utc_datetime
 from chainapi.tables.columns import Column
 from chainapi.tables.rows import json_text, reader
 from chainapi.tables.types import Kind
@@ -95,7 +96,7 @@ def _record(cells: Sequence[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{text.replace(chr(34), chr(34) * 2)}"'
+    return '"' + text.replace('"', '""') + '"'
 
 
 def _plain(values: Sequence[Any]) -> list[str]:
@@ -103,7 +104,7 @@ def _plain(values: Sequence[Any]) -> list[str]:
 
 
 def _texts(values: Sequence[str | None]) -> list[str]:
-    return ["" if value is None else _quoted(value) for value in values]
+    return ["" if value is None else f'"{value}"' if '"' not in value else _quoted(value) for value in values]
 
 
 def _jsons(values: Sequence[Any]) -> list[str]:
@@ -111,7 +112,21 @@ def _jsons(values: Sequence[Any]) -> list[str]:
 
 
 def _times(values: Sequence[int | None]) -> list[str]:
-    return ["" if value is None else utc_datetime(value).isoformat()[:19] + "Z" for value in values]
+    return ["" if value is None else _time(value) for value in values]
+
+
+def _time(seconds: int) -> str:
+    day, rest = divmod(seconds, 86_400)
+    return f"{_day(day)}T{rest // 3_600:02}:{rest // 60 % 60:02}:{rest % 60:02}Z"
+
+
+@lru_cache(maxsize=1_024)
+def _day(number: int) -> str:
+    """Return the date of a day, counted from 1970, in ISO 8601."""
+    return date.fromordinal(_EPOCH + number).isoformat()
+
+
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 def _booleans(values: Sequence[bool | None]) -> list[str]:
@@ -169,10 +184,14 @@ def _tally(path: Path) -> Tally:
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             checksum = crc32(chunk, checksum)
-            pieces = chunk.split(b'"')
+            # Two quotation marks with nothing between them neither open nor close a text.
+            pieces = chunk.translate(None, _OTHERS).replace(b'""', b"").split(b'"')
             count += sum(piece.count(b"\n") for piece in pieces[within::2])
             within = (within + len(pieces) - 1) % 2
     return Tally(count, checksum)
+
+
+_OTHERS = bytes({*range(256)} - {*b'"\n'})
 
 
 def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:

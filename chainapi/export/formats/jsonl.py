@@ -56,10 +56,9 @@ def _all_lines(rows: Rows, previous: Path | None) -> Iterator[bytes]:
             yield from _chunks(old)
     for label, lines in rows:
         head = b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
-        # A line end is never inside a text, where it is escaped.
-        labelled = b"\n" + head + b","
-        made = head + b"," + lines[1:-1].replace(b"\n{", labelled) + b"\n"
-        yield made.replace(head + b",}\n", head + b"}\n") if b"{}\n" in lines else made
+        rest = [line[1:] for line in lines.split(b"\n")[:-1]]  # a line end is never inside a text
+        made = head + b"," + (b"\n" + head + b",").join(rest) + b"\n"
+        yield made.replace(head + b",}\n", head + b"}\n") if b"}" in rest else made
 
 
 def _tally(path: Path) -> Tally:

@@ -69,6 +69,10 @@ def compare(ones: list[bytes], steps: list[tuple[bool, int] | None]) -> None:
         assert one in ours or not theirs.given[one]
     assert [one in ours for one in ones] == [theirs.given[one] > 0 for one in ones]
     ours.restart()
+    theirs.restart()
+    for one in ones:
+        met = theirs.given[one]
+        assert [ours.meet(one) for _ in range(met + 1)] == [True] * met + [False]
     assert sum(ours._used) == sum(count > 0 for count in theirs.given.values())
 
 
@@ -116,18 +120,17 @@ def test_large_counts(monkeypatch: pytest.MonkeyPatch, largest: int, count: int)
     ours.give(one)
     ours.restart()
     assert sum(ours.meet(one) for _ in range(count + 5)) == count + 1
-    assert sum(ours._used) == 2
+    assert sum(ours._used) in (1, 2)  # a count that is too large for a cell may have none
 
 
 @pytest.mark.untraced
 def test_memory() -> None:
-    """100,000 digests take 16 bytes each in the first pass.
+    """100,000 digests take at most 18 bytes each in the first pass.
 
-    Later they take less than 43 bytes each, and 28 in full tables.
+    Those of later passes take less than 43 bytes each, and 28 in full tables.
     """
     ours = DigestCounter()
     ours.give_new([digest(number) for number in range(100_000)])
-    assert ours._log is not None
     assert sum(sys.getsizeof(bucket) for shard in ours._log._shards for bucket in shard) <= 18 * 100_000
     ours = DigestCounter()
     ours.restart()

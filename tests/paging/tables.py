@@ -1,0 +1,86 @@
+"""Machine whose reader takes tables and record batches in place of rows.
+
+All else is as in `tests.paging.machine`: what happens, and what must hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from chainapi.errors import ChainAPIError
+from tests.paging.machine import PagingMachine, Saved
+from tests.paging.service import Label
+from tests.paging.worlds import SessionWorld
+
+__all__ = ["TableMachine"]
+
+
+@frozen
+class Row:
+    """Row of a service, as a user would write it down."""
+
+    timestamp: int
+    value: float
+    key: str | None = None
+
+
+@frozen
+class Entry:
+    """Row of a table, with the attributes that the machine reads."""
+
+    timestamp: int
+    value: float
+
+
+def entries(table: Any) -> list[Entry]:
+    """Return the rows of a table or a record batch, times as Unix time in seconds."""
+    numbers = table.column("timestamp").to_pylist()
+    values = table.column("value").to_pylist()
+    return [
+        Entry(number if isinstance(number, int) else round(number.timestamp()), value)
+        for number, value in zip(numbers, values, strict=True)
+    ]
+
+
+class TableWorld(SessionWorld):
+    """World of sessions whose rows have a model, so that pages become columns."""
+
+    model = Row
+
+
+class TableMachine(PagingMachine):
+    """Machine that reads record batches of one row, and whole tables."""
+
+    make_world = TableWorld
+
+    def _label(self, row: Any) -> Label:
+        return int(row.value), int(row.value % 1 * 8)
+
+    def _number(self, row: Any) -> int:
+        return int(row.timestamp)
+
+    async def _rows(self, count: int) -> None:
+        left = count
+        async for batch in self.pages.arrow_batches(size=1):
+            (row,) = entries(batch)
+            self._take_row(row)
+            self.saved.append(Saved(self.pages.checkpoint, self.walked.copy()))
+            left -= 1
+            if not left:
+                break
+
+    async def _collect(self, limit: int | None) -> None:
+        self.collecting = True
+        try:
+            table = await self.pages.to_arrow(limit)
+        except ChainAPIError as error:
+            for row in () if error.partial is None else entries(error.partial):
+                self._take_row(row, passes=True)
+            raise
+        finally:
+            self.collecting = False
+        for row in entries(table):
+            self._take_row(row, passes=True)
+        assert table.num_rows == limit or self.pages.exhausted, "a partial table"
