@@ -1,4 +1,4 @@
-"""Sealer of an export: decides when waiting rows become a part, and runs the steps.
+"""Sealer of an export: when waiting rows become a part, and the steps to it.
 
 The files of a part are written in a thread of their own, so that pages are committed meanwhile. Only the
 short steps around it run in the thread of the journal.
