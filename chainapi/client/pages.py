@@ -251,7 +251,8 @@ class Pages(Generic[T]):
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """Give the rows as record batches of Arrow, each row once.
 
-        It gives batches as `batches()` does, with `limit` at most that many rows. All of them have the same schema. Invalid rows are left out.
+        It gives batches as `batches()` does, with `limit` at most that many rows. All of them have the same
+        schema. Invalid rows are left out.
 
         Raises:
             ConfigurationError: an argument is invalid; raised by the call itself. The rows have no model, or
@@ -355,7 +356,8 @@ class Pages(Generic[T]):
         """
         from chainapi.client.split import Split, Widths
 
-        if self.walk.checkpoint.pages or self.walk.checkpoint.rows:
+        at = self.walk.checkpoint
+        if at.pages or at.rows or at.following:
             raise self._runner.refusal("a stream that was read cannot be split: call split() before")
         return Split(type(self), self._source.ranges, Widths(ranges, blocks, days))
 

@@ -22,12 +22,14 @@ __all__ = ["Batch", "RowBatch", "WalkRunner"]
 
 
 class Batch(Protocol):
-    """Rows that were taken for a batch, which is not given yet."""
+    """Rows that were taken for a batch, which is not given yet.
 
-    @property
-    def reader(self) -> str:
-        """Method that gives such batches."""
-        ...
+    Attributes:
+        reader: the method that gives such batches.
+
+    """
+
+    reader: ClassVar[str]
 
     def __len__(self) -> int: ...
 

@@ -80,7 +80,7 @@ class Job:
     concurrency: int
     part_rows: int
     part_bytes: int
-    amounts: Amounts
+    amounts: Amounts = "text"
 
     @property
     def key(self) -> tuple[str, int]:

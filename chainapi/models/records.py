@@ -159,7 +159,7 @@ def unnamed(record: Any) -> dict[str, Any]:
 
 def _unnamed_within(value: Any) -> Any:
     """Return the unnamed fields in a value; None, or something empty, without any."""
-    if isinstance(value, Record):
+    if isinstance(value, AnyRecord):
         return unnamed(value)
     if isinstance(value, list | tuple):
         entries = [_unnamed_within(entry) or {} for entry in value]

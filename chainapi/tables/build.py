@@ -44,16 +44,18 @@ class PageRows(Protocol):
 
 
 class TableBuilder(Protocol):
-    """Builder of one table, row by row and page by page."""
+    """Builder of one table, row by row and page by page.
+
+    Attributes:
+        typed: whether the types of the columns do not depend on the rows.
+
+    """
+
+    typed: ClassVar[bool]
 
     @property
     def taken(self) -> int:
         """Number of rows taken, those included that are left out."""
-        ...
-
-    @property
-    def typed(self) -> bool:
-        """Return whether the types of the columns do not depend on the rows."""
         ...
 
     def add(self, page: PageRows, indices: Sequence[int]) -> None:

@@ -24,7 +24,7 @@ from chainapi.errors import ColumnValueError, ConfigurationError
 from chainapi.models.exact_json import encode_json
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import to_wire
-from chainapi.models.records import Record, unnamed
+from chainapi.models.records import AnyRecord, unnamed
 from chainapi.models.schema import Type, row_classes
 from chainapi.models.unions import Unknown, tags_of, wire_name
 from chainapi.tables.columns import EXTRA, SOURCE, Column, columns_of, free_name, has_extra, named_fields
@@ -200,13 +200,13 @@ class _Mirror:
         lines = _ENCODER.encode_lines(made)
         if not self._extra:
             return lines
-        if not any(map(hasattr, rows, repeat("_extra"))):  # nearly always
+        if all(getattr(row, "_extra", None) is None for row in rows):  # nearly always
             nothing = self._extra + b"null}\n"
             return nothing.join([line[:-1] for line in lines.split(b"\n")])
         return b"".join(map(self._with_extra, rows, lines.split(b"\n")))
 
     def _with_extra(self, row: Any, line: bytes) -> bytes:
-        found = unnamed(row) if isinstance(row, Record) else {}
+        found = unnamed(row) if isinstance(row, AnyRecord) else {}
         return line[:-1] + self._extra + (encode_json(found) if found else b"null") + b"}\n"
 
     def change(self, rows: list[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
-from chainapi.models.records import Record
+from chainapi.models.records import AnyRecord
 from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import tags_of
 from chainapi.tables.types import AMOUNT_KINDS, Amounts, Kind
@@ -67,7 +67,7 @@ def columns_of(model: Any, amounts: Amounts = "text") -> tuple[Column, ...]:
 
 def has_extra(model: Any) -> bool:
     """Return whether the last column of a model has the fields that the model does not name."""
-    return bool(tags_of(model)) or any(issubclass(kind, Record) for kind in row_classes(model))
+    return bool(tags_of(model)) or any(issubclass(kind, AnyRecord) for kind in row_classes(model))
 
 
 def named_fields(model: type, taken: Iterable[str] = ()) -> Iterator[tuple[str, Field]]:

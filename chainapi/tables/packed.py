@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 
 from chainapi.tables.arrow import array_of, arrow_type
@@ -24,7 +23,7 @@ __all__ = ["packed_arrays", "packs"]
 class _Packed:
     """Packed values of a kind: their format for `struct`, and how they become arrays."""
 
-    form: str
+    form: Literal["q", "I", "d"]
     of_bytes: Callable[[bytes], Any]
     of_values: Callable[[Column, Sequence[Any]], Any] = array_of
 
@@ -78,7 +77,7 @@ def _floats(packed: bytes) -> Any:
 
 def _times(packed: bytes) -> Any:
     seconds = _buffered(pa.uint32(), packed).cast(pa.int64())
-    return pc.multiply(seconds, 1_000).view(pa.timestamp("ms", "UTC"))
+    return seconds.cast(pa.timestamp("s", "UTC")).cast(pa.timestamp("ms", "UTC"))
 
 
 def _digits(packed: bytes) -> Any:

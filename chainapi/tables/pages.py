@@ -281,7 +281,7 @@ def _floats(kinds: set[type], values: Sequence[Any]) -> Values:
     return [None if value is None else next(floats) for value in values]
 
 
-def _doubles(values: Sequence[Any]) -> Values:
+def _doubles(values: Sequence[Any]) -> bytes:
     try:
         return _packer("d", len(values))(*values)
     except struct.error:

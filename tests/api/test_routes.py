@@ -563,7 +563,7 @@ def test_the_import_of_a_session_loads_little() -> None:
     loaded = loaded_by("from chainapi import Session")
     assert {name for name in loaded if name.partition(".")[0] == "chainapi"} == IMPORTED
     assert "aiohttp" in loaded
-    assert not loaded & {"aiolimiter", "cattrs", "difflib", "html.entities", "msgspec"}
+    assert not loaded & {"aiolimiter", "cattrs", "difflib", "html.entities"}
 
 
 def test_nothing_of_the_models_is_loaded_by_a_session() -> None:

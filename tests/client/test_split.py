@@ -215,6 +215,16 @@ def test_each_range_resumes_from_its_own_checkpoint(numbers: list[int], taken: i
     run(scenario())
 
 
+async def test_a_range_resumes_behind_a_page() -> None:
+    """The checkpoint behind a whole page has the range too: its stream ends at its own border."""
+    async with reaching(Ledger(list(range(60)))) as session:
+        newer, older = await transfers(session, start_block=0).split(2)
+        rows = [row for part in (newer, older) for row in await part.collect(limit=14)]
+        for part in (newer, older):
+            rows += await transfers(session, start_block=0, resume=part.checkpoint).collect()
+    assert sorted(ids(rows)) == list(range(60))
+
+
 async def test_a_dead_token_restarts_its_range_alone() -> None:
     """A range whose token expires begins again at its own end, and gives no row twice."""
     ledger = Ledger([DAY * day for day in range(60)], point, "results", lifetime=100.0)

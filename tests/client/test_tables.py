@@ -114,7 +114,7 @@ async def test_rows_without_a_model_get_the_types_of_their_values() -> None:
             "e": [None, None, True],
         }
         frame = await session.data.list("/v1/rows", items="rows").to_pandas()
-        assert frame["a"].sum() == 1
+        assert list(frame["a"].dropna()) == [1]
         with pytest.raises(ConfigurationError, match="pass model="):
             await anext(session.data.list("/v1/rows", items="rows").arrow_batches())
 

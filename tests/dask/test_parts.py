@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import threading
 from base64 import b64encode
@@ -14,6 +15,7 @@ from random import Random
 from typing import Any
 from zlib import compress, crc32
 
+import pyarrow.parquet as pq
 import pytest
 
 from chainapi import Session
@@ -281,6 +283,20 @@ async def test_another_export_is_refused() -> None:
         await export_partition(job_of(Place(disk), CHAINS), session, ignore)
         with pytest.raises(ExportError, match="limit was None, is 10"):
             await export_partition(job_of(Place(disk), CHAINS, limit=10), session, ignore)
+
+
+@pytest.mark.parametrize(("amounts", "wanted"), [("text", "string"), ("binary", "fixed_size_binary[32]")])
+async def test_amounts_of_all_parts_have_one_type(amounts: Any, wanted: str) -> None:
+    """Parts have the chosen type of amounts, and another choice is another export."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk = Disk()
+    async with simulated(simulator) as session:
+        await export_partition(job_of(Place(disk), CHAINS, amounts=amounts), session, ignore)
+        with pytest.raises(ExportError, match=f"amounts was {amounts}, is decimal"):
+            await export_partition(job_of(Place(disk), CHAINS, amounts="decimal"), session, ignore)
+    parts = [pq.read_schema(io.BytesIO(disk.cat_file(name))) for name in disk.store if "parquet" in name]
+    assert len(parts) > 1
+    assert {str(part.field("fees_spent").type) for part in parts} == {wanted}
 
 
 async def test_a_missing_or_damaged_part_is_noticed() -> None:

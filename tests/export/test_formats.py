@@ -35,7 +35,6 @@ from chainapi.tables.columns import columns_of
 from chainapi.tables.types import AMOUNTS, YEARS, Amounts
 from tests.documents import Maker
 
-TYPED = ("parquet", "duckdb")
 WITH_COLUMNS = tuple(name for name in FORMATS if format_of(name).needs_columns)
 
 
@@ -120,12 +119,6 @@ def same(one: Any, other: Any) -> bool:
 @pytest.fixture(params=FORMATS)
 def form(request: pytest.FixtureRequest) -> Format:
     """Return each of the formats."""
-    return format_of(request.param)
-
-
-@pytest.fixture(params=TYPED)
-def typed(request: pytest.FixtureRequest) -> Format:
-    """Return each of the formats whose columns have types of Arrow."""
     return format_of(request.param)
 
 

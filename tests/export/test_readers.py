@@ -98,7 +98,8 @@ READERS: dict[str, Callable[[Path], list[Any]]] = {
     ],
     "polars": lambda folder: pl.read_parquet(folder / "*.parquet")["value"].to_list(),
     "duckdb": lambda folder: [
-        value for (value,) in duckdb.sql(f"SELECT value FROM read_parquet('{folder}/*.parquet')").fetchall()
+        value
+        for (value,) in duckdb.execute(f"SELECT value FROM read_parquet('{folder}/*.parquet')").fetchall()
     ],
 }
 
@@ -139,7 +140,7 @@ def test_types_of_parquet_files(tmp_path: Path) -> None:
         "fee": "Struct({'value': String})",
         "fees": "List(Struct({'value': String}))",
     }
-    found = duckdb.sql(f"DESCRIBE SELECT * FROM read_parquet('{tmp_path}/*.parquet')").fetchall()
+    found = duckdb.execute(f"DESCRIBE SELECT * FROM read_parquet('{tmp_path}/*.parquet')").fetchall()
     kinds = {name: kind for name, kind, *_ in found}
     assert kinds == {
         "source": "VARCHAR",
@@ -186,7 +187,7 @@ def test_lines_of_json(tmp_path: Path) -> None:
     *_, path = written(tmp_path, "text", "jsonl")
     assert [json.loads(line)["value"] for line in path.read_text().splitlines()] == [None, str(LARGE)]
     assert pl.read_ndjson(path)["value"].to_list() == [None, str(LARGE)]
-    (low, high) = duckdb.sql(f"SELECT value FROM read_json('{path}')").fetchall()
+    (low, high) = duckdb.execute(f"SELECT value FROM read_json('{path}')").fetchall()
     assert (low, high) == ((None,), (str(LARGE),))
     frame = pd.read_json(path, lines=True, dtype=False)
     assert [*frame["value"]][1] == str(LARGE)
@@ -197,7 +198,7 @@ def test_a_csv_file(tmp_path: Path) -> None:
     *_, path = written(tmp_path, "text", "csv")
     assert [*pd.read_csv(path, dtype={"value": str})["value"]][1] == str(LARGE)
     assert pl.read_csv(path, schema_overrides={"value": pl.String})["value"].to_list() == [None, str(LARGE)]
-    found = duckdb.sql(f"SELECT value FROM read_csv('{path}', types={{'value': 'VARCHAR'}})").fetchall()
+    found = duckdb.execute(f"SELECT value FROM read_csv('{path}', types={{'value': 'VARCHAR'}})").fetchall()
     assert found == [(None,), (str(LARGE),)]
 
 

@@ -12,8 +12,8 @@ from attrs import frozen
 
 from chainapi import models
 from chainapi.errors import ColumnValueError, ConfigurationError, DecodeError
-from chainapi.models import EvmBlock, Invalid, Money, NativeTransaction
-from chainapi.models.codec import decode_resource
+from chainapi.models import EvmBlock, Invalid, MetricPoint, Money, NativeTransaction
+from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.tables.codec import INVALID, Codec
 from chainapi.tables.columns import changes, columns_of, described
@@ -138,6 +138,14 @@ def test_fields_that_a_record_does_not_name() -> None:
     assert encoded(row)["extra"] == {"from": {"rank": 3}}
     details = Maker(1, whole=True).record(models.PrimaryNetworkBlock)
     assert encoded(decode_resource(json.dumps(details).encode(), models.PrimaryNetworkBlock))["extra"] is None
+
+
+def test_fields_that_a_point_does_not_name() -> None:
+    """Points of metrics, which keep further fields elsewhere, have them in ``extra`` too."""
+    body = [{"timestamp": 1, "value": 2.5}, {"timestamp": 2, "value": 0.5, "partial": True}]
+    page = PageDecoder(MetricPoint, "results").decode(json.dumps({"results": body}).encode())
+    lines = [json.loads(line) for line in Codec(MetricPoint).encode_lines(page.rows).splitlines()]
+    assert [line["extra"] for line in lines] == [None, {"partial": True}]
 
 
 def test_fields_in_lists_of_records() -> None:

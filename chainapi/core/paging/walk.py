@@ -61,7 +61,7 @@ class ListPage(RowsOfPage, Protocol):
     """Decoded page of a list."""
 
     @property
-    def rows(self) -> Sequence[Any]:
+    def rows(self) -> list[Any]:
         """Rows of the page; a page of columns makes them at the first access."""
         ...
 
