@@ -16,6 +16,7 @@ from chainapi.dask.plugins import plugin_of
 from chainapi.dask.store import Store
 from chainapi.errors import ChainAPIError, ExportError
 from chainapi.export.fetch import Fetcher
+from chainapi.export.files import JOURNAL
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
 from chainapi.export.spec import Arguments, ExportSpec, compare_settings
@@ -134,7 +135,8 @@ def prepare(folder: Folder, about: Mapping[str, Any], partitions: int | None) ->
     """
     store = folder.open()
     names = store.names()
-    if names and ABOUT.partition("/")[0] not in names:
+    beside = ABOUT.partition("/")[0]
+    if (names and beside not in names) or JOURNAL in store.names(beside):
         raise ExportError(
             f"{folder.url} is not empty, and no distributed export wrote it (no {ABOUT} is in it): move the "
             "files away, or choose another target"

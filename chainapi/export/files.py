@@ -176,9 +176,10 @@ def partial_of(path: Path) -> Path:
 
 
 def write_partial(path: Path, write: Callable[[Path], object]) -> tuple[int, str]:
-    """Write and sync a file under the name `partial_of`; return its size in bytes and its digest.
+    """Write and sync a file; return its size in bytes and its digest.
 
-    `write` gets the path and writes the content. On an error the file is deleted.
+    It has the name `partial_of` until `put_in_place`. `write` gets the path and writes the content. On an
+    error the file is deleted.
 
     Raises:
         ExportError: the file cannot be written.
@@ -217,7 +218,7 @@ def _remove(partial: Path) -> None:
 
 
 def put_in_place(path: Path) -> None:
-    """Rename a ``.partial`` file and sync its folder, so that the name survives a power cut.
+    """Rename a ``.partial`` file; sync its folder, so that the name lasts.
 
     Raises:
         ExportError: the file cannot be renamed.
@@ -251,7 +252,7 @@ def sync_file(path: Path) -> None:
 
 
 def digest_of(path: Path) -> str:
-    """Return a digest of the first and the last bytes of a file: 32 hexadecimal digits.
+    """Return a digest of the ends of a file: 32 hexadecimal digits.
 
     It is as fast for a file of gigabytes as for a small one. Databases count their changes in the first
     bytes; other formats only change at the end.

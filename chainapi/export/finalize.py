@@ -111,7 +111,7 @@ def _complete(journal: Journal, target: Target, part: Part) -> None:
 
 
 def _placed(target: Target, part: Part) -> bool:
-    """Give the files of a begun part their names; return False if they must be written again."""
+    """Rename the files of a begun part; return False to write them again."""
     paths = {target.root / file.name: file for file in part.content.files}
     left = [path for path in paths if partial_of(path).exists()]
     changed = [path for path in left if not _matches(partial_of(path), paths[path])]

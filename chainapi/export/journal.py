@@ -210,7 +210,7 @@ class Journal:
     # Rows of later passes
 
     def _new_rows(self, db: Connection, batch: Batch) -> tuple[Sequence[Any], bool]:
-        """Return the rows of a batch that the export lacks; store the digests of all of them.
+        """Return the rows of a batch that the export lacks, and store their digests.
 
         Return as well whether this pass had a row that the export has. In a later pass equal rows are matched
         one by one: the list may hold a row more than once.
@@ -327,7 +327,10 @@ class Journal:
             db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
 
     def complete_part(self, part: Part) -> None:
-        """Store that the files of a part have their names: a user may take them away from here on."""
+        """Store that the files of a part have their names.
+
+        A user may take them away from here on.
+        """
         with self._database.transaction() as db:
             _set_state(db, part, IN_PLACE)
 

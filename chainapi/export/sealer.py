@@ -1,4 +1,4 @@
-"""Sealer of an export: decides when waiting rows become a part, and runs the steps.
+"""Sealer of an export: when waiting rows become a part, and the steps to it.
 
 The files of a part are written in a thread of their own, so that pages are committed meanwhile. Only the
 short steps around it run in the thread of the journal.
@@ -19,7 +19,7 @@ from chainapi.export.files import Target
 from chainapi.export.finalize import PartWriter, place
 from chainapi.export.journal import Journal
 from chainapi.export.progress import ExportProgress
-from chainapi.export.records import Part
+from chainapi.export.records import Part, Waiting
 from chainapi.export.worker import Worker, settled
 from chainapi.tables.columns import Column
 
@@ -40,6 +40,13 @@ class PartLimits:
     rows: int = 1_000_000
     size: int = 256 << 20
     seconds: float = 600.0
+
+    def allow(self, waiting: Waiting) -> bool:
+        """Check whether all that waits may be one part, which may be larger by a quarter.
+
+        A few pages that are left out would keep the segment of the others on the disk.
+        """
+        return waiting.rows * 4 <= self.rows * 5 and waiting.size * 4 <= self.size * 5
 
     @classmethod
     def of(cls, rows: int | None, size: int | None, seconds: float | None, target: Target) -> PartLimits:
@@ -163,10 +170,11 @@ class Sealer:
     def _writer(self) -> PartWriter | None:
         """Return the writer of the next part; None if nothing waits for one."""
         folder, last = self.target.folder, self.journal.last_part()
+        whole = not folder or self.limits.allow(self.journal.waiting)
         pages = self.journal.waiting_pages(
             finished=not folder,
-            rows=self.limits.rows if folder else sys.maxsize,
-            size=self.limits.size if folder else sys.maxsize,
+            rows=sys.maxsize if whole else self.limits.rows,
+            size=sys.maxsize if whole else self.limits.size,
         )
         # Finished sources without rows get a first file too: an empty one.
         if not pages and (last is not None or not self.journal.count_finished_sources()):

@@ -1,17 +1,23 @@
-"""Memory of exports by process: ``python -m tests.bench.sources [FORMAT...]``.
+"""Cost of exports by process: ``python -m tests.bench.sources [FORMAT...]``.
 
-The service is simulated in another process, on a socket.
+The service is simulated in another process, on a socket. Times are those of the export's own process: seconds
+of fetching, and of the rest, in which parts are written; CPU by row; the most bytes that the folder held at
+one time, and the bytes that the process wrote to files, against the bytes of the final files. ``--folder``
+exports to a folder, ``--sources N`` only N sources.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import multiprocessing
 import resource
+import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,6 +26,7 @@ from attrs import frozen
 
 from chainapi import Session
 from chainapi.export import export
+from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 
 SOURCES = (100, 500, 2_000)
@@ -46,18 +53,87 @@ def serve(pipe: Connection) -> None:
     asyncio.run(run())
 
 
-def measure(pipe: Connection, served: Served, sources: int, out: str) -> None:
-    """Export, and send the peak of resident memory in bytes."""
+@frozen
+class Cost:
+    """Cost of an export.
+
+    Attributes:
+        memory: peak of resident memory in bytes.
+        fetching: seconds until the last page was committed.
+        rest: seconds from there to the end.
+        cpu: seconds of CPU.
+        disk: most bytes of the folder at a time.
+        written: bytes written to files.
+        files: bytes of the final files.
+
+    """
+
+    memory: int
+    fetching: float
+    rest: float
+    cpu: float
+    disk: int
+    written: int
+    files: int
+
+
+def measure(pipe: Connection, served: Served, sources: int, out: str, name: str) -> None:
+    """Export, and send its cost."""
+    begun, cpu, most = time.perf_counter(), time.process_time(), [0]
+    stages = {"fetching": begun}
+    folder = Path(out).parent
+    written = bytes_written()
+
+    def note(progress: ExportProgress) -> None:
+        stages[progress.stage] = time.perf_counter()
+
+    async def watch() -> None:
+        while True:
+            most[0] = max(most[0], size_of(folder))
+            await asyncio.sleep(0.2)
 
     async def run() -> None:
+        watching = asyncio.create_task(watch())
         async with Session(data_base_url=served.address, api_key=served.key) as session:
             chains = range(1, sources + 1)
-            result = await export(session.data.evm.blocks, chains, out, page_size=PAGE)
+            result = await export(
+                session.data.evm.blocks, chains, out, format=name, page_size=PAGE, on_progress=note
+            )
+        watching.cancel()
         if result.rows != sources * PAGES * PAGE:
             raise RuntimeError(f"{result.rows} rows of {sources} sources")
 
     asyncio.run(run())
-    pipe.send(peak())
+    end, files = time.perf_counter(), size_of(folder, journals=False)
+    pipe.send(
+        Cost(
+            peak(),
+            stages["fetching"] - begun,
+            end - stages["fetching"],
+            time.process_time() - cpu,
+            max(most[0], files),
+            bytes_written() - written,
+            files,
+        )
+    )
+
+
+def size_of(folder: Path, *, journals: bool = True) -> int:
+    """Return the bytes of the files below a folder."""
+    size = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            if path.is_file() and (journals or "export" not in str(path.relative_to(folder))):
+                size += path.stat().st_size
+    return size
+
+
+def bytes_written() -> int:
+    """Return the bytes that this process has written, sockets included."""
+    for line in Path("/proc/self/io").read_text().splitlines():
+        if line.startswith("write_bytes:"):
+            return int(line.split()[1])
+    return 0
 
 
 def peak() -> int:
@@ -87,22 +163,41 @@ def child(work: Callable[..., None], *arguments: object) -> Iterator[Any]:
 
 def main() -> None:
     """Print the table."""
-    print(f"| format | sources of {PAGES} pages | rows | peak, MiB | against {SOURCES[0]} |")
-    print("|---|---|---|---|---|")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("formats", nargs="*", default=FORMATS)
+    parser.add_argument("--folder", action="store_true", help="export to a folder")
+    parser.add_argument("--sources", type=int, action="append", help=f"by default {SOURCES}")
+    given = parser.parse_args()
+    print(
+        "| format | rows | fetching, s | rest, s | rows/s | CPU, us a row | memory, MiB | peak disk / files"
+        " | written / files |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     with child(serve) as served, tempfile.TemporaryDirectory() as folder:
-        for name in sys.argv[1:] or FORMATS:
-            first = 0
-            for sources in SOURCES:
-                out = Path(folder, f"{sources}.{name}")
-                with child(measure, served, sources, str(out)) as size:
-                    first = first or size
-                    rows = sources * PAGES * PAGE
-                    print(
-                        f"| {name} | {sources:,} | {rows:,} | {size / 2**20:.0f} | {size / first:.2f} |",
-                        flush=True,
-                    )
-                for path in out.parent.iterdir():
-                    path.unlink()
+        for name in given.formats:
+            for sources in given.sources or SOURCES:
+                place = Path(folder, f"{sources}-{name}")
+                place.mkdir()
+                out = place / ("rows" if given.folder else f"rows.{name}")
+                with child(measure, served, sources, str(out), name) as cost:
+                    print(line_of(name, sources * PAGES * PAGE, cost), flush=True)
+                shutil.rmtree(place)
+
+
+def line_of(name: str, rows: int, cost: Cost) -> str:
+    """Return a line of the table."""
+    cells = (
+        f"{name}",
+        f"{rows:,}",
+        f"{cost.fetching:.1f}",
+        f"{cost.rest:.1f}",
+        f"{rows / (cost.fetching + cost.rest):,.0f}",
+        f"{cost.cpu / rows * 1e6:.1f}",
+        f"{cost.memory / 2**20:.0f}",
+        f"{cost.disk / cost.files:.2f}",
+        f"{cost.written / cost.files:.2f}",
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

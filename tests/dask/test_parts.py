@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chainapi import Session
-from chainapi.dask.partition import Outcome, export_partition
+from chainapi.dask.partition import Folder, Outcome, export_partition, prepare
 from chainapi.dask.parts import partition_of
 from chainapi.dask.state import DamagedStateError, State
 from chainapi.errors import AuthenticationError, ExportError
@@ -421,3 +421,15 @@ async def test_a_damaged_log_is_noticed() -> None:
             disk.pipe_file(name, b"\xc1")
         with pytest.raises(ExportError, match=r"00003-00001-\w+ in disk://blocks is damaged"):
             await export_partition(job_of(Place(disk), [path], **options), session, ignore)
+
+
+async def test_the_folder_of_the_other_kind_of_export_is_refused(tmp_path: Path) -> None:
+    """A local export and a distributed one do not write into the folder of each other."""
+    simulator = Simulator(chains=(1,), rows=10)
+    async with simulated(simulator) as session:
+        await export(session.data.evm.blocks, [1], tmp_path / "local", format="parquet")
+        with pytest.raises(ExportError, match="no distributed export wrote it"):
+            prepare(Folder(str(tmp_path / "local"), {}), {}, None)
+        prepare(Folder(str(tmp_path / "other"), {}), {}, None)
+        with pytest.raises(ExportError, match="_export is not a journal"):
+            await export(session.data.evm.blocks, [1], tmp_path / "other", format="parquet")

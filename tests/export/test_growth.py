@@ -93,7 +93,7 @@ async def test_amounts_that_do_not_fit(tmp_path: Path) -> None:
     assert 'with on_invalid="raw", such rows go into a file of their own' in message
     result = await run(amounts="binary", on_invalid="raw")
     assert (result.rows, result.invalid) == (2, 2)
-    found = [json.loads(line) for line in result.written_invalid.read_text().splitlines()]
+    found = [json.loads(line) for line in result.written_invalid[0].read_text().splitlines()]
     assert [(line["path"], line["row"]["blockNumber"]) for line in found] == [("$.value", 0), ("$.value", 2)]
     rows = format_of("jsonl").read(result.written[0], columns_of(model(value=int), "binary"))
     assert [row["value"] for row in rows] == [2**256 - 1] * 2
