@@ -22,7 +22,7 @@ from attrs import define
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.core.paging.history import OrderHistory
 from chainapi.core.paging.keys import KeyWindow
-from chainapi.core.paging.order import MAX_TIES, Order, Rows, Watermark, rising
+from chainapi.core.paging.order import MAX_TIES, Given, Order, Rows, Watermark, rising
 from chainapi.core.paging.resumed import ResumedPage
 from chainapi.core.paging.rows import EmptyPage, Identity, PageRows, RowsOfPage, mark_digest, number_digest
 
@@ -123,7 +123,18 @@ class Deduplicator:
     @property
     def head(self) -> tuple[str, ...]:
         """Marks of rows given before a resume that no page has had since."""
-        return tuple(self._resumed_page.marks.elements())
+        marks = self._resumed_page.marks
+        return tuple(marks.elements()) if marks else ()
+
+    @property
+    def given(self) -> Given | None:
+        """Numbers given, as long as the order of the list holds; it never changes."""
+        return None if self._order is None else self._order.given
+
+    @property
+    def number_field(self) -> str:
+        """Name of the field with the descending number."""
+        return self._identity.number_field
 
     def start_counting(self) -> None:
         """Count rows from now on, for a reader of rows."""

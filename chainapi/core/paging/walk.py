@@ -25,6 +25,7 @@ from attrs import define, evolve, frozen
 from chainapi.core.call import SentAt
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
+from chainapi.core.paging.position import PagePosition, Position, checkpoint_of
 from chainapi.core.paging.rows import EmptyPage, RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
 from chainapi.errors import (
@@ -198,8 +199,8 @@ class Walk:
         self._states = states
         self._dedupe = dedupe
         self._begin = start
-        self._start = start  # position before the open page
-        self._end: Checkpoint | None = None  # position after the open page; None without one
+        self._start: Position = start  # before the open page
+        self._end: PagePosition | None = None  # after the open page; None without one
         self._page: ListPage = EmptyPage()
         self._size = 0  # rows of the open page
         self._compared = Comparison()  # which of these rows were given before
@@ -358,15 +359,27 @@ class Walk:
 
     @property
     def checkpoint(self) -> Checkpoint:
+        """Checkpoint after the row or the page that was given last."""
+        return checkpoint_of(self.position)
+
+    @property
+    def position(self) -> Position:
         """Position after the row or the page that was given last."""
         if self._end is None:
             return self._start
         return self._inside() if self.unread else self._end
 
     @property
-    def end(self) -> Checkpoint:
+    def end(self) -> Position:
         """Position after the open page."""
         return self._start if self._end is None else self._end
+
+    @property
+    def rows_given(self) -> int:
+        """Number of rows given so far."""
+        if self._end is None:
+            return self._start.rows
+        return self._start.rows + self._given_inside() if self.unread else self._end.rows
 
     def fetch(self, token: PageToken | None) -> Fetch:
         """Return the command that fetches the page of `token`."""
@@ -470,7 +483,7 @@ class Walk:
 
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
-        start, page, token, size = self.checkpoint, fetched.page, fetched.token, len(fetched.page.light)
+        start, page, token, size = self.position, fetched.page, fetched.token, len(fetched.page.light)
         self._states.received(token, rows=compared.signature, size=size, fresh=compared.fresh)
         self._page, self._size, self._compared = page, size, compared
         self.move_to(0)
@@ -520,37 +533,37 @@ class Walk:
 
     # Checkpoints
 
-    def _after(self) -> Checkpoint:
+    def _after(self) -> PagePosition:
         """Return the position after the whole open page."""
         states, start, dedupe = self._states, self._start, self._dedupe
-        token = states.token
-        return Checkpoint(
-            query=start.query,
-            path=start.path,
-            token=None if token is None else token.value,
-            minted_at=None if token is None else token.minted_at,
-            offset=0,
-            pages=states.depth,
-            rows=start.rows + self._size - len(self._compared.stale),
-            restarts=states.restarts,
-            watermark=dedupe.watermark(),
-            unordered=dedupe.broken,
-            keyless=dedupe.keyless,
-            bound=start.bound,
-            head=dedupe.head,
-            done=states.exhausted,
-            range=start.range,
+        return PagePosition(
+            self._begin,
+            states.token,
+            states.depth,
+            start.rows + self._size - len(self._compared.stale),
+            states.restarts,
+            dedupe.given,
+            dedupe.number_field,
+            dedupe.broken,
+            dedupe.keyless,
+            start.bound,
+            dedupe.head,
+            states.exhausted,
         )
+
+    def _given_inside(self) -> int:
+        """Return the number of rows of the open page that were given."""
+        offset = self._offset
+        return offset - sum(index < offset for index in self._compared.stale)
 
     def _inside(self) -> Checkpoint:
         """Return the position inside the open page."""
-        start, dedupe, offset = self._start, self._dedupe, self._offset
+        start, dedupe, offset = checkpoint_of(self._start), self._dedupe, self._offset
         stale = self._compared.stale
-        given = offset - sum(index < offset for index in stale)
         return evolve(
             start,
             offset=offset,
-            rows=start.rows + given,
+            rows=start.rows + self._given_inside(),
             watermark=dedupe.watermark(offset),
             unordered=dedupe.broken,
             keyless=dedupe.keyless,
