@@ -127,8 +127,8 @@ class Pages(Generic[T]):
         if not await runner.advance():
             raise StopAsyncIteration
         rest = list(walk.rows()) if begun or walk.resumed_inside else None
-        walk.skip()
         page = self._page_type.of(walk, self._source.extra, rest)
+        walk.leave()
         page.model = self._source.model
         return page
 

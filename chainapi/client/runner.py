@@ -107,6 +107,7 @@ class WalkRunner:
         if self.closed or walk.unread or walk.fetched_all:
             return walk.unread and not self.closed
         steps, answer = self._begin(), None
+        walk.leave()
         cancelled: asyncio.CancelledError | None = None
         try:
             while (command := self._next(steps, answer)) is not None:

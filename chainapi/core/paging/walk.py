@@ -55,6 +55,7 @@ __all__ = [
     "Walk",
 ]
 
+_EMPTY = EmptyPage()
 HUGE = 1 << 20  # bytes of a page whose rows take long to compare: up to a second for ten million bytes
 
 
@@ -194,6 +195,7 @@ class Walk:
         self, query: ListQuery, states: StateMachine, dedupe: Deduplicator, start: Checkpoint
     ) -> None:
         self.query = query
+        self.keeps_rows = False  # their digests stay after a page was left
         self.row_limit = inf  # rows in all, after which the reader stops
         self.response: Any = None  # of the page that was opened last, as its source made it
         self._states = states
@@ -201,7 +203,7 @@ class Walk:
         self._begin = start
         self._start: Position = start  # before the open page
         self._end: PagePosition | None = None  # after the open page; None without one
-        self._page: ListPage = EmptyPage()
+        self._page: ListPage = _EMPTY
         self._size = 0  # rows of the open page
         self._compared = Comparison()  # which of these rows were given before
         self._moved = 0  # rows that were given or left out before `_left`
@@ -216,7 +218,7 @@ class Walk:
 
     @property
     def page(self) -> ListPage:
-        """Open page; an empty one before the first page and after a restart."""
+        """Open page; an empty one where none is, and after the open one was left."""
         return self._page
 
     @property
@@ -283,6 +285,13 @@ class Walk:
     def skip(self) -> None:
         """Move the offset behind the last row of the open page."""
         self.move_to(self._size)
+
+    def leave(self) -> None:
+        """Leave the open page, whose rows were all given: its rows and its body are dropped."""
+        self.skip()
+        if not self.keeps_rows:
+            self._page, self.response = _EMPTY, None
+            self._dedupe.leave()
 
     def number(self, index: int) -> int | None:
         """Return the descending number of a row of the open page.
@@ -513,7 +522,7 @@ class Walk:
             bound=bound,
             head=(),
         )
-        self._end, self._page, self._size = None, EmptyPage(), 0
+        self._end, self._page, self._size = None, _EMPTY, 0
         self.move_to(0)
         self._compared = Comparison()
         yield Discard()
