@@ -29,7 +29,7 @@ from chainapi.errors import (
     DecodeError,
     PageTokenExpiredError,
 )
-from chainapi.models.codec import DecodedPage, PageDecoder
+from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
@@ -96,7 +96,7 @@ class ListSource:
     ) -> None:
         self.emit = service.events.emit
         self.prefetch = options.prefetch
-        self.on_invalid = options.on_invalid
+        self.on_invalid: OnInvalid = options.on_invalid
         self.columnar = False
         self.extra = tuple(name for name, _ in route.extra)
         self._connection = connection

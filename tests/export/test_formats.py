@@ -175,7 +175,7 @@ def valued(row: Odd, data: st.DataObject, amounts: Amounts) -> Odd:
 
 
 @pytest.mark.parametrize("amounts", AMOUNTS)
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=st.lists(ODD, max_size=4), second=st.lists(ODD, max_size=4), source=TEXTS, data=st.data())
 def test_what_is_read_is_what_was_written(
     form: Format, amounts: Amounts, first: list[Odd], second: list[Odd], source: str, data: st.DataObject

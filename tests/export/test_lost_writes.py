@@ -106,7 +106,7 @@ def test_a_database_with_a_log_is_refused(tmp_path: Path) -> None:
     form.write(path, COLUMNS, lines(1))
     path.with_name("f.duckdb.wal").write_bytes(b"")
     with pytest.raises(ConfigurationError, match=r"has a log beside it, f\.duckdb\.wal"):
-        [*form.read(path)]
+        list(form.read(path))
     with pytest.raises(ConfigurationError, match="run CHECKPOINT"):
         form.write(tmp_path / "g.duckdb", COLUMNS, lines(1), path)
 

@@ -206,7 +206,7 @@ def test_a_csv_file(tmp_path: Path) -> None:
 def test_types_of_sqlite(amounts: Amounts, tmp_path: Path) -> None:
     """SQLite has one type for the amounts of all parts."""
     wanted = {"text": "text", "decimal": "text", "float": "real", "binary": "blob"}[amounts]
-    found = set()
+    found, value = set[str](), None
     for path in written(tmp_path, amounts, "sqlite"):
         with closing(sqlite3.connect(path)) as database:
             found |= {kind for (kind,) in database.execute("SELECT DISTINCT typeof(value) FROM rows")}

@@ -13,7 +13,6 @@ from typing import Any, Final
 from zlib import crc32
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chainapi.export.formats import Rows
@@ -109,7 +108,7 @@ def _leaves(array: Any) -> Iterator[Any]:
         for field in array.flatten():
             yield from _leaves(field)
     elif pa.types.is_list(array.type):
-        yield pc.list_value_length(array)
+        yield array.value_lengths()
         yield from _leaves(array.flatten())
     else:
         yield array
