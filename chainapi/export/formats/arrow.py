@@ -22,9 +22,10 @@ GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at 
 
 
 def tables_of(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any] = ()) -> Iterator[Any]:
-    """Yield tables of about 100,000 rows, but at most 64 MiB: `earlier` batches, then rows.
+    """Yield tables of about 100,000 rows, but at most 64 MiB.
 
-    The columns of an earlier batch are among `columns`; what it lacks is null.
+    The `earlier` batches come first, then the rows. The columns of an earlier batch are among `columns`;
+    those that it lacks are null.
     """
     return _groups(_tables(columns, rows, earlier))
 
@@ -79,7 +80,7 @@ def _groups(tables: Iterable[Any]) -> Iterator[Any]:
 
 
 def _conformed(batch: Any, schema: Any) -> Any:
-    """Return a batch with the columns of a schema; what it lacks is null, in records too."""
+    """Return a batch with the fields of a schema, nested too; absent ones are null."""
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays = [
         found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)
