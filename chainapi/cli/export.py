@@ -75,6 +75,7 @@ async def export(
     from_: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
+    fields: str | None = None,
     amounts: Amounts = "text",
     limit: Rows | None = None,
     on_invalid: OnInvalid = "raise",
@@ -104,6 +105,8 @@ async def export(
         from_: File with one source per line, and comments behind #; - is standard input.
         api: The service of a path; data by default.
         items: The field of the response that holds the list of a path; by default the only list.
+        fields: Columns of the files by their names in Python, separated by commas, such as
+            block_number,block_hash; all by default. The first column is source in any case.
         amounts: Type of amounts, which may exceed 64 bits: text and decimal (38 digits) are exact, float is
             rounded, binary is 32 bytes, unsigned.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
@@ -130,6 +133,7 @@ async def export(
         "from": from_,
         "api": api,
         "items": items,
+        "fields": fields,
         "amounts": None if amounts == "text" else amounts,
         "limit": limit,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
@@ -156,6 +160,7 @@ async def export(
                         sources,
                         out,
                         format_,
+                        fields=None if fields is None else [name.strip() for name in fields.split(",")],
                         amounts=amounts,
                         limit=limit,
                         concurrency=concurrency,

@@ -33,6 +33,7 @@ async def export(
     out: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002 - the usual word
+    fields: Iterable[str] | None = None,
     amounts: Amounts = "text",
     limit: int | None = None,
     concurrency: int = 32,
@@ -58,6 +59,8 @@ async def export(
         out: a file; or a folder, which exists, ends with a slash, or has no suffix.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``. The default is the suffix of the
             file, and ``jsonl`` in a folder.
+        fields: names of the columns in Python, in their order; all by default. The first column is ``source``
+            in any case. Fields inside of a record cannot be chosen alone. Later runs need the same names.
         amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token
             ids), in every file alike: ``text``, exact at any length; ``decimal``, exact up to 38 digits;
             ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most significant first.
@@ -85,6 +88,7 @@ async def export(
     from chainapi.export.run import Exporter
     from chainapi.export.sealer import PartLimits
     from chainapi.export.spec import ExportSpec, checked_sources
+    from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
 
     if limit is not None:
@@ -95,8 +99,17 @@ async def export(
         )
     over = checked_sources("over", over)
     target = Target.of(out, format)
-    chosen = checked_amounts(amounts)
-    spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency, chosen)
+    spec = ExportSpec(
+        walk,
+        over,
+        str(target.path),
+        target.format,
+        query,
+        limit,
+        concurrency,
+        checked_amounts(amounts),
+        checked_fields(fields),
+    )
     await spec.check()
     limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)
     exporter = Exporter(spec, target, on_progress, limits)

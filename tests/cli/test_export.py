@@ -202,6 +202,13 @@ def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) ->
     assert len([*format_of(name).read(Path(written))]) == 3
 
 
+def test_fields_choose_columns() -> None:
+    """The names of --fields are the columns, in their order."""
+    outcome = exported(ROUTE, "43114", "--limit", "3", "--out", "b.csv", "--fields", "tx_count, block_hash")
+    assert outcome.code == 0
+    assert [[*row] for row in rows_in("b.csv")] == [["source", "tx_count", "block_hash"]] * 3
+
+
 def test_a_second_run_fetches_what_is_new() -> None:
     """A second run of the command adds new rows, or reports that the file has them all."""
     simulator = Simulator(seed=1, rows=30)
@@ -264,8 +271,8 @@ def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "stdin", io.StringIO("mainnet\n"))
     given = (
         "data.primary_network.utxos --out utxos --format csv --param blockchain_id=p-chain "
-        "--param include_spent=true --page-size 2 --over network --from - --limit 50 --concurrency 3 "
-        "--progress none "
+        "--param include_spent=true --page-size 2 --over network --from - --fields utxo_id,amount "
+        "--limit 50 --concurrency 3 --progress none "
         "--max-wait 0.5 --timeout 7.5"
     )
     simulator = Simulator(seed=1, rows=30, limit=2, window=600.0)
@@ -326,6 +333,11 @@ def test_a_target_of_another_command() -> None:
         ([ROUTE, "43114", "--out", "b.csv", "--items", "blocks"], "--items does not apply"),
         ([ROUTE, "--from", "nofile", "--out", "b.csv"], "--from nofile cannot be read"),
         ([ROUTE, "--from", "binary", "--out", "b.csv"], "--from binary is not UTF-8 text"),
+        ([ROUTE, "43114", "--out", "b.csv", "--fields", "a,tx_cuont"], "the nearest are 'tx_count'"),
+        (
+            [ROUTE, "43114", "--out", "b.csv", "--fields", "gas_used,gas_used"],
+            "--fields has 'gas_used' twice",
+        ),
         (["data.evm.block", "--out", "b.csv"], "not a list"),
         (["data.evm.bloks", "43114", "--out", "b.csv"], "did you mean"),
         (["data.primary_network.utxos", "mainnet", "--out", "b.csv"], "give all but one with --param"),
