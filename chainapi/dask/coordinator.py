@@ -84,8 +84,8 @@ class DistributedExport:
     part_bytes: int
     on_progress: Callable[[ExportProgress], None] | None
     session_arguments: Mapping[str, Any] | None
-    amounts: Amounts
-    fields: tuple[str, ...] | None
+    amounts: Amounts = "text"
+    fields: tuple[str, ...] | None = None
     name: str = field(factory=lambda: uuid4().hex, init=False)
     progress: ExportProgress = field(init=False)
     _counts: dict[int, Mapping[str, int]] = field(factory=dict[int, Mapping[str, int]], init=False)

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -209,6 +210,16 @@ def test_fields_choose_columns() -> None:
     assert [[*row] for row in rows_in("b.csv")] == [["source", "tx_count", "block_hash"]] * 3
 
 
+def test_options_of_parquet() -> None:
+    """The files have the compression and the rows of a group that the options name."""
+    words = "--compression gzip --compression-level 3 --row-group-rows 2"
+    outcome = exported(ROUTE, "43114", "--limit", "3", "--out", "b.parquet", *words.split())
+    assert outcome.code == 0
+    found = pq.ParquetFile("b.parquet").metadata
+    assert [found.row_group(number).num_rows for number in range(found.num_row_groups)] == [2, 1]
+    assert found.row_group(0).column(0).compression == "GZIP"
+
+
 def test_a_second_run_fetches_what_is_new() -> None:
     """A second run of the command adds new rows, or reports that the file has them all."""
     simulator = Simulator(seed=1, rows=30)
@@ -337,6 +348,11 @@ def test_a_target_of_another_command() -> None:
         (
             [ROUTE, "43114", "--out", "b.csv", "--fields", "gas_used,gas_used"],
             "--fields has 'gas_used' twice",
+        ),
+        ([ROUTE, "43114", "--out", "b.csv", "--compression", "gzip"], "--compression applies to Parquet"),
+        (
+            [ROUTE, "43114", "--out", "b.parquet", "--compression-level", "99"],
+            "--compression-level 99 must be a whole number from 1 to 22",
         ),
         (["data.evm.block", "--out", "b.csv"], "not a list"),
         (["data.evm.bloks", "43114", "--out", "b.csv"], "did you mean"),

@@ -178,7 +178,7 @@ def test_chosen_columns_are_those_of_whole_rows(data: st.DataObject) -> None:
     wanted = [*(name for name in fields if name != "extra"), *(["extra"] if "extra" in fields else [])]
     assert [column.name for column in some.columns] == wanted
     value = Maker(data.draw(st.integers(0, 20))).value(model)
-    more = data.draw(st.sampled_from([{}, {"news": 1}, {"txType": "New", "type": "New"}]))
+    more: dict[str, Any] = data.draw(st.sampled_from([{}, {"news": 1}, {"txType": "New", "type": "New"}]))
     row = decode_resource(json.dumps({**value, **more}).encode(), model)
     (line,) = some.encode_lines([row]).splitlines()
     found, all_of = json.loads(line), json.loads(whole.encode(row))
