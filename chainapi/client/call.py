@@ -234,7 +234,10 @@ class CallRunner(Generic[R]):
         return exchange
 
     def _timed_out(self) -> bool:
-        """Return whether the attempt, and not the call, took too long; then take its cancellation back."""
+        """Return whether the attempt, and not the call, took too long.
+
+        If so, the cancellation that the timer requested is taken back.
+        """
         at = self._timeout.expired_at
         if at is None or at >= self.flow.deadline or self.timeouts.closed:
             return False
@@ -244,7 +247,7 @@ class CallRunner(Generic[R]):
         return APITimeoutError(f"no whole answer within {self.call.options.timeout:g} s")
 
     async def _land(self, exchange: Exchange) -> None:
-        """Report the outcome of an attempt to the gate, and note its limits and the verdict."""
+        """Report the outcome of an attempt to the gate; keep its limits and verdict."""
         permit, outcome = self._permit, exchange.outcome
         assert permit is not None  # noqa: S101 - a flow acquires before it sends
         if isinstance(outcome, APIConnectionError):

@@ -290,9 +290,9 @@ class CallFlow:
                 return result
 
     def proceed(self, exchange: Exchange, now: float) -> Flow[tuple[Any, Exchange]]:
-        """Continue after a first attempt that `send` began, for which no command was yielded.
+        """Continue after a first attempt that `send` began.
 
-        Returns and raises the same as `run`.
+        No command was yielded for that attempt. Returns and raises the same as `run`.
         """
         now, result = yield from self._judge(exchange, now)
         return (yield from self.run(now)) if result is None else result
@@ -377,7 +377,7 @@ class CallFlow:
         return Acquire(left, self.deadline, self._attempts > 0)
 
     def send(self, now: float) -> Send:
-        """Begin an attempt, unless the page token died, or nobody needs the response any more.
+        """Begin an attempt, unless the page token died or the response is not needed.
 
         Raises:
             PageTokenExpiredError, GivenUp: as `run` documents.

@@ -143,7 +143,7 @@ def _keep_within(value: Any, raw: bytes | msgspec.Raw) -> None:
 
 
 def unnamed(record: Any) -> dict[str, Any]:
-    """Return the fields that a record and the records in it do not name, in their places.
+    """Return the fields that a record and the records in it do not name.
 
     They are JSON values by their names in JSON. A record inside is an object with such fields alone; a list
     has an empty object for each record without any. The result is empty if there is no such field.

@@ -24,7 +24,10 @@ _TYPES: Mapping[str, Any] = {str(known): known for known in _KNOWN}
 
 
 def arrow_schema(columns: Sequence[Column], *, labelled: bool = True) -> Any:
-    """Return the schema of a table; with `labelled`, the first column is the label of the source."""
+    """Return the schema of a table.
+
+    With `labelled`, the first column is the label of the source.
+    """
     labels = (Column(SOURCE, "text"),) if labelled else ()
     return pa.schema([(column.name, arrow_type(column)) for column in (*labels, *columns)])
 
@@ -100,7 +103,7 @@ _ARRAYS: Mapping[Kind, Callable[[Sequence[Any], Any], Any]] = {
 
 
 def grows_to(found: Any, wanted: Any) -> bool:
-    """Return whether the fields of a schema or a struct have the types that they have in another one.
+    """Return whether another schema or struct has all fields, with the same types.
 
     Records may have more fields there. DuckDB returns times in other units, and 32 bytes as any bytes.
     """

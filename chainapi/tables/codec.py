@@ -91,7 +91,9 @@ class Codec:
         return self.encode_lines([row])[:-1]
 
     def encode_lines(self, rows: Sequence[Any]) -> bytes:
-        """Return rows as JSON lines, as `encode` encodes each of them; a page takes a few steps.
+        """Return rows as JSON lines, each encoded as `encode` does.
+
+        Rows of one class are encoded together.
 
         Raises:
             ColumnValueError: a value does not fit its column; with ``on_invalid="raw"`` its row is invalid.
@@ -339,7 +341,10 @@ _SHOWN = 200  # characters of a row in an error message
 
 
 def _fault(mirror: _Mirror, row: Any, path: str, reason: str = "") -> ColumnValueError:
-    """Return the fault of a value in a row; a number is out of the range of its column."""
+    """Return the error of a value in a row.
+
+    The reason for a number is that it is out of the range of its column.
+    """
     column, value = mirror.at(row, path)
     if column is not None and type(value) in (int, float, Decimal):
         reason = _REASONS.get(column.kind, reason)

@@ -125,12 +125,15 @@ def checked_fields(fields: Any) -> tuple[str, ...] | None:
 
 
 def has_extra(model: Any) -> bool:
-    """Return whether the last column of a model has the fields that the model does not name."""
+    """Return whether a model has the column `extra`, for fields that it does not name."""
     return bool(tags_of(model)) or any(issubclass(kind, AnyRecord) for kind in row_classes(model))
 
 
 def named_fields(model: type, taken: Iterable[str] = ()) -> Iterator[tuple[str, Field]]:
-    """Yield the fields of a record with the names of their columns, which are not in `taken`."""
+    """Yield the fields of a record with the names of their columns.
+
+    The names differ from each other and from those in `taken`.
+    """
     used = {*taken}
     for field in fields_of(model):
         yield free_name(field.name, used), field
@@ -239,7 +242,7 @@ def _described(column: Column) -> Any:
 
 
 def changes(old: Description, new: Description, above: str = "") -> list[str]:
-    """Return the differences that rows of both cannot share a file with, each as a phrase.
+    """Return the differences, as phrases, that keep rows of both from sharing a file.
 
     A column that is new is no such difference: rows without it hold None.
     """

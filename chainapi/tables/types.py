@@ -150,5 +150,5 @@ def hexadecimal(value: int) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """Return the 32 bytes of a number in hexadecimal digits, the most significant first."""
+    """Return the 32 bytes, big-endian, of a number in hexadecimal digits."""
     return bytes.fromhex(text[2:])

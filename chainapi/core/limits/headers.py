@@ -126,7 +126,10 @@ def _read_usual(headers: Mapping[str, str]) -> RateLimitInfo | None:
 
 @lru_cache(maxsize=64)
 def _announced(limit: str | None, policy: str | None) -> tuple[float | None, tuple[PolicyField, ...]]:
-    """Read a limit, and the policies of their own field or else those behind the limit."""
+    """Read a limit and its policies.
+
+    The policies are those of their own field, or else those behind the limit.
+    """
     quota, inline = _read_limit(limit)
     return quota, _read_policies(policy) or inline
 

@@ -328,7 +328,10 @@ def run_of(numbers: Sequence[Any]) -> Run | None:
 
 
 def with_run(numbers: list[Any]) -> tuple[Sequence[Any], Run | None]:
-    """Return numbers and their run; those of a run as a `range`, which takes little memory."""
+    """Return numbers and the run that they form, if they form one.
+
+    The numbers of a run are returned as a `range`, which takes little memory.
+    """
     run = run_of(numbers)
     if run is None:
         return numbers, None

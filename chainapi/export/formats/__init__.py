@@ -54,7 +54,7 @@ class Format(Protocol):
         ...
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
-        """Write a new file, or replace one, and read it back; return the number of its rows.
+        """Write or replace a file, and read it back; return the number of its rows.
 
         The file has the rows of `previous`, then `rows`. `previous` is another file of this format, which may
         lack columns: its rows have None there, and the columns that it lacks follow those that it has. Memory

@@ -25,10 +25,10 @@ GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at 
 def tables_of(
     columns: Sequence[Column], rows: Rows, earlier: Iterable[Any] = (), group_rows: int | None = None
 ) -> Iterator[Any]:
-    """Yield tables of `group_rows` rows, the last one excepted: `earlier` batches, then rows.
+    """Yield tables of `group_rows` rows, the last one excepted.
 
-    By default a table has 100,000 rows, or fewer if these take about 64 MiB. The columns of an earlier batch
-    are among `columns`; what it lacks is null.
+    By default a table has 100,000 rows, or fewer if these take about 64 MiB. The `earlier` batches come
+    first, then the rows. The columns of an earlier batch are among `columns`; those that it lacks are null.
     """
     tables = _tables(columns, rows, earlier)
     return _groups(tables, GROUP_ROWS, GROUP_BYTES) if group_rows is None else _groups(tables, group_rows)
@@ -86,7 +86,7 @@ def _groups(tables: Iterable[Any], most: int, large: int = sys.maxsize) -> Itera
 
 
 def _conformed(batch: Any, schema: Any) -> Any:
-    """Return a batch with the columns of a schema; what it lacks is null, in records too."""
+    """Return a batch with the fields of a schema, nested too; absent ones are null."""
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays = [
         found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)

@@ -78,7 +78,10 @@ class Csv:
 def _all_records(
     columns: Sequence[Column], rows: Rows, previous: Path | None, added: int
 ) -> Iterator[tuple[int, str]]:
-    """Yield the text of the file in pieces, each with the number of its records below the header."""
+    """Yield the number of records and the text of each piece of the file.
+
+    The header is no record.
+    """
     yield 0, ",".join(header(columns)) + "\n"
     if previous is not None:
         old = _records(previous)

@@ -76,7 +76,7 @@ class DuckDb:
 
 
 def _log(path: Path) -> Path:
-    """Return the path of the log, which has what the database lacks until a checkpoint."""
+    """Return the path of the write-ahead log: changes since the last checkpoint."""
     return path.with_name(f"{path.name}.wal")
 
 

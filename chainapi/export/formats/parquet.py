@@ -114,7 +114,10 @@ def _added(tally: Tally, table: Any) -> Tally:
 
 
 def _leaves(array: Any) -> Iterator[Any]:
-    """Yield arrays without nulls that together have all values of an array, nulls as booleans."""
+    """Yield arrays without nulls that together have all values of an array.
+
+    The places of the nulls are an array of booleans.
+    """
     if array.null_count:
         yield array.is_null()
         array = array.drop_null()

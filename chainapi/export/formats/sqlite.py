@@ -92,7 +92,10 @@ def _type(column: Column) -> str:
 def _batches(
     database: sqlite3.Connection, columns: Sequence[Column], rows: Rows, previous: Path | None
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of the attached database ``previous``, which may have fewer columns, and new ones."""
+    """Yield the rows of the attached database ``previous``, then the new ones.
+
+    The database may have fewer columns; its rows have NULL there.
+    """
     if previous is not None:
         names = [name for _, name, *_ in database.execute("PRAGMA previous.table_info(rows)")]
         taken = [*map(_name, names), *["NULL"] * (len(columns) + 1 - len(names))]
@@ -132,7 +135,10 @@ def _tally(path: Path) -> Tally:
 
 
 def _added(tally: Tally, rows: Sequence[tuple[Any, ...]]) -> Tally:
-    """Count rows; equal rows have equal hashes in one process, and their order does not matter."""
+    """Add rows to a tally: their number, and the sum of their hashes.
+
+    Equal rows have equal hashes within one process, and the order of the rows does not matter.
+    """
     return Tally(tally.rows + len(rows), tally.checksum + sum(map(hash, rows)))
 
 

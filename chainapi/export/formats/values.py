@@ -1,4 +1,4 @@
-"""Column values as Python objects, columns of files, and shared errors of the file formats."""
+"""Values of columns as Python objects, columns of files, errors of all formats."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ def check_written(path: Path, written: Tally, found: Tally) -> int:
 def typed_row(
     row: Mapping[str, Any], columns: Sequence[Column], *, json_texts: bool = False
 ) -> dict[str, Any]:
-    """Return a row of a file with the kinds of its columns; a column that the file lacks is None.
+    """Return a row of a file with the kinds of its columns.
 
-    With `json_texts`, ``json`` values are texts.
+    A column that the file lacks is None. With `json_texts`, ``json`` values are texts.
     """
     values = {
         column.name: value_of(column, row.get(column.name), json_texts=json_texts) for column in columns
