@@ -209,8 +209,8 @@ def _shows_new_rows(route: str) -> bool:
 
 def _code(error: ChainAPIError, view: ExportView) -> int:
     """Return the exit code of an export that failed in part or as a whole."""
-    met = 0 if view.progress is None else view.progress.met
-    return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < met else FAILED
+    seen = 0 if view.progress is None else view.progress.seen
+    return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
 
 
 def _check_distributed(route: str, format_: FileFormat | None, parts: Mapping[str, float | None]) -> None:

@@ -21,7 +21,7 @@ FEW = 64  # entries of the heap below which nobody looks for those of calls that
 class Timeout:
     """Timeout of a call; it cancels the task of the call, as `asyncio.timeout` does.
 
-    A cancellation by anybody else always wins: `Task.uncancel` tells them apart.
+    A cancellation by anybody else always wins: `Task.uncancel` shows whether there is one.
 
     Attributes:
         when: time of the loop; inf for none, and once it expired.

@@ -500,7 +500,7 @@ def test_the_end_of_a_wait(seconds: float, said: str) -> None:
 
 def test_stages_and_failures_are_seen() -> None:
     """Failed sources are counted, and the writing of the file is shown."""
-    progress = ExportProgress(1_000, "writing", met=1_000, done=997, failed=3, pages=5_000, rows=123_456)
+    progress = ExportProgress(1_000, "writing", seen=1_000, done=997, failed=3, pages=5_000, rows=123_456)
     progress.begin_writing(123_456, 0)
     progress.clock = lambda: 3.4
     progress.wrote(50_000)
@@ -512,7 +512,7 @@ def test_stages_and_failures_are_seen() -> None:
     console.print(view_of(progress).render())
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines()[0].rstrip() == "━" * 40  # all that can be done is
-    assert view_of(ExportProgress(None, met=5, done=2)).line().startswith("2 sources · ")
+    assert view_of(ExportProgress(None, seen=5, done=2)).line().startswith("2 sources · ")
 
 
 # The process

@@ -1,4 +1,4 @@
-"""Cursor of a list: the number by which a later walk tells new rows."""
+"""Cursor of a list: the number that shows a later walk which rows are new."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class RowsOfPage(Protocol):
     """Rows of a page, and the content of each as the service sent it."""
 
     @property
-    def light(self) -> Sequence[Any]:
+    def key_rows(self) -> Sequence[Any]:
         """Rows of the page, or cheaper objects with the attributes that identify the rows."""
         ...
 
@@ -108,7 +108,7 @@ class PageRows:
     """Rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        self.rows = tuple(page.light)
+        self.rows = tuple(page.key_rows)
         self.size = len(self.rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
@@ -181,7 +181,7 @@ class EmptyPage:
     """Empty page, open before the first page arrives."""
 
     rows: list[Any] = []  # noqa: RUF012 - never filled
-    light = rows
+    key_rows = rows
     next_page_token = None
     extra = ()
     body = b"{}"

@@ -48,7 +48,7 @@ class Body:
     body: bytes = b"{}"
 
     @property
-    def light(self) -> list[Any]:
+    def key_rows(self) -> list[Any]:
         """Return the rows."""
         return self.rows
 
