@@ -79,6 +79,7 @@ def recover(journal: Journal, target: Target) -> None:
         if part is not None and part.state != CLEANED:
             _complete(journal, target, part)
         for left in target.left_behind():
+            refuse_link(left)
             if left.is_file():
                 left.unlink()
         if part is not None and not target.folder:

@@ -8,8 +8,11 @@ from math import inf
 from typing import Any
 
 import pytest
+from attrs import define, field
 
 from chainapi import Session, SessionView
+from chainapi.client.transport import Transport
+from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APITimeoutError,
     ConfigurationError,
@@ -80,23 +83,37 @@ async def test_timeout_and_attempts_of_a_view() -> None:
         assert caught.value.attempts == 5
 
 
+@define
+class Departures:
+    """Transport that notes a header of each request as it leaves for another transport."""
+
+    transport: Transport
+    names: list[str] = field(factory=list[str])
+
+    async def send(self, request: Request) -> Response:
+        """Send a request, and keep its header ``x-name``."""
+        self.names.append(request.headers["x-name"])
+        return await self.transport.send(request)
+
+    async def aclose(self) -> None:
+        """Close the other transport."""
+        await self.transport.aclose()
+
+
 async def test_priority_and_tag_of_a_view() -> None:
     """Calls of a view have its priority and tag, unless they have their own."""
     sim = Simulator(limit=10, window=60.0, latency=0.05)
-    order: list[str] = []
-    async with simulated(sim, tag="batch") as session:
-        web = session.with_options(priority=1, tag="web")
-
-        async def get(view: SessionView, name: str, **options: Any) -> None:
-            await view.data.get(PATH, **options)
-            order.append(name)
-
-        first = [asyncio.ensure_future(get(session, "batch")) for _ in range(30)]
+    departures = Departures(sim.transport())
+    async with simulated(sim, tag="batch", transport=departures, headers={"x-name": "batch"}) as session:
+        web = session.with_options(priority=1, tag="web", headers={"x-name": "web"})
+        own = web.with_options(headers={"x-name": "own"})
+        first = [asyncio.ensure_future(session.data.get(PATH)) for _ in range(30)]
         await asyncio.sleep(5)
-        second = [asyncio.ensure_future(get(web, "web")) for _ in range(3)]
-        second.append(asyncio.ensure_future(get(web, "own", priority=-1, tag="own")))
+        second = [asyncio.ensure_future(web.data.get(PATH)) for _ in range(3)]
+        second.append(asyncio.ensure_future(own.data.get(PATH, priority=-1, tag="own")))
         await asyncio.gather(*first, *second)
         spent = {one.tag: one.requests for one in session.quota["data"].spenders}
+    order = departures.names
     assert order[10:20].count("web") == 3
     assert 7 <= order[order.index("web") : order.index("own")].count("batch") <= 10  # a tenth
     assert (spent["web"], spent["own"]) == (3, 1)

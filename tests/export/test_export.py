@@ -531,11 +531,11 @@ async def test_a_folder_in_place_of_the_partial_file(tmp_path: Path) -> None:
         ("b.jsonl", "b.jsonl.export"),
         ("b", "b/_export"),
         ("b", "b/part-00001.jsonl"),
-        ("b.jsonl", "b.jsonl.export-wal"),
-        ("b.jsonl", "b.jsonl.partial"),
+        ("b.jsonl", "b.jsonl.export/journal-wal"),
+        ("b.jsonl", ".b.jsonl.partial"),
         ("b.jsonl", "b.jsonl.invalid"),
-        ("b", "b/_export-wal"),
-        ("b", "b/part-00001.jsonl.partial"),
+        ("b", "b/_export/journal-wal"),
+        ("b", "b/.part-00001.jsonl.partial"),
     ],
 )
 async def test_a_symbolic_link_is_neither_followed_nor_replaced(
@@ -543,11 +543,11 @@ async def test_a_symbolic_link_is_neither_followed_nor_replaced(
 ) -> None:
     """A symbolic link in place of a file of an export is refused by name."""
     simulator, theirs = Simulator(rows=30), tmp_path / "theirs"
-    (tmp_path / link).parent.mkdir(exist_ok=True)
+    (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
     if not dangling:
         theirs.write_bytes(b"")
     async with simulated(simulator) as session:
-        if link.startswith("b/part"):
+        if link.startswith(("b/part", "b/.part")):
             simulator.faults = (Fault(at=1, status=404),)
             with pytest.raises(IncompleteExportError):
                 await export(session.data.evm.blocks, [43114], tmp_path / out)

@@ -17,11 +17,13 @@ from unittest.mock import patch
 
 from attrs import evolve, frozen
 
+from chainapi.api.source import ListSource
 from chainapi.client.page import Page
 from chainapi.client.pages import Pages
 from chainapi.client.prefetch import Prefetcher
 from chainapi.client.runner import WalkRunner
 from chainapi.client.source import Source
+from chainapi.core.call import Call
 from chainapi.core.paging import dedupe, order
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Comparison, Deduplicator
@@ -33,7 +35,7 @@ from chainapi.core.paging.order import Order, Rows, Watermark
 from chainapi.core.paging.resumed import ResumedPage
 from chainapi.core.paging.rows import RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
-from chainapi.core.paging.walk import Answer, Fetched, Walk
+from chainapi.core.paging.walk import Answer, Fetch, Fetched, Walk
 from chainapi.errors import APIStatusError, ServerError
 from tests.paging.machine import FlowMachine, PagingMachine
 
@@ -628,14 +630,12 @@ def refused_page_refused_for_good() -> AbstractContextManager[object]:
 @mutant(232, 388, machine=PagingMachine)
 def dead_in_the_queue_yet_sent() -> AbstractContextManager[object]:
     """Check the age of a token only before its request waits for quota."""
-    from chainapi.core.call import Call
+    real = ListSource._call
 
-    real = Call.__init__
+    def call(self: ListSource, fetch: Fetch, needed: Callable[[], bool] | None) -> Call:
+        return real(self, Fetch(fetch.token, fetch.bound, inf, fetch.fresh), needed)
 
-    def init(self: Call, query: Any, page_token: str | None = None, *_: object) -> None:
-        real(self, query, page_token)
-
-    return patch.object(Call, "__init__", init)
+    return patch.object(ListSource, "_call", call)
 
 
 @mutant(3, 11)
