@@ -250,7 +250,7 @@ class PageLog(Protocol):
         ...
 
     def extend(self, settings: Mapping[str, Any]) -> None:
-        """Store settings that say more than the stored ones: there are new columns."""
+        """Replace the stored settings by ones with more columns."""
         ...
 
     def has_pages(self) -> bool:

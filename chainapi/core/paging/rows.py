@@ -84,7 +84,7 @@ class Identity:
 
 
 def _read(read: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any] | None:
-    """Read all rows at the speed of C; None where one of them lacks an attribute."""
+    """Read all rows by one C function; None where one of them lacks an attribute."""
     try:
         return list(map(read, rows))
     except (AttributeError, TypeError):
