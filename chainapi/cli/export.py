@@ -101,7 +101,7 @@ async def export(
         param: A parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
         over: The parameter whose values are the sources, if it is another one.
-        from_: File with one source per line, and comments behind #; - is standard input.
+        from_: File with one source per line; lines that begin with # are comments; - is standard input.
         api: The service of a path; data by default.
         items: The field of the response that holds the list of a path; by default the only list.
         amounts: Type of amounts, which may exceed 64 bits: text and decimal (38 digits) are exact, float is
