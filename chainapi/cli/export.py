@@ -200,7 +200,7 @@ async def _started(
         yield ExportView(traffic, lambda: session.quota, terminal.now), start_here
 
 
-_NO_UPDATES = "the rows of this list do not show which are new: later runs do not ask for it again"
+_NO_UPDATES = "the rows of this list do not show which are new: later runs do not fetch it again"
 
 
 def _shows_new_rows(route: str) -> bool:
@@ -333,9 +333,9 @@ def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str 
 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
-    skipped = f"; {result.skipped:,} of them not asked again" if result.skipped else ""
+    skipped = f"; {result.skipped:,} of them not fetched again" if result.skipped else ""
     if result.closed > result.skipped:
-        skipped += f"; later runs do not ask {result.closed:,} of them again"
+        skipped += f"; later runs do not fetch {result.closed:,} of them again"
     if not result.written:
         return f"no new rows: {result.path} has the rows of {sources}{skipped}"
     invalid = f"; {result.invalid:,} invalid in {_named(result.written_invalid)}" if result.invalid else ""

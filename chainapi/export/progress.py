@@ -29,8 +29,8 @@ class ExportProgress:
         stage: ``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last parts, or ``done``.
         sources: number of sources; None where `over` has no length.
         seen: sources that were opened, skipped or refused so far.
-        skipped: finished sources that were not asked again: their rows do not show which are new.
-        closed: sources that later runs will not ask again for this reason, skipped ones included.
+        skipped: finished sources that were not fetched again: their rows do not show which are new.
+        closed: sources that later runs will not fetch again for this reason, skipped ones included.
         done: sources whose walk has ended, skipped ones included.
         failed: sources that failed.
         pages: pages committed in this run.

@@ -33,8 +33,8 @@ class ExportResult:
         rows: number of fetched rows that the target lacked.
         sources: number of sources.
         written: files that were written; empty if there was nothing new.
-        skipped: number of finished sources that were not asked again: their rows do not show which are new.
-        closed: number of sources that later runs will not ask again for this reason, skipped ones included.
+        skipped: number of finished sources that were not fetched again: their rows do not show which are new.
+        closed: number of sources that later runs will not fetch again for this reason, skipped ones included.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
         written_invalid: files of JSON lines with the invalid rows; empty if there was no such row.
 

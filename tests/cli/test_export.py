@@ -356,16 +356,16 @@ def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -
     ],
 )
 def test_a_list_that_is_not_updated_is_named_before_and_after(tokens: list[str], said: bool) -> None:
-    """The command says before it begins that later runs add nothing, and counts what it did not ask."""
+    """The command says before it begins that later runs add nothing, and counts the sources that it did not fetch."""
     simulator = Simulator(seed=1, rows=30)
     first, again = (exported(*tokens, "--out", "b.jsonl", simulator=simulator).err for _ in range(2))
-    note = "chainapi: the rows of this list do not show which are new: later runs do not ask for it again\n"
+    note = "chainapi: the rows of this list do not show which are new: later runs do not fetch it again\n"
     for errors in (first, again):
         assert errors.startswith(note) is said
     closed = said or "--progress" in tokens
-    assert "not asked" not in first
-    assert first.endswith("; later runs do not ask 1 of them again\n") is closed
-    assert again.endswith("1 source; 1 of them not asked again\n") is closed
+    assert "not fetched" not in first
+    assert first.endswith("; later runs do not fetch 1 of them again\n") is closed
+    assert again.endswith("1 source; 1 of them not fetched again\n") is closed
 
 
 def test_a_command_that_was_wrong_may_be_corrected() -> None:
