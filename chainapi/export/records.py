@@ -147,8 +147,8 @@ class SourceRecord:
     def _at_limit(self, batch: Batch, *, met: bool) -> bool:
         """Check whether the limit ends the source.
 
-        It also ends the source if a later pass begins with as many rows that the source does not have: its own
-        rows are too far down, or gone.
+        It also ends the source if a later pass begins with as many rows that the source does not have: its
+        own rows are too far down, or gone.
         """
         if batch.limit is None:
             return False

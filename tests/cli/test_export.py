@@ -356,7 +356,7 @@ def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -
     ],
 )
 def test_a_list_that_is_not_updated_is_named_before_and_after(tokens: list[str], said: bool) -> None:
-    """The command says before it begins that later runs add nothing, and counts the sources that it did not fetch."""
+    """The command prints before it begins that later runs add nothing, and counts skipped sources."""
     simulator = Simulator(seed=1, rows=30)
     first, again = (exported(*tokens, "--out", "b.jsonl", simulator=simulator).err for _ in range(2))
     note = "chainapi: the rows of this list do not show which are new: later runs do not fetch it again\n"
