@@ -106,7 +106,7 @@ async def export(
         param: A parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
         over: The parameter whose values are the sources, if it is another one.
-        from_: File with one source per line, and comments behind #; - is standard input.
+        from_: File with one source per line; lines that begin with # are comments; - is standard input.
         api: The service of a path; data by default.
         items: The field of the response that holds the list of a path; by default the only list.
         fields: Columns of the files by their names in Python, separated by commas, such as
@@ -218,7 +218,7 @@ async def _started(
         yield ExportView(traffic, lambda: session.quota, terminal.now), start_here
 
 
-_NO_UPDATES = "the rows of this list do not show which are new: later runs do not ask for it again"
+_NO_UPDATES = "the rows of this list do not show which are new: later runs do not fetch it again"
 
 
 def _shows_new_rows(route: str) -> bool:
@@ -227,8 +227,8 @@ def _shows_new_rows(route: str) -> bool:
 
 def _code(error: ChainAPIError, view: ExportView) -> int:
     """Return the exit code of an export that failed in part or as a whole."""
-    met = 0 if view.progress is None else view.progress.met
-    return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < met else FAILED
+    seen = 0 if view.progress is None else view.progress.seen
+    return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
 
 
 def _check_distributed(
@@ -357,9 +357,9 @@ def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str 
 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
-    skipped = f"; {result.skipped:,} of them not asked again" if result.skipped else ""
+    skipped = f"; {result.skipped:,} of them not fetched again" if result.skipped else ""
     if result.closed > result.skipped:
-        skipped += f"; later runs do not ask {result.closed:,} of them again"
+        skipped += f"; later runs do not fetch {result.closed:,} of them again"
     if not result.written:
         return f"no new rows: {result.path} has the rows of {sources}{skipped}"
     invalid = f"; {result.invalid:,} invalid in {_named(result.written_invalid)}" if result.invalid else ""

@@ -256,14 +256,14 @@ class DistributedExport:
         progress = self.progress
         written = sorted(name for outcome in outcomes for name in outcome.written)
         return DistributedResult(
-            self.folder.url, progress.rows, progress.met, tuple(written), progress.invalid
+            self.folder.url, progress.rows, progress.seen, tuple(written), progress.invalid
         )
 
     def _incomplete(self, failures: Mapping[str, ChainAPIError]) -> IncompleteExportError:
         label, error = next(iter(failures.items()))
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         return IncompleteExportError(
-            f"{len(failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the others "
+            f"{len(failures)} of {self.progress.seen} sources failed: {label} ({error}){more}; the others "
             f"and the pages before each failure are in {self.folder.url}. Start the same export again to "
             "fetch the rest",
             failures,

@@ -97,8 +97,8 @@ async def export(
 
     from chainapi.export.files import Target
     from chainapi.export.formats import parquet_of
+    from chainapi.export.part_schedule import PartLimits
     from chainapi.export.run import Exporter
-    from chainapi.export.sealer import PartLimits
     from chainapi.export.spec import ExportSpec, checked_sources
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts

@@ -118,7 +118,7 @@ def sent_values(endpoint: Endpoint | None, query: Mapping[str, Any]) -> dict[str
 def free_label(label: str, fingerprint: str, taken: Callable[[str], bool]) -> str:
     """Return a label that no other source has.
 
-    The fingerprint of the query tells equal ones apart.
+    Labels that would be equal get the fingerprint of their query.
     """
     candidates = (label, f"{label}~{fingerprint[:8]}", f"{label}~{fingerprint}")
     return next(one for one in candidates if not taken(one))

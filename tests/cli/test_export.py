@@ -384,16 +384,16 @@ def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -
     ],
 )
 def test_a_list_that_is_not_updated_is_named_before_and_after(tokens: list[str], said: bool) -> None:
-    """The command says before it begins that later runs add nothing, and counts what it did not ask."""
+    """The command prints before it begins that later runs add nothing, and counts skipped sources."""
     simulator = Simulator(seed=1, rows=30)
     first, again = (exported(*tokens, "--out", "b.jsonl", simulator=simulator).err for _ in range(2))
-    note = "chainapi: the rows of this list do not show which are new: later runs do not ask for it again\n"
+    note = "chainapi: the rows of this list do not show which are new: later runs do not fetch it again\n"
     for errors in (first, again):
         assert errors.startswith(note) is said
     closed = said or "--progress" in tokens
-    assert "not asked" not in first
-    assert first.endswith("; later runs do not ask 1 of them again\n") is closed
-    assert again.endswith("1 source; 1 of them not asked again\n") is closed
+    assert "not fetched" not in first
+    assert first.endswith("; later runs do not fetch 1 of them again\n") is closed
+    assert again.endswith("1 source; 1 of them not fetched again\n") is closed
 
 
 def test_a_command_that_was_wrong_may_be_corrected() -> None:
@@ -528,7 +528,7 @@ def test_the_end_of_a_wait(seconds: float, said: str) -> None:
 
 def test_stages_and_failures_are_seen() -> None:
     """Failed sources are counted, and the writing of the file is shown."""
-    progress = ExportProgress(1_000, "writing", met=1_000, done=997, failed=3, pages=5_000, rows=123_456)
+    progress = ExportProgress(1_000, "writing", seen=1_000, done=997, failed=3, pages=5_000, rows=123_456)
     progress.begin_writing(123_456, 0)
     progress.clock = lambda: 3.4
     progress.wrote(50_000)
@@ -540,7 +540,7 @@ def test_stages_and_failures_are_seen() -> None:
     console.print(view_of(progress).render())
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines()[0].rstrip() == "━" * 40  # all that can be done is
-    assert view_of(ExportProgress(None, met=5, done=2)).line().startswith("2 sources · ")
+    assert view_of(ExportProgress(None, seen=5, done=2)).line().startswith("2 sources · ")
 
 
 # The process
