@@ -68,6 +68,7 @@ class DistributedExport:
         on_progress: called at each stage and several times a second.
         session_arguments: arguments of sessions for this export alone; None for the registered ones.
         amounts: type of amounts.
+        fields: names of the columns; None for all.
 
     """
 
@@ -83,7 +84,8 @@ class DistributedExport:
     part_bytes: int
     on_progress: Callable[[ExportProgress], None] | None
     session_arguments: Mapping[str, Any] | None
-    amounts: Amounts
+    amounts: Amounts = "text"
+    fields: tuple[str, ...] | None = None
     name: str = field(factory=lambda: uuid4().hex, init=False)
     progress: ExportProgress = field(init=False)
     _counts: dict[int, Mapping[str, int]] = field(factory=dict[int, Mapping[str, int]], init=False)
@@ -141,8 +143,14 @@ class DistributedExport:
 
     async def _jobs(self, arguments: Iterable[Arguments], sessions: str) -> list[Job]:
         query = sent_values(ROUTES.get(self.route), self.query)
-        same = {"route": self.route, "limit": self.limit, "amounts": self.amounts, "query": query}
-        about = {"format": 1, **same}
+        about = {
+            "format": 1,
+            "route": self.route,
+            "limit": self.limit,
+            "amounts": self.amounts,
+            "fields": None if self.fields is None else [*self.fields],
+            "query": query,
+        }
         key = f"{self.route}-prepare-{self.name}"
         future = self.client.submit(prepare, self.folder, about, self.partitions, key=key, pure=False)
         count = await self._result_of(future)
@@ -163,6 +171,7 @@ class DistributedExport:
                 self.part_rows,
                 self.part_bytes,
                 self.amounts,
+                self.fields,
             )
             for number, sources in sorted(by_number.items())
         ]

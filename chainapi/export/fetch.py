@@ -171,7 +171,7 @@ class Fetcher:
         """Return the codec of the rows; store or compare the settings of the export."""
         spec, format_ = self.spec, self.spec.format
         raw = spec.query.get("on_invalid") == "raw"
-        codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise")
+        codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise", spec.fields)
         if format_.needs_columns:
             require(codec.columns, format_.name)
         settings = spec.settings(pages, codec.columns)

@@ -35,6 +35,7 @@ class SourceStream:
         self.source = source
         self._pages = pages
         self._walk = pages.walk
+        self._walk.keeps_rows = True
         self._cursor = pages.cursor
         self._encode = encode
         self._limit = limit

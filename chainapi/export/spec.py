@@ -169,6 +169,7 @@ class ExportSpec:
         limit: greatest number of rows of a source until it has ended for the first time; None for all.
         concurrency: sources that are open at once.
         amounts: type of amounts.
+        fields: names of the columns in their order, without the first one, the source; None for all.
 
     """
 
@@ -180,6 +181,7 @@ class ExportSpec:
     limit: int | None
     concurrency: int
     amounts: Amounts = "text"
+    fields: tuple[str, ...] | None = None
 
     @property
     def total(self) -> int | None:
@@ -269,5 +271,6 @@ class ExportSpec:
             COLUMNS: described(columns),
             "amounts": self.amounts,
             "limit": self.limit,
+            "fields": None if self.fields is None else [*self.fields],
         }
         return {**settings, **sent_values(endpoint, self.query)}

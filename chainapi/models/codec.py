@@ -70,6 +70,11 @@ class DecodedPage:
         body = self.body
         return hash(memoryview(body)[body.find(b"[") : body.rfind(b"]") + 1])  # without a copy
 
+    @property
+    def content(self) -> DecodedPage:
+        """The page without its rows: its body has their content."""
+        return DecodedPage([], None, (), self.body, self.items, self.kept)
+
     def canonical_rows(self) -> list[bytes]:
         """Return canonical JSON of each row, in order, as the service sent it.
 

@@ -25,9 +25,17 @@ from chainapi.models.exact_json import encode_json
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import to_wire
 from chainapi.models.records import AnyRecord, unnamed
-from chainapi.models.schema import Type, row_classes
+from chainapi.models.schema import Field, Type, row_classes
 from chainapi.models.unions import Unknown, tags_of, wire_name
-from chainapi.tables.columns import EXTRA, SOURCE, Column, columns_of, free_name, has_extra, named_fields
+from chainapi.tables.columns import (
+    SOURCE,
+    Column,
+    chosen_columns,
+    columns_of,
+    free_name,
+    has_extra,
+    named_fields,
+)
 from chainapi.tables.types import INT64, YEARS, Amounts, Kind, fraction_text, hexadecimal, whole_text
 
 __all__ = ["INVALID", "Codec"]
@@ -39,7 +47,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
 
 
 class Codec:
-    """Encoder of rows as JSON objects by column name.
+    """Encoder of rows as JSON objects by column name, all columns or chosen ones.
 
     Amounts have the form of their choice, decimals are texts. Fields that a record does not name are in the
     column ``extra``, by their own names. A row of an unknown kind of a union has values in the known columns
@@ -47,20 +55,30 @@ class Codec:
 
     Attributes:
         model: model of the rows.
-        columns: columns of the rows; empty if the model has no fields.
+        columns: columns of the rows, or those of `fields` in their order, ``extra`` last; empty if the model
+            has no fields.
+
+    Raises:
+        ConfigurationError: the rows lack one of the `fields`.
 
     """
 
     def __init__(
-        self, model: Any, amounts: Amounts = "text", on_invalid: Literal["raise", "raw"] = "raise"
+        self,
+        model: Any,
+        amounts: Amounts = "text",
+        on_invalid: Literal["raise", "raw"] = "raise",
+        fields: Sequence[str] | None = None,
     ) -> None:
         self.model = model
-        self.columns = columns_of(model, amounts)
+        columns = columns_of(model, amounts)
+        extra = columns[-1].name if has_extra(model) else None
+        self.columns = columns if fields is None else chosen_columns(columns, fields, last=extra)
         self._raw = on_invalid == "raw"
-        by_name = {column.name: column for column in self.columns}
-        self._extra = self.columns[-1].name if has_extra(model) else None
-        self._shapes = {kind: _Shape(kind, by_name, (SOURCE,), self._extra) for kind in row_classes(model)}
-        self._known = {wire_name(name): column for name, column in by_name.items() if name != self._extra}
+        chosen = {column.name: column for column in self.columns}
+        self._extra = extra if extra in chosen else None
+        self._shapes = {kind: _Shape(kind, chosen, (SOURCE,), self._extra) for kind in row_classes(model)}
+        self._known = {wire_name(one.name): one for one in columns if one.name != extra}
 
     def encode(self, row: Any) -> bytes:
         """Return a row as a JSON object; that of an invalid row begins with `INVALID`.
@@ -136,7 +154,9 @@ class Codec:
                 made[column.name] = value
             if value is not None or raw.get(wire) is None:
                 extra.pop(wire, None)
-        return {**made, self._extra or EXTRA: msgspec.Raw(encode_json(extra)) if extra else None}
+        if self._extra is not None:
+            made[self._extra] = msgspec.Raw(encode_json(extra)) if extra else None
+        return {column.name: made[column.name] for column in self.columns if column.name in made}
 
 
 _ADVICE = 'with on_invalid="raw", such rows go into a file of their own'
@@ -182,14 +202,10 @@ class _Shape:
         self.attributes: dict[str, str] = {}
         self.inner: dict[str, _Shape] = {}
         self.changes = list[tuple[str, str, _Change]]()
-        fields = list[Any]()
-        for name, field in named_fields(model, taken):
-            self.attributes[name] = field.name
-            kind, change = self._type(columns[name], field.type, name)
-            fields.append((field.name, kind, msgspec.field(name=name, default=None)))
-            if change is not None:
-                self.changes.append((name, field.name, change))
-        self._extra = b"" if extra is None else b',"%b":' % extra.encode()
+        named = dict(named_fields(model, taken))
+        fields = [self._field(name, named[name]) for name in columns if name in named]
+        comma = "," if fields else ""
+        self._extra = b"" if extra is None else f'{comma}"{extra}":'.encode()
         self.struct = msgspec.defstruct("Row", fields, kw_only=True, gc=False)
 
     def encode(self, rows: Sequence[Any]) -> bytes:
@@ -234,6 +250,14 @@ class _Shape:
                 column, row = shape.columns[name], getattr(row, shape.attributes[name])
                 shape = shape.inner.get(name)
         return column, row
+
+    def _field(self, name: str, field: Field) -> tuple[str, Any, Any]:
+        """Return a field of the Struct; keep its attribute and its change."""
+        self.attributes[name] = field.name
+        kind, change = self._type(self.columns[name], field.type, name)
+        if change is not None:
+            self.changes.append((name, field.name, change))
+        return field.name, kind, msgspec.field(name=name, default=None)
 
     def _type(self, column: Column, kind: Type, name: str) -> tuple[Any, _Change | None]:
         """Return the type of a column's values for the check, and their change."""

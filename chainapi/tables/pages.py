@@ -88,6 +88,11 @@ class ColumnarPage:
         """Hash of the rows (see `DecodedPage.digest`)."""
         return self._page.digest
 
+    @property
+    def content(self) -> DecodedPage:
+        """Content of the rows (see `DecodedPage.content`)."""
+        return self._page.content
+
     def canonical_rows(self) -> list[bytes]:
         """Return the canonical JSON of each row (see `DecodedPage.canonical_rows`)."""
         return self._page.canonical_rows()

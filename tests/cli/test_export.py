@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -202,6 +203,23 @@ def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) ->
     assert len([*format_of(name).read(Path(written))]) == 3
 
 
+def test_fields_choose_columns() -> None:
+    """The names of --fields are the columns, in their order."""
+    outcome = exported(ROUTE, "43114", "--limit", "3", "--out", "b.csv", "--fields", "tx_count, block_hash")
+    assert outcome.code == 0
+    assert [[*row] for row in rows_in("b.csv")] == [["source", "tx_count", "block_hash"]] * 3
+
+
+def test_options_of_parquet() -> None:
+    """The files have the compression and the rows of a group that the options name."""
+    words = "--compression gzip --compression-level 3 --row-group-rows 2"
+    outcome = exported(ROUTE, "43114", "--limit", "3", "--out", "b.parquet", *words.split())
+    assert outcome.code == 0
+    found = pq.ParquetFile("b.parquet").metadata
+    assert [found.row_group(number).num_rows for number in range(found.num_row_groups)] == [2, 1]
+    assert found.row_group(0).column(0).compression == "GZIP"
+
+
 def test_a_second_run_fetches_what_is_new() -> None:
     """A second run of the command adds new rows, or reports that the file has them all."""
     simulator = Simulator(seed=1, rows=30)
@@ -264,8 +282,8 @@ def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "stdin", io.StringIO("mainnet\n"))
     given = (
         "data.primary_network.utxos --out utxos --format csv --param blockchain_id=p-chain "
-        "--param include_spent=true --page-size 2 --over network --from - --limit 50 --concurrency 3 "
-        "--progress none "
+        "--param include_spent=true --page-size 2 --over network --from - --fields utxo_id,amount "
+        "--limit 50 --concurrency 3 --progress none "
         "--max-wait 0.5 --timeout 7.5"
     )
     simulator = Simulator(seed=1, rows=30, limit=2, window=600.0)
@@ -326,6 +344,16 @@ def test_a_target_of_another_command() -> None:
         ([ROUTE, "43114", "--out", "b.csv", "--items", "blocks"], "--items does not apply"),
         ([ROUTE, "--from", "nofile", "--out", "b.csv"], "--from nofile cannot be read"),
         ([ROUTE, "--from", "binary", "--out", "b.csv"], "--from binary is not UTF-8 text"),
+        ([ROUTE, "43114", "--out", "b.csv", "--fields", "a,tx_cuont"], "the nearest are 'tx_count'"),
+        (
+            [ROUTE, "43114", "--out", "b.csv", "--fields", "gas_used,gas_used"],
+            "--fields has 'gas_used' twice",
+        ),
+        ([ROUTE, "43114", "--out", "b.csv", "--compression", "gzip"], "--compression applies to Parquet"),
+        (
+            [ROUTE, "43114", "--out", "b.parquet", "--compression-level", "99"],
+            "--compression-level 99 must be a whole number from 1 to 22",
+        ),
         (["data.evm.block", "--out", "b.csv"], "not a list"),
         (["data.evm.bloks", "43114", "--out", "b.csv"], "did you mean"),
         (["data.primary_network.utxos", "mainnet", "--out", "b.csv"], "give all but one with --param"),

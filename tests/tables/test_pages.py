@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.api.catalogue import ROUTES
-from chainapi.api.identity import deduplicator
+from chainapi.api.identity import deduplicator, identity_of
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import DecodeError
 from chainapi.models import EvmBlock, MetricPoint
@@ -153,7 +153,7 @@ def test_keys_and_numbers_of_light_rows(name: str) -> None:
     seen = []
     for kind in (ColumnarDecoder, PageDecoder):
         page = kind(route.model, route.items or "chains", route.extra).decode(body)
-        dedupe = deduplicator(route, Checkpoint("query", "path"), declared=True)
+        dedupe = deduplicator(route, Checkpoint("query", "path"), identity_of(route, declared=True))
         dedupe.start_counting()
         compared = dedupe.add(page)
         seen.append(

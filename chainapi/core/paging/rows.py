@@ -13,10 +13,27 @@ from attrs import frozen
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Rows, Run, with_run
 
-__all__ = ["EmptyPage", "Identity", "PageRows", "RowsOfPage", "key_digest", "mark_digest", "number_digest"]
+__all__ = [
+    "Content",
+    "EmptyPage",
+    "Identity",
+    "PageRows",
+    "RowsOfPage",
+    "key_digest",
+    "mark_digest",
+    "number_digest",
+]
 
 
-class RowsOfPage(Protocol):
+class Content(Protocol):
+    """Content of the rows of a page, as the service sent it."""
+
+    def canonical_rows(self) -> Sequence[bytes]:
+        """Return the canonical JSON of each row."""
+        ...
+
+
+class RowsOfPage(Content, Protocol):
     """Rows of a page, and the content of each as the service sent it."""
 
     @property
@@ -29,8 +46,9 @@ class RowsOfPage(Protocol):
         """Hash of the rows."""
         ...
 
-    def canonical_rows(self) -> Sequence[bytes]:
-        """Return the canonical JSON of each row."""
+    @property
+    def content(self) -> Content:
+        """Content of the rows, without the rows."""
         ...
 
 
@@ -143,6 +161,11 @@ class PageRows:
         """Canonical JSON of each row."""
         return self._page.canonical_rows()
 
+    @property
+    def content(self) -> Content:
+        """Content of the rows, without the rows."""
+        return self._page.content
+
     def digest(self, index: int) -> bytes:
         """Return the digest under which a row is counted: of its key, else of its content."""
         if self.keyed and (key := self.keys[index]) is not None:
@@ -186,6 +209,11 @@ class EmptyPage:
     extra = ()
     body = b"{}"
     digest = 0
+
+    @property
+    def content(self) -> EmptyPage:
+        """The page itself, which has nothing."""
+        return self
 
     def canonical_rows(self) -> Sequence[bytes]:
         """Return nothing."""
