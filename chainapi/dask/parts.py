@@ -24,7 +24,7 @@ Everything here blocks, and belongs to one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -37,7 +37,7 @@ from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
 from chainapi.export.formats.arrow import tables_of
-from chainapi.export.matching import Matched, Matcher
+from chainapi.export.matching import Matched, Matcher, NewRows, new_rows
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 from chainapi.tables.arrow import arrow_schema
@@ -192,8 +192,8 @@ class PartLog:
         return count
 
     def _take(self, batch: Batch) -> int:
-        source, (rows, met) = batch.source, self._new_rows(batch)
-        for encoded in batch.encode([row for _, row in rows]).split(b"\n")[:-1]:
+        source, new = batch.source, self._new_rows(batch)
+        for encoded in batch.encode(new.rows).split(b"\n")[:-1]:
             self._bytes += len(encoded)
             if encoded.startswith(INVALID):
                 self.invalid += 1
@@ -203,36 +203,22 @@ class PartLog:
                 )
             else:
                 self._rows.append((source.label, encoded))
-        source.advance(batch, len(rows), met=met)
+        source.advance(batch, len(new.rows), met=new.met)
         if source.done:
             self._forget(source.number)
-        return len(rows)
+        return len(new.rows)
 
     # Rows of later passes
 
-    def _new_rows(self, batch: Batch) -> tuple[list[tuple[bytes, Any]], bool]:
-        """Return the rows of a batch that the export lacks, with their digests.
-
-        Return as well whether this pass had a row that the export has.
-        """
-        rows, again, met = [*zip(batch.digests, batch.rows, strict=True)], list[bytes](), True
+    def _new_rows(self, batch: Batch) -> NewRows:
+        """Return the rows of a batch that the export lacks, and log their digests."""
         number, restarts = batch.source.number, batch.checkpoint.restarts
-        if restarts:
-            matcher = self._matcher(number)
-            again = [
-                one for one, old in _zipped(batch.repeats, matcher.match(restarts, batch.repeats)) if old
-            ]
-            if batch.matched:
-                met = matcher.has_met(restarts)
-                known = matcher.match(restarts, batch.digests)
-                again += [one for one, old in _zipped(batch.digests, known) if old]
-                rows, met = batch.unmatched(known, met=met), met or any(known)
-        added = [digest for digest, _ in rows]
+        new = new_rows(batch, lambda: self._matcher(number))
         if number in self._matchers:
-            self._matchers[number].add(restarts, added)
-        outcome = Matched(restarts, b"".join(added), b"".join(again))
+            self._matchers[number].add(restarts, new.added)
+        outcome = Matched(restarts, b"".join(new.added), b"".join(new.again))
         self._digests.setdefault(number, []).append(outcome)
-        return rows, met
+        return new
 
     def _matcher(self, number: int) -> Matcher:
         """Return the matcher of a source, at its first use from the logs."""
@@ -392,7 +378,3 @@ class PartLog:
 
 def _essence(record: SourceRecord) -> tuple[Any, ...]:
     return record.done, record.exported, record.exported_ties
-
-
-def _zipped(values: Iterable[Any], flags: Sequence[bool]) -> Iterable[tuple[Any, bool]]:
-    return zip(values, flags, strict=True)

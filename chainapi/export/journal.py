@@ -19,7 +19,7 @@ from attrs import evolve
 from chainapi.export.database import Database
 from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
-from chainapi.export.matching import Matched, Matcher
+from chainapi.export.matching import Matched, Matcher, NewRows, new_rows
 from chainapi.export.records import CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
 from chainapi.export.segments import SegmentReader, Segments
 from chainapi.export.spec import free_label
@@ -166,10 +166,10 @@ class Journal:
 
     def _store(self, db: Connection, batch: Batch) -> int:
         source, self._pages = batch.source, self._pages + 1
-        rows, met = self._new_rows(db, batch)
-        if rows:
-            self._store_rows(db, batch, rows)
-        source.advance(batch, len(rows), met=met)
+        new = self._new_rows(db, batch)
+        if new.rows:
+            self._store_rows(db, batch, new.rows)
+        source.advance(batch, len(new.rows), met=new.met)
         if source.done:
             self._forget(db, source)
         number, _, _, *changed = fields = source.fields
@@ -178,7 +178,7 @@ class Journal:
             " checksum = ? WHERE number = ?",
             (*changed, checksum(*fields), number),
         )
-        return len(rows)
+        return len(new.rows)
 
     def _store_rows(self, db: Connection, batch: Batch, rows: Sequence[Any]) -> None:
         valid, invalid = _separated(batch.encode(rows))
@@ -209,30 +209,17 @@ class Journal:
 
     # Rows of later passes
 
-    def _new_rows(self, db: Connection, batch: Batch) -> tuple[Sequence[Any], bool]:
-        """Return the rows of a batch that the export lacks, and store their digests.
-
-        Return as well whether this pass had a row that the export has. In a later pass equal rows are matched
-        one by one: the list may hold a row more than once.
-        """
+    def _new_rows(self, db: Connection, batch: Batch) -> NewRows:
+        """Return the rows of a batch that the export lacks, and store their digests."""
         number, restarts = batch.source.number, batch.checkpoint.restarts
-        rows, added, again, met = batch.rows, batch.digests, list[bytes](), True
-        if restarts and (batch.repeats or batch.matched):
-            matcher = self._matcher(db, number)
-            again = _known(batch.repeats, matcher.match(restarts, batch.repeats))
-            if batch.matched:
-                met = matcher.has_met(restarts)
-                known = matcher.match(restarts, batch.digests)
-                again += _known(batch.digests, known)
-                new = batch.unmatched(known, met=met)
-                rows, added, met = [row for _, row in new], [digest for digest, _ in new], met or any(known)
+        new = new_rows(batch, lambda: self._matcher(db, number))
         if number in self._matchers:
-            self._matchers[number].add(restarts, added)
-        if not batch.done and (added or again):
-            fields = self._pages, number, restarts, b"".join(added), b"".join(again)
+            self._matchers[number].add(restarts, new.added)
+        if not batch.done and (new.added or new.again):
+            fields = self._pages, number, restarts, b"".join(new.added), b"".join(new.again)
             db.execute("INSERT INTO digests VALUES (?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
             self._database.add_to_total("digests", 1)
-        return rows, met
+        return new
 
     def _matcher(self, db: Connection, number: int) -> Matcher:
         """Return the matcher of a source, at its first use from the stored digests."""
@@ -373,10 +360,6 @@ def _set_state(db: Connection, part: Part, state: int) -> None:
     db.execute(
         "UPDATE parts SET state = ?, checksum = ? WHERE number = ?", (state, checksum(*fields), part.number)
     )
-
-
-def _known(digests: Sequence[bytes], known: Sequence[bool]) -> list[bytes]:
-    return [digest for digest, old in zip(digests, known, strict=True) if old]
 
 
 def _separated(lines: bytes) -> tuple[bytes, bytes]:

@@ -6,13 +6,15 @@ one, by digest, because the list may hold a row more than once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from chainapi.core.paging.digests import DIGEST_SIZE, DigestCounter
+from chainapi.export.records import Batch
 
-__all__ = ["Matched", "Matcher"]
+__all__ = ["Matched", "Matcher", "NewRows", "new_rows"]
 
 
 class Matched(msgspec.Struct, array_like=True):
@@ -67,6 +69,50 @@ class Matcher:
             self._pass = restarts
             self._counter.restart()
             self._has_met = False
+
+
+class NewRows(NamedTuple):
+    """Rows of a page that the export lacks.
+
+    Attributes:
+        rows: the rows.
+        added: digest of each of them.
+        again: digests of the other rows, which the export has.
+        met: whether this pass had a row that the export has; True if no rows are matched.
+
+    """
+
+    rows: Sequence[Any]
+    added: Sequence[bytes]
+    again: Sequence[bytes] = ()
+    met: bool = True
+
+
+def new_rows(batch: Batch, matcher_of: Callable[[], Matcher]) -> NewRows:
+    """Return the rows of a batch that the export lacks; in a later pass, match them.
+
+    Equal rows are matched one by one: the list may hold a row more than once.
+    """
+    restarts = batch.checkpoint.restarts
+    if not restarts or not (batch.repeats or batch.matched):
+        return NewRows(batch.rows, batch.digests)
+    matcher = matcher_of()
+    again = _known(batch.repeats, matcher.match(restarts, batch.repeats))
+    if not batch.matched:
+        return NewRows(batch.rows, batch.digests, again)
+    met = matcher.has_met(restarts)
+    known = matcher.match(restarts, batch.digests)
+    new = batch.unmatched(known, met=met)
+    return NewRows(
+        [row for _, row in new],
+        [digest for digest, _ in new],
+        again + _known(batch.digests, known),
+        met or any(known),
+    )
+
+
+def _known(digests: Sequence[bytes], known: Sequence[bool]) -> list[bytes]:
+    return [digest for digest, old in zip(digests, known, strict=True) if old]
 
 
 def _digests_in(joined: bytes) -> Iterator[bytes]:

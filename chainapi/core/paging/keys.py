@@ -16,7 +16,7 @@ NEIGHBOURS = 128  # rows, in whole pages, among which a key that comes again is 
 
 @define(eq=False)
 class _Neighbour:
-    """Keys and numbers of a page of this pass; its content as well, where that matters."""
+    """Keys and numbers of a page of this pass, and its content if that matters."""
 
     keys: Sequence[Hashable]
     numbers: Sequence[int | None] | None

@@ -101,7 +101,7 @@ class Watermark:
 
 
 class Given(Struct, frozen=True, eq=False):
-    """Numbers given up to a place between two pages. Its mappings are never changed, only replaced.
+    """Numbers given up to a place between two pages; mappings are only replaced.
 
     Attributes:
         spans: spans of the numbers given.

@@ -287,7 +287,7 @@ class Walk:
         self.move_to(self._size)
 
     def leave(self) -> None:
-        """Leave the open page, whose rows were all given: its rows and its body are dropped."""
+        """Leave the open page, whose rows were all given; drop its rows and its body."""
         self.skip()
         if not self.keeps_rows:
             self._page, self.response = _EMPTY, None
