@@ -86,7 +86,7 @@ class Pages(Generic[T]):
 
     @property
     def cursor(self) -> Cursor | None:
-        """Number by which a later walk tells new rows from known ones.
+        """Number that shows a later walk which rows are new.
 
         None if rows have no such number, or the list descends by it.
         """

@@ -57,7 +57,7 @@ class DecodedPage:
     kept: Sequence[int] | None = None
 
     @property
-    def light(self) -> list[Any]:
+    def key_rows(self) -> list[Any]:
         """Rows for keys and numbers: the rows themselves."""
         return self.rows
 

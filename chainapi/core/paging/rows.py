@@ -37,7 +37,7 @@ class RowsOfPage(Content, Protocol):
     """Rows of a page, and the content of each as the service sent it."""
 
     @property
-    def light(self) -> Sequence[Any]:
+    def key_rows(self) -> Sequence[Any]:
         """Rows of the page, or cheaper objects with the attributes that identify the rows."""
         ...
 
@@ -102,7 +102,7 @@ class Identity:
 
 
 def _read(read: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any] | None:
-    """Read all rows at the speed of C; None where one of them lacks an attribute."""
+    """Read all rows by one C function; None where one of them lacks an attribute."""
     try:
         return list(map(read, rows))
     except (AttributeError, TypeError):
@@ -126,7 +126,7 @@ class PageRows:
     """Rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        self.rows = tuple(page.light)
+        self.rows = tuple(page.key_rows)
         self.size = len(self.rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
@@ -204,7 +204,7 @@ class EmptyPage:
     """Empty page, open before the first page arrives."""
 
     rows: list[Any] = []  # noqa: RUF012 - never filled
-    light = rows
+    key_rows = rows
     next_page_token = None
     extra = ()
     body = b"{}"

@@ -492,7 +492,7 @@ class Walk:
 
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
-        start, page, token, size = self.position, fetched.page, fetched.token, len(fetched.page.light)
+        start, page, token, size = self.position, fetched.page, fetched.token, len(fetched.page.key_rows)
         self._states.received(token, rows=compared.signature, size=size, fresh=compared.fresh)
         self._page, self._size, self._compared = page, size, compared
         self.move_to(0)

@@ -41,7 +41,7 @@ class SentAt:
         return cls(shown, tuple(json.dumps(row, sort_keys=True).encode() for row in shown))
 
     @property
-    def light(self) -> list[Row]:
+    def key_rows(self) -> list[Row]:
         """The rows."""
         return self.rows
 

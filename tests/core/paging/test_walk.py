@@ -50,7 +50,7 @@ class Body:
     body: bytes = b"{}"
 
     @property
-    def light(self) -> list[Any]:
+    def key_rows(self) -> list[Any]:
         """Return the rows."""
         return self.rows
 
