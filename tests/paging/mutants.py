@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from chainapi.api.source import ListSource
 from chainapi.client.page import Page
@@ -106,7 +107,7 @@ def age_forgotten_on_resume() -> AbstractContextManager[object]:
 
     def set_age(self: StateMachine, now: float, wall: float) -> None:
         if self.token is not None and self.token.minted is None:
-            self.token = evolve(self.token, minted=now)
+            self.token = replace(self.token, minted=now)
 
     return patch.object(StateMachine, "set_age", set_age)
 
@@ -199,7 +200,7 @@ def prefetch_ignores_age() -> AbstractContextManager[object]:
     real = Prefetcher.__init__
 
     def init(self: Prefetcher, owner: object, source: Source, walk: Walk) -> None:
-        ageless: Any = SimpleNamespace(fetch=lambda token: evolve(walk.fetch(token), not_after=inf))
+        ageless: Any = SimpleNamespace(fetch=lambda token: replace(walk.fetch(token), not_after=inf))
         real(self, owner, source, ageless)
 
     return patch.object(Prefetcher, "__init__", init)

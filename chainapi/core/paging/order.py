@@ -100,6 +100,9 @@ class Watermark:
     number_field: str = ""
 
 
+_NO_TIES: Mapping[int, Marks] = {}  # of all places where no two rows share a number
+
+
 class Given(Struct, frozen=True, eq=False):
     """Numbers given up to a place between two pages; mappings are only replaced.
 
@@ -229,7 +232,7 @@ class Order:
         newest = before.spans[0][0] if before.spans else first
         spans = ((newest, last),)
         if self._unique:
-            return Given(spans, last)
+            return Given(spans, last, _NO_TIES, _NO_TIES)
         ends: dict[int, Marks] = {last: _marks(rows.indices[-rows.numbers.count(last) :], mark)}
         if before.spans:
             ties = {newest: before.ties.get(newest, {}), **ends}

@@ -21,7 +21,9 @@ from enum import Enum
 from math import inf
 from typing import Literal
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field
+from msgspec import Struct
+from msgspec.structs import replace
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.loop_guard import LoopGuard
@@ -49,6 +51,8 @@ MAX_IDLE_PAGES = 1_000
 class State(Enum):
     """State of a walk."""
 
+    __hash__ = object.__hash__  # in C: that of an Enum is computed in Python, for each page
+
     FIRST = "first page next"
     NEXT = "token in hand"
     CHECK = "token refused, page before it next"
@@ -58,6 +62,8 @@ class State(Enum):
 
 class Step(Enum):
     """Step of a walk from one state to another."""
+
+    __hash__ = object.__hash__
 
     PAGE = "page with a token"
     LAST_PAGE = "page without a token"
@@ -88,8 +94,7 @@ TRANSITIONS: Mapping[State, Mapping[Step, State]] = {
 }
 
 
-@frozen
-class PageToken:
+class PageToken(Struct, frozen=True):
     """Page token and when the request that returned it was sent, in seconds.
 
     `minted` is on the loop's clock, which no change of the wall clock moves; None where the token comes from
@@ -155,7 +160,7 @@ class StateMachine:
         """
         token = self.token
         if token is not None and token.minted is None:
-            self.token = evolve(token, minted=now - max(0.0, wall - token.minted_at))
+            self.token = replace(token, minted=now - max(0.0, wall - token.minted_at))
 
     def expires_at(self, token: PageToken | None) -> float:
         """Return the time at which a token expires; infinite without one.

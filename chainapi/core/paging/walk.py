@@ -21,6 +21,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from attrs import define, evolve, frozen
+from msgspec import Struct
 
 from chainapi.core.call import SentAt
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -103,13 +104,14 @@ class ListQuery:
     tag: str = ""
 
 
-@define(eq=False, repr=False)
-class Fetched:
+class Fetched(Struct, eq=False):
     """Page, when its request was sent, and the response that its source made it of."""
 
     page: ListPage
     sent: SentAt
     response: Any = None
+
+    __repr__ = object.__repr__  # without rows and page token
 
     @property
     def call(self) -> int | None:
@@ -128,8 +130,7 @@ class Fetched:
         return None if value is None else PageToken(value, self.sent.at, self.sent.wall)
 
 
-@define
-class Fetch:
+class Fetch(Struct):
     """Fetch the page of `token` (None for the first page).
 
     Attributes:
@@ -166,8 +167,7 @@ class Report:
     event: Event
 
 
-@define(eq=False)
-class Deliver:
+class Deliver(Struct, eq=False):
     """Deliver the open page. Its rows are read from the walk."""
 
     page: ListPage
