@@ -44,7 +44,7 @@ def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.6) -> list[str]:
-    """Return at most `count` known names that are like `name`, the most similar one first."""
+    """Return at most `count` known names like `name`, the most similar one first."""
     from difflib import get_close_matches
 
     return get_close_matches(name, [*known], n=count, cutoff=cutoff)

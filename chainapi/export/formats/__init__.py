@@ -111,7 +111,7 @@ def parquet_of(
     compression_level: int | None = None,
     row_group_rows: int | None = None,
 ) -> Format:
-    """Return the format with these options of Parquet files; None stands for the default.
+    """Return the format with these options of Parquet; None is the default.
 
     Raises:
         ConfigurationError: an option is invalid, or the format is not Parquet.

@@ -71,7 +71,7 @@ def _labels(labels: Sequence[tuple[str, int]]) -> Any:
 
 
 def _groups(tables: Iterable[Any], most: int, large: int = sys.maxsize) -> Iterator[Any]:
-    """Join tables, and divide them: each of the new ones has `most` rows, or `large` bytes."""
+    """Join and divide tables: each new one has `most` rows, or `large` bytes."""
     group, rows, size = list[Any](), 0, 0
     for table in tables:
         group.append(table)
