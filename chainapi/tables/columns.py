@@ -72,7 +72,9 @@ def columns_of(model: Any, amounts: Amounts = "text") -> tuple[Column, ...]:
 def chosen_columns(
     columns: Sequence[Column], names: Sequence[str], last: str | None = None
 ) -> tuple[Column, ...]:
-    """Return the columns with these names, in their order; `last` is at the end.
+    """Return the columns with these names, in the order of the names.
+
+    The one named `last` is at the end.
 
     Raises:
         ConfigurationError: a name is unknown or that of a nested field, or the rows have no columns.
