@@ -1,4 +1,4 @@
-"""Appends to a single file in place: new rows follow the old ones, which are not written again.
+"""Appends to a single file in place: its old rows are not written again.
 
 1. The new rows are written to the ``.partial`` file, synced and read back.
 2. The journal stores size and digest of the file as it is, and as it will be.
@@ -50,7 +50,10 @@ def has_base(path: Path, base: Base) -> bool:
 
 
 def has_tail(path: Path, base: Base, file: PartFile) -> bool:
-    """Check whether the ``.partial`` file has the bytes that make a file what the journal says."""
+    """Check whether the ``.partial`` file has the bytes that are to follow.
+
+    With them the file has the size and the digest that the journal stores.
+    """
     tail = partial_of(path)
     return (
         tail.is_file()
@@ -91,7 +94,7 @@ def append(path: Path, base: Base, stop: threading.Event) -> None:
     except OSError as error:
         raise ExportError(
             f"{path} cannot be written: {reason_of(error)}; all rows are kept in the journal: "
-            "make room and start the same export again"
+            "make room, or remove another cause, and start the same export again"
         ) from error
 
 

@@ -274,7 +274,7 @@ def digest_of(path: Path, size: int | None = None, tail: Path | None = None) -> 
 
 
 def _between(pieces: Iterable[tuple[Path, int]], start: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes from `start` to `end` of joined files, each given with its length."""
+    """Yield the bytes from `start` to `end` of joined files with these lengths."""
     for path, length in pieces:
         if start < min(end, length):
             with path.open("rb") as file:

@@ -95,7 +95,7 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
 
 
 def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -> None:
-    """Give the files of a written part their names, or append them, and forget its pages.
+    """Rename or append the files of a written part, and forget its pages.
 
     Raises:
         ExportError: a file cannot be renamed or appended to, or the journal cannot be written.

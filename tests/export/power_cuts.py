@@ -3,8 +3,8 @@
 `PowerCuts` watches the syncs and renames of this process. Before and after each one it keeps two images. A
 kill leaves everything. A power cut leaves each name that its folder was synced with, and the content that its
 file was synced with, or nothing where it never was. Of bytes that were appended since, it leaves half, or
-all, or as many zeros. The databases of exports are kept as they are: SQLite syncs them itself, outside of what
-can be watched.
+all, or as many zeros. The databases of exports are kept as they are: SQLite syncs them itself, outside of
+what can be watched.
 """
 
 from __future__ import annotations

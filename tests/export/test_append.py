@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections import Counter
@@ -23,6 +24,7 @@ from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of
 from tests.export.test_growth import exported, model
 from tests.export.test_lost_writes import files_of_at_most
+from tests.export.test_parts import names_in
 from tests.export.test_power_cuts import blocks_in
 from tests.sessions import simulated
 
@@ -79,7 +81,7 @@ async def test_old_rows_are_not_written_again(format_: str, tmp_path: Path) -> N
     assert growing.path.read_bytes().startswith(before)
     assert growing.path.stat().st_ino == number
     growing.check()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"b.{format_}", f"b.{format_}.export"]
+    assert names_in(tmp_path) == [f"b.{format_}", f"b.{format_}.export"]
     await growing.run()
     growing.check()
 
@@ -195,6 +197,48 @@ def test_a_stopped_append_takes_its_bytes_back(tmp_path: Path) -> None:
     assert path.read_bytes() == b"old\n" + b"new\n" * 1_000
 
 
+@pytest.mark.parametrize("left", [b"", b"n", b"new\n" * 500, b"new\n" * 1_000, bytes(4_000), bytes(9_000)])
+def test_what_a_stopped_append_left_is_replaced(left: bytes, tmp_path: Path) -> None:
+    """Whatever a stopped append left behind the old rows, the next one replaces it."""
+    path, base = ready(tmp_path)
+    path.write_bytes(b"old\n" + left)
+    append(path, base, threading.Event())
+    assert path.read_bytes() == b"old\n" + b"new\n" * 1_000
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+async def test_an_export_that_is_cancelled_while_it_appends(
+    format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled export ends with the next piece and leaves the old rows; the next run adds the new ones."""
+    growing = Growing(tmp_path, format_)
+    before = await growing.begin()
+    begun, go, sync = threading.Event(), threading.Event(), os.fsync
+
+    def slow(handle: int) -> None:
+        sync(handle)
+        if growing.path.stat().st_size > len(before):
+            begun.set()
+            assert go.wait(20)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(appends, "CHUNK", 500)
+        patched.setattr(appends, "SYNC_EVERY", 500)
+        patched.setattr(os, "fsync", slow)
+        run = asyncio.create_task(growing.run())
+        await asyncio.to_thread(begun.wait, 20)
+        run.cancel()
+        await asyncio.sleep(0)
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    assert growing.path.read_bytes() == before
+    requests = growing.simulator.stats.requests
+    await growing.run()
+    assert growing.simulator.stats.requests == requests + len(CHAINS)  # to see whether there is anything new
+    growing.check()
+
+
 def test_appended_rows_that_the_disk_loses_are_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +250,7 @@ def test_appended_rows_that_the_disk_loses_are_missed(
         sync(handle)
         os.pwrite(handle, b"\0", 2_000)
 
-    monkeypatch.setattr(appends.os, "fsync", damaging)
+    monkeypatch.setattr(os, "fsync", damaging)
     with pytest.raises(ExportError, match="has other rows when it is read back"):
         append(path, base, threading.Event())
     assert path.read_bytes() == b"old\n"
@@ -223,7 +267,7 @@ def test_gigabytes_are_synced_in_pieces(tmp_path: Path, monkeypatch: pytest.Monk
         sizes.append(os.fstat(handle).st_size)
         sync(handle)
 
-    monkeypatch.setattr(appends.os, "fsync", noting)
+    monkeypatch.setattr(os, "fsync", noting)
     append(path, base, threading.Event())
     assert sizes == [2_004, 4_004, 4_004]
 

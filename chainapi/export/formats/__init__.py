@@ -82,11 +82,13 @@ class TextFormat(Format, Protocol):
     """File format whose rows may be appended as bytes."""
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
-        """Check whether rows of these columns can follow those of a file, which stays as it is."""
+        """Check whether rows of these columns can follow the bytes of a file."""
         ...
 
     def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
-        """Write what follows the bytes of the file `previous`, and read it back; return the number of rows.
+        """Write what follows the bytes of a file, `previous`, and read it back.
+
+        Return the number of rows.
 
         Raises:
             ExportError: the file does not have the rows that were written.
