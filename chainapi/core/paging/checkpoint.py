@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeGuard
 
 from attrs import evolve, frozen
 
@@ -255,10 +255,15 @@ def _checked_following(value: object, watermark: Watermark | None) -> bool:
 def _checked_range(value: object) -> Interval | None:
     if value is None:
         return None
-    ends = value if isinstance(value, list) and len(value) == 2 else [_MISSING]
-    if not all(is_of(end, (int, type(None))) for end in ends):
-        raise CheckpointError(f"the checkpoint is damaged: range is {_shown(value)}")
-    return Interval(*ends)
+    match value:
+        case [start, end] if _is_end(start) and _is_end(end):
+            return Interval(start, end)
+        case _:
+            raise CheckpointError(f"the checkpoint is damaged: range is {_shown(value)}")
+
+
+def _is_end(value: object) -> TypeGuard[int | None]:
+    return value is None or is_whole(value)
 
 
 _MARK = re.compile(r"([0-9a-f]{16}){1,2}")
