@@ -40,9 +40,14 @@ def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
     None means that the similarity of every name is below `cutoff`, a number from 0 to 1.
     """
+    return next(iter(nearest(name, known, count=1, cutoff=cutoff)), None)
+
+
+def nearest(name: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.6) -> list[str]:
+    """Return at most `count` known names that are like `name`, the most similar one first."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, [*known], n=1, cutoff=cutoff)), None)
+    return get_close_matches(name, [*known], n=count, cutoff=cutoff)
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:

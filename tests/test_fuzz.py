@@ -12,7 +12,7 @@ import pytest
 
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
-from chainapi.api.identity import deduplicator
+from chainapi.api.identity import deduplicator, identity_of
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import DecodeError
 from chainapi.models import Invalid
@@ -123,7 +123,7 @@ def page_of(declared: Endpoint) -> Callable[[bytes], Any]:
                 json.loads(encode_json(row.raw))
             elif row is not None and not isinstance(row, str):
                 _ = row.extra
-        seen = deduplicator(route, Checkpoint("query", "path"), declared=True)
+        seen = deduplicator(route, Checkpoint("query", "path"), identity_of(route, declared=True))
         seen.start_counting()
         for _ in range(2):
             seen.add(page)

@@ -52,7 +52,7 @@ class Order:
 
 @frozen
 class Cursor:
-    """Number by which a later export tells new rows of a list from known ones.
+    """Number that shows a later export which rows of a list are new.
 
     Attributes:
         attributes: names of attributes with the number, the first that a row has counts; empty if it is the
@@ -125,7 +125,7 @@ ORDERS = {
 }
 
 
-# Numbers by which exports tell new rows, for lists that neither descend by one nor have RANGES. An export relies on a
+# Numbers that show exports which rows are new, for lists that neither descend by one nor have RANGES. An export relies on a
 # number only as long as the rows of the list come in its order, rising or falling; without a range they have to fall. So
 # a wrong entry costs requests, not rows. Other lists have no such number: chains, balances, tokens, holders, contracts,
 # webhooks; or their rows change or leave the list: rewards, validators, delegators; or they never gain a row:

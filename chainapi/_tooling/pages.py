@@ -99,8 +99,8 @@ def keys(service: str) -> str:
 
 
 def updates(service: str) -> str:
-    """Return the table of the lists of a service whose new rows an export can tell."""
-    lines = ["| List | New rows are told by | and asked for from there on by |", "|---|---|---|"]
+    """Return the table of the lists of a service whose new rows an export recognises."""
+    lines = ["| List | Number that shows new rows | Lower bound of requests |", "|---|---|---|"]
     for name, declared in ROUTES.items():
         if declared.single or not name.startswith(f"{service}."):
             continue

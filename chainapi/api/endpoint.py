@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from chainapi import models
+from chainapi.api.identity import identity_of
 from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import Route
 from chainapi.client.threads import in_thread
 from chainapi.core.arguments import refuse_unknown
 from chainapi.core.idempotency import Idempotency
+from chainapi.core.paging.rows import Identity
 from chainapi.models.codec import PageDecoder, ResourceDecoder, Stepwise
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.records import Record
@@ -147,6 +149,17 @@ class Endpoint:
             return ResourceDecoder(route.model)
         return PageDecoder(route.model, route.items, route.extra, **options)
 
+    @cached_property
+    def page_decoder(self) -> PageDecoder:
+        """Decoder of pages that streams share, for a route that names its list field."""
+        route = self.route
+        return PageDecoder(route.model, route.items, route.extra)
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Readers of what identifies a row."""
+        return identity_of(self.unloaded, declared=True)
+
     def stream(self, walk: Any, source: Any) -> Any:
         """Return the stream that the signature names."""
         return self._signature.stream(walk, source)
@@ -161,7 +174,7 @@ class Endpoint:
             return self
         called = copy(self)
         called.record = route
-        for derived in ("route", "unloaded"):
+        for derived in ("route", "unloaded", "identity"):
             vars(called).pop(derived, None)
         return called
 

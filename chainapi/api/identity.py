@@ -18,15 +18,15 @@ from chainapi.core.paging.rows import Identity
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.unions import wire_name
 
-__all__ = ["cursor_of", "deduplicator", "descending_number", "key_names", "number_reader"]
+__all__ = ["cursor_of", "deduplicator", "descending_number", "identity_of", "key_names", "number_reader"]
 
 Reader = Callable[[Any], Any]
 
 
-def deduplicator(route: Route, start: Checkpoint, *, declared: bool) -> Deduplicator:
+def deduplicator(route: Route, start: Checkpoint, identity: Identity | None = None) -> Deduplicator:
     """Return the deduplicator of a walk over `route` that begins at `start`.
 
-    Rows of a `declared` route are frozen records; a caller's own rows may change while they are read.
+    `identity` is that of a declared route; None for a route that the caller names.
 
     Raises:
         CheckpointError: the caller names an order now, and named none when `start` was taken, or the list was
@@ -37,10 +37,10 @@ def deduplicator(route: Route, start: Checkpoint, *, declared: bool) -> Deduplic
     _check_order(watermark, route)
     resumed = start.rows > 0
     unknown = route.descending_key is not None and resumed and watermark is None and not start.unordered
-    if unknown and not declared:
+    if unknown and identity is None:
         raise CheckpointError("the checkpoint has no watermark: it was taken without descending_key=")
     return Deduplicator(
-        _identity(route, declared=declared),
+        identity or identity_of(route, declared=False),
         watermark=watermark,
         unordered=start.unordered or unknown,
         keyless=start.keyless,
@@ -108,7 +108,11 @@ def key_names(key: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _identity(route: Route, *, declared: bool) -> Identity:
+def identity_of(route: Route, *, declared: bool) -> Identity:
+    """Return the readers of what identifies a row of a route.
+
+    Rows of a `declared` route are frozen records; a caller's own rows may change while they are read.
+    """
     return Identity(
         key=route.key_reader() if declared else _key_of_caller(route),
         number=None if route.descending_key is None else descending_number(route),

@@ -1,4 +1,4 @@
-"""Parts of which a session is made, loaded with the first session.
+"""Imports of a session, loaded with the first session.
 
 The import of `Session` does without them, so that it takes little longer than the import of aiohttp.
 """

@@ -119,7 +119,7 @@ class Part:
             PagingError: a row lies so far beyond the range that the service bounds another number, or none.
 
         """
-        within, numbers = self._within, [self._number(row) for row in page.light]
+        within, numbers = self._within, [self._number(row) for row in page.key_rows]
         kept = [place for place, number in enumerate(numbers) if number is None or within.owns(number)]
         if len(kept) == len(numbers):
             return page

@@ -105,7 +105,7 @@ class Route:
 
     @property
     def shows_new_rows(self) -> bool:
-        """Whether a later walk can tell by the numbers of the rows which of them are new."""
+        """Whether the numbers of the rows show a later walk which of them are new."""
         return self.descending_key is not None or bool(self.numbers)
 
     @property

@@ -58,7 +58,7 @@ def open_list(
     start = _start(options.resume, _beginning(service, query))
     source = ListSource(connection, service, route, query, options, call_options, endpoint, start.range)
     known = evolve(start, watermark=None, rows=0) if start.following else start
-    dedupe = deduplicator(route, known, declared=endpoint is not None)
+    dedupe = deduplicator(route, known, None if endpoint is None else endpoint.identity)
     return Walk(source.facts, connection.states(start), dedupe, start), source
 
 
@@ -268,7 +268,10 @@ class ListSource:
 
     def _make_decoder(self, kind: type[PageDecoder] = PageDecoder) -> Decode:
         shown = self._shown if self.on_invalid == "raw" else None
-        route = self._route if self._endpoint is None else self._endpoint.route
+        endpoint = self._endpoint
+        route = self._route if endpoint is None else endpoint.route
+        if endpoint is not None and route.items is not None and shown is None and kind is PageDecoder:
+            return endpoint.page_decoder
         return kind(route.model, route.items, route.extra, shown=shown)
 
     def _columnar_decoder(self) -> Decode:

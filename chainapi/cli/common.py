@@ -70,8 +70,8 @@ app = App(
         "another deployment, CHAINAPI_METRICS_BASE_URL and CHAINAPI_DATA_BASE_URL have the addresses. "
         "CHAINAPI_API_KEY has the key of the Data API. There is no option for the key: other users of the "
         "machine can see a command line.\n\n"
-        "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 130 interrupted, 141 pipe closed, "
-        "143 terminated."
+        "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration, 3 an export in which "
+        "some sources failed, 130 interrupted, 141 pipe closed, 143 terminated."
     ),
 )
 

@@ -48,6 +48,7 @@ from chainapi.cli.wording import counted, shell_words, worded
 from chainapi.client.pages import OnInvalid
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
 from chainapi.export import export as run
+from chainapi.export.formats import Compression
 from chainapi.tables.types import Amounts
 
 if TYPE_CHECKING:
@@ -75,7 +76,11 @@ async def export(
     from_: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
+    fields: str | None = None,
     amounts: Amounts = "text",
+    compression: Compression | None = None,
+    compression_level: Rows | None = None,
+    row_group_rows: Rows | None = None,
     limit: Rows | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
@@ -101,11 +106,16 @@ async def export(
         param: A parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
         over: The parameter whose values are the sources, if it is another one.
-        from_: File with one source per line, and comments behind #; - is standard input.
+        from_: File with one source per line; lines that begin with # are comments; - is standard input.
         api: The service of a path; data by default.
         items: The field of the response that holds the list of a path; by default the only list.
+        fields: Columns of the files by their names in Python, separated by commas, such as
+            block_number,block_hash; all by default. The first column is source in any case.
         amounts: Type of amounts, which may exceed 64 bits: text and decimal (38 digits) are exact, float is
             rounded, binary is 32 bytes, unsigned.
+        compression: Compression of Parquet files; zstd by default.
+        compression_level: Its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
+        row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
@@ -121,6 +131,11 @@ async def export(
 
     """
     parts = {"part_rows": part_rows, "part_bytes": part_bytes, "part_seconds": part_seconds}
+    parquet = {
+        "compression": compression,
+        "compression_level": compression_level,
+        "row_group_rows": row_group_rows,
+    }
     options = {
         "out": out,
         "format": format_,
@@ -130,7 +145,9 @@ async def export(
         "from": from_,
         "api": api,
         "items": items,
+        "fields": fields,
         "amounts": None if amounts == "text" else amounts,
+        **parquet,
         "limit": limit,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
@@ -147,7 +164,7 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
-                    _check_distributed(route, format_, parts)
+                    _check_distributed(route, format_, parts, parquet)
                 if progress == "bar" and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
@@ -156,12 +173,13 @@ async def export(
                         sources,
                         out,
                         format_,
+                        fields=None if fields is None else [name.strip() for name in fields.split(",")],
                         amounts=amounts,
                         limit=limit,
                         concurrency=concurrency,
                         on_progress=view.update,
                         on_invalid=on_invalid,
-                        **{name: value for name, value in parts.items() if value is not None},
+                        **{name: value for name, value in {**parts, **parquet}.items() if value is not None},
                         **query,
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
@@ -200,7 +218,7 @@ async def _started(
         yield ExportView(traffic, lambda: session.quota, terminal.now), start_here
 
 
-_NO_UPDATES = "the rows of this list do not show which are new: later runs do not ask for it again"
+_NO_UPDATES = "the rows of this list do not show which are new: later runs do not fetch it again"
 
 
 def _shows_new_rows(route: str) -> bool:
@@ -209,11 +227,17 @@ def _shows_new_rows(route: str) -> bool:
 
 def _code(error: ChainAPIError, view: ExportView) -> int:
     """Return the exit code of an export that failed in part or as a whole."""
-    met = 0 if view.progress is None else view.progress.met
-    return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < met else FAILED
+    seen = 0 if view.progress is None else view.progress.seen
+    return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
 
 
-def _check_distributed(route: str, format_: FileFormat | None, parts: Mapping[str, float | None]) -> None:
+def _check_distributed(
+    route: str,
+    format_: FileFormat | None,
+    parts: Mapping[str, float | None],
+    parquet: Mapping[str, object],
+) -> None:
+    refuse("workers of a cluster write zstd and groups of 100,000 rows", **parquet)
     for name in ("part_bytes", "part_seconds"):
         if parts[name] is not None:
             option = f"--{name.replace('_', '-')}"
@@ -333,9 +357,9 @@ def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str 
 
 def _summary(result: ExportResult) -> str:
     rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
-    skipped = f"; {result.skipped:,} of them not asked again" if result.skipped else ""
+    skipped = f"; {result.skipped:,} of them not fetched again" if result.skipped else ""
     if result.closed > result.skipped:
-        skipped += f"; later runs do not ask {result.closed:,} of them again"
+        skipped += f"; later runs do not fetch {result.closed:,} of them again"
     if not result.written:
         return f"no new rows: {result.path} has the rows of {sources}{skipped}"
     invalid = f"; {result.invalid:,} invalid in {_named(result.written_invalid)}" if result.invalid else ""

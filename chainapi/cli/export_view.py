@@ -91,7 +91,7 @@ class ExportView:
         if progress is None:
             return "no pages yet"
         kept = f"{counted(progress.rows, 'new row')} kept{_beside(progress)}"
-        return f"{kept}, {progress.failed:,} of {progress.met:,} sources failed" if progress.failed else kept
+        return f"{kept}, {progress.failed:,} of {progress.seen:,} sources failed" if progress.failed else kept
 
     def counts(self) -> str:
         """Return the counts of sources, rows and requests, and the time left."""

@@ -9,6 +9,7 @@ from attrs import define, field
 
 from chainapi.client.response import RawResponse
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.position import Position, checkpoint_of
 from chainapi.core.paging.walk import Walk
 from chainapi.models.codec import decode_resource
 from chainapi.models.shown import described
@@ -30,7 +31,6 @@ class Page(Generic[T]):
     Attributes:
         items: its rows, in the service's order; after a resume inside a page, the rest of them.
         next_page_token: the token to the next page; None on the last one.
-        checkpoint: resumes with the page after this one.
         restarts: number of restarts of the walk before this page.
         extra: further fields that the route names, such as ``chain_info``.
         body: the response body as the service sent it.
@@ -41,12 +41,18 @@ class Page(Generic[T]):
 
     items: list[T]
     next_page_token: str | None
-    checkpoint: Checkpoint
+    _end: Position = field(alias="checkpoint", eq=checkpoint_of)
     restarts: int
     extra: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
     body: bytes = field(default=b"{}", kw_only=True, eq=False)
     response: RawResponse = field(factory=RawResponse, kw_only=True, eq=False)
     model: Any = field(default=None, kw_only=True, eq=False)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Checkpoint that resumes with the page after this one."""
+        self._end = checkpoint_of(self._end)
+        return self._end
 
     @property
     def raw(self) -> dict[str, Any]:

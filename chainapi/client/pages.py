@@ -86,7 +86,7 @@ class Pages(Generic[T]):
 
     @property
     def cursor(self) -> Cursor | None:
-        """Number by which a later walk tells new rows from known ones.
+        """Number that shows a later walk which rows are new.
 
         None if rows have no such number, or the list descends by it.
         """
@@ -127,8 +127,8 @@ class Pages(Generic[T]):
         if not await runner.advance():
             raise StopAsyncIteration
         rest = list(walk.rows()) if begun or walk.resumed_inside else None
-        walk.skip()
         page = self._page_type.of(walk, self._source.extra, rest)
+        walk.leave()
         page.model = self._source.model
         return page
 
@@ -161,14 +161,14 @@ class Pages(Generic[T]):
         walk, runner = self.walk, self._runner
         with runner.reading(left) as reader:
             while left != 0 and await runner.advance():
-                before = 0 if left is None else walk.checkpoint.rows
+                before = 0 if left is None else walk.rows_given
                 for row in islice(walk.rows(), left):
                     yield row
                     if runner.reader is not reader:
                         runner.check(reader)
                         return
                 if left is not None:
-                    left -= walk.checkpoint.rows - before
+                    left -= walk.rows_given - before
 
     def batches(self, size: int | None = None, limit: int | None = None) -> AsyncGenerator[list[T], None]:
         """Give the rows in lists, each row once; with `limit` at most that many rows.

@@ -15,6 +15,7 @@ from chainapi.client.prefetch import Prefetcher
 from chainapi.client.source import Source
 from chainapi.client.threads import finish_in_thread
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.position import Position, checkpoint_of
 from chainapi.core.paging.walk import Answer, Deliver, Discard, Fetch, Offload, Report, Steps, Walk
 from chainapi.errors import ChainAPIError, PagingError
 
@@ -85,12 +86,13 @@ class WalkRunner:
         self.reader: object = None
         self.batch: Batch | None = None
         self.closed = False
-        self._before_batch: Checkpoint | None = None
+        self._before_batch: Position | None = None
 
     @property
     def checkpoint(self) -> Checkpoint:
         """Position after the row or the page that was given last."""
-        return self._before_batch if self.batch and self._before_batch is not None else self._walk.checkpoint
+        before = self._before_batch if self.batch else None
+        return self._walk.checkpoint if before is None else checkpoint_of(before)
 
     async def advance(self) -> bool:
         """Open the next page, unless the open one has unread rows.
@@ -105,6 +107,7 @@ class WalkRunner:
         if self.closed or walk.unread or walk.fetched_all:
             return walk.unread and not self.closed
         steps, answer = self._begin(), None
+        walk.leave()
         cancelled: asyncio.CancelledError | None = None
         try:
             while (command := self._next(steps, answer)) is not None:
@@ -138,7 +141,7 @@ class WalkRunner:
         walk = self._walk
         walk.count_rows()
         if limit is not None:
-            walk.row_limit = walk.checkpoint.rows + limit
+            walk.row_limit = walk.rows_given + limit
         reader = self.reader = object()
         self._source.columnar = columnar
         try:
@@ -183,7 +186,7 @@ class WalkRunner:
         """
         batch = self.batch
         if not batch:
-            batch, self._before_batch = begin(), self._walk.checkpoint
+            batch, self._before_batch = begin(), self._walk.position
         self.batch = batch
         enough = 1 if size is None else min(size, left or size)
         most = left if size is None else enough

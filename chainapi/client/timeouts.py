@@ -1,7 +1,7 @@
 """Timeouts of the calls of a session, with one timer of the event loop for all.
 
 Each scope of `asyncio.timeout` sets a timer and cancels it. Nearly every call ends long before its timeout,
-so here a call only notes the time, and the timer rings about once in the seconds of a timeout.
+so here a call only notes the time, and the timer fires about once in the seconds of a timeout.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from chainapi.client.timer import Timer
 
 __all__ = ["Timeout", "Timeouts"]
 
-FEW = 64  # entries of the heap below which nobody looks for those of calls that ended
+FEW = 64  # entries of the heap below which those of calls that ended are not removed
 
 
 class Timeout:
     """Timeout of a call; it cancels the task of the call, as `asyncio.timeout` does.
 
-    A cancellation by anybody else always wins: `Task.uncancel` tells them apart.
+    A cancellation by anybody else always wins: `Task.uncancel` shows whether there is one.
 
     Attributes:
         when: time of the loop; inf for none, and once it expired.
@@ -87,13 +87,13 @@ class Timeouts:
         self.clock = loop.time
         self.closed = False
         self._loop = loop
-        self._new = dict[Timeout, None]()  # set since the timer rang
+        self._new = dict[Timeout, None]()  # set since the timer fired
         self._endless = dict[Timeout, None]()  # without a time
         self._heap: list[tuple[float, int, Timeout]] = []  # the others, by a time not too late for them
         self._most = FEW  # entries of the heap before those of ended calls are removed
         self._numbers = count()
-        self._timer = Timer(self._ring)
-        self._rings_at = inf
+        self._timer = Timer(self._fire)
+        self._due = inf
 
     def begin(self, when: float) -> Timeout:
         """Return the timeout of a call of the current task.
@@ -115,8 +115,8 @@ class Timeouts:
         if timeout not in self._new:
             self._endless.pop(timeout, None)
             self._new[timeout] = None
-        if timeout.when < self._rings_at and not self.closed:
-            self._rings_at = timeout.when
+        if timeout.when < self._due and not self.closed:
+            self._due = timeout.when
             self._timer.set(timeout.when)
 
     def forget(self, timeout: Timeout) -> None:
@@ -137,24 +137,24 @@ class Timeouts:
         for timeout in [*self._new, *self._endless, *(timeout for _, _, timeout in self._heap)]:
             timeout.expire()
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         """Cancel the tasks whose time has come, and set the timer for the next one."""
-        now = max(self.clock(), self._rings_at)
+        now = max(self.clock(), self._due)
         for timeout in self._new:
-            self._file(timeout)
+            self._push(timeout)
         self._new.clear()
         while self._heap and (self._heap[0][0] <= now or not self._heap[0][2].active):
             _, number, timeout = heappop(self._heap)
             if timeout.active and number == timeout.entry:
                 if timeout.when <= now:
                     timeout.expire()
-                self._file(timeout)  # its time may be later by now
+                self._push(timeout)  # its time may be later by now
         if len(self._heap) > self._most:
             self._tidy()
-        self._rings_at = self._heap[0][0] if self._heap else inf
-        self._timer.set(self._rings_at)
+        self._due = self._heap[0][0] if self._heap else inf
+        self._timer.set(self._due)
 
-    def _file(self, timeout: Timeout) -> None:
+    def _push(self, timeout: Timeout) -> None:
         if timeout.when == inf:
             self._endless[timeout] = None
         else:

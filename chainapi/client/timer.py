@@ -13,14 +13,14 @@ __all__ = ["Timer"]
 
 @define(eq=False, repr=False)
 class Timer:
-    """Timer that calls `rings` once, at the time that was set last.
+    """Timer that calls `callback` once, at the time that was set last.
 
     Attributes:
         running: whether a time is set.
 
     """
 
-    rings: Callable[[], None]
+    callback: Callable[[], None]
     running: bool = field(default=False, init=False)
     _when: float = field(default=inf, init=False)
     _handle: asyncio.TimerHandle | None = field(default=None, init=False)
@@ -34,8 +34,8 @@ class Timer:
             self._handle = None
         self._when, self.running = when, when < inf
         if self.running:
-            self._handle = asyncio.get_running_loop().call_at(when, self._ring)
+            self._handle = asyncio.get_running_loop().call_at(when, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._handle, self.running = None, False
-        self.rings()
+        self.callback()

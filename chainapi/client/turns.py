@@ -29,7 +29,7 @@ __all__ = ["Turn", "Turns"]
 class Turn(Ticket):
     """Request of a member in the queue, with the future that its task awaits.
 
-    The grant sets `reservation`. `alarm` rings when `max_wait` is over.
+    The grant sets `reservation`. `alarm` fires when `max_wait` is over.
     """
 
     __slots__ = ("alarm", "future", "member", "reservation")

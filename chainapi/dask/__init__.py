@@ -41,6 +41,7 @@ def export(
     *,
     storage_options: Mapping[str, Any] | None = None,
     partitions: int | None = None,
+    fields: Iterable[str] | None = None,
     amounts: Amounts = "text",
     limit: int | None = None,
     concurrency: int = 32,
@@ -67,6 +68,7 @@ def export(
         target: a folder that all workers reach: a path, or a URL of fsspec such as ``s3://bucket/blocks``.
         storage_options: options of the file system of `target`.
         partitions: number of partitions of a new export, 32 by default. It stays the same in later runs.
+        fields: names of the columns, all by default, as in `chainapi.export.export`.
         amounts: type of amounts, as in `chainapi.export.export`.
         limit: rows of each source; all by default. Later runs fetch all new rows.
         concurrency: number of sources that are open at once in each running partition.
@@ -92,6 +94,7 @@ def export(
     from chainapi.dask.partition import Folder
     from chainapi.dask.store import absolute
     from chainapi.export.spec import checked_sources
+    from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
 
     for name, value in (("limit", limit), ("partitions", partitions)):
@@ -118,6 +121,7 @@ def export(
         on_progress,
         session_arguments,
         checked_amounts(amounts),
+        checked_fields(fields),
     )
     return client.sync(run.run)
 

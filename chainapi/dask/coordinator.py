@@ -68,6 +68,7 @@ class DistributedExport:
         on_progress: called at each stage and several times a second.
         session_arguments: arguments of sessions for this export alone; None for the registered ones.
         amounts: type of amounts.
+        fields: names of the columns; None for all.
 
     """
 
@@ -83,7 +84,8 @@ class DistributedExport:
     part_bytes: int
     on_progress: Callable[[ExportProgress], None] | None
     session_arguments: Mapping[str, Any] | None
-    amounts: Amounts
+    amounts: Amounts = "text"
+    fields: tuple[str, ...] | None = None
     name: str = field(factory=lambda: uuid4().hex, init=False)
     progress: ExportProgress = field(init=False)
     _counts: dict[int, Mapping[str, int]] = field(factory=dict[int, Mapping[str, int]], init=False)
@@ -141,8 +143,14 @@ class DistributedExport:
 
     async def _jobs(self, arguments: Iterable[Arguments], sessions: str) -> list[Job]:
         query = sent_values(ROUTES.get(self.route), self.query)
-        same = {"route": self.route, "limit": self.limit, "amounts": self.amounts, "query": query}
-        about = {"format": 1, **same}
+        about = {
+            "format": 1,
+            "route": self.route,
+            "limit": self.limit,
+            "amounts": self.amounts,
+            "fields": None if self.fields is None else [*self.fields],
+            "query": query,
+        }
         key = f"{self.route}-prepare-{self.name}"
         future = self.client.submit(prepare, self.folder, about, self.partitions, key=key, pure=False)
         count = await self._result_of(future)
@@ -163,6 +171,7 @@ class DistributedExport:
                 self.part_rows,
                 self.part_bytes,
                 self.amounts,
+                self.fields,
             )
             for number, sources in sorted(by_number.items())
         ]
@@ -247,14 +256,14 @@ class DistributedExport:
         progress = self.progress
         written = sorted(name for outcome in outcomes for name in outcome.written)
         return DistributedResult(
-            self.folder.url, progress.rows, progress.met, tuple(written), progress.invalid
+            self.folder.url, progress.rows, progress.seen, tuple(written), progress.invalid
         )
 
     def _incomplete(self, failures: Mapping[str, ChainAPIError]) -> IncompleteExportError:
         label, error = next(iter(failures.items()))
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         return IncompleteExportError(
-            f"{len(failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the others "
+            f"{len(failures)} of {self.progress.seen} sources failed: {label} ({error}){more}; the others "
             f"and the pages before each failure are in {self.folder.url}. Start the same export again to "
             "fetch the rest",
             failures,

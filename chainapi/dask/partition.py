@@ -66,6 +66,7 @@ class Job:
         part_rows: rows of a part.
         part_bytes: bytes of the rows of a part, as JSON.
         amounts: type of amounts.
+        fields: names of the columns; None for all.
 
     """
 
@@ -81,6 +82,7 @@ class Job:
     part_rows: int
     part_bytes: int
     amounts: Amounts = "text"
+    fields: tuple[str, ...] | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -225,6 +227,7 @@ class _Run:
             job.limit,
             job.concurrency,
             job.amounts,
+            job.fields,
         )
         self.fetcher = Fetcher(spec, self.log, self.thread, self.progress, self._report)
 

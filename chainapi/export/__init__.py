@@ -20,6 +20,7 @@ from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from chainapi.client.pages import Pages
+    from chainapi.export.formats import Compression
     from chainapi.export.progress import ExportProgress
     from chainapi.export.run import ExportResult
     from chainapi.tables.types import Amounts
@@ -33,7 +34,11 @@ async def export(
     out: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002 - the usual word
+    fields: Iterable[str] | None = None,
     amounts: Amounts = "text",
+    compression: Compression | None = None,
+    compression_level: int | None = None,
+    row_group_rows: int | None = None,
     limit: int | None = None,
     concurrency: int = 32,
     part_rows: int | None = None,
@@ -58,9 +63,16 @@ async def export(
         out: a file; or a folder, which exists, ends with a slash, or has no suffix.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``. The default is the suffix of the
             file, and ``jsonl`` in a folder.
+        fields: names of the columns in Python, in their order; all by default. The first column is ``source``
+            in any case. Fields inside of a record cannot be chosen alone. Later runs need the same names.
         amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token
             ids), in every file alike: ``text``, exact at any length; ``decimal``, exact up to 38 digits;
             ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most significant first.
+        compression: compression of Parquet files: ``zstd``, the default, ``snappy``, ``gzip`` or ``none``.
+            Later runs may choose another one, and other groups.
+        compression_level: its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
+        row_group_rows: number of rows of a group in Parquet files; by default 100,000, or fewer if they take
+            64 MiB. Memory holds one group.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
             Later runs fetch all new rows.
         concurrency: number of sources that are open at once. Memory holds a page or two of each.
@@ -81,10 +93,14 @@ async def export(
         ChainAPIError: an error that concerns all sources, such as a rejected key.
 
     """
+    from attrs import evolve
+
     from chainapi.export.files import Target
+    from chainapi.export.formats import parquet_of
+    from chainapi.export.part_schedule import PartLimits
     from chainapi.export.run import Exporter
-    from chainapi.export.sealer import PartLimits
     from chainapi.export.spec import ExportSpec, checked_sources
+    from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
 
     if limit is not None:
@@ -95,8 +111,18 @@ async def export(
         )
     over = checked_sources("over", over)
     target = Target.of(out, format)
-    chosen = checked_amounts(amounts)
-    spec = ExportSpec(walk, over, str(target.path), target.format, query, limit, concurrency, chosen)
+    target = evolve(target, format=parquet_of(target.format, compression, compression_level, row_group_rows))
+    spec = ExportSpec(
+        walk,
+        over,
+        str(target.path),
+        target.format,
+        query,
+        limit,
+        concurrency,
+        checked_amounts(amounts),
+        checked_fields(fields),
+    )
     await spec.check()
     limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)
     exporter = Exporter(spec, target, on_progress, limits)

@@ -108,17 +108,17 @@ class Fetcher:
 
     async def _streams(self) -> AsyncIterator[tuple[str, SourceStream]]:
         """Yield the stream of each source that has something to fetch, with its label."""
-        met: set[str] = set()
+        fingerprints: set[str] = set()
         async for arguments in self.spec.arguments():
             try:
                 pages = self.spec.open(arguments)
             except ConfigurationError as error:
                 self._refused(arguments, error)
                 continue
-            if pages.fingerprint in met:
+            if pages.fingerprint in fingerprints:
                 continue
-            met.add(pages.fingerprint)
-            self.progress.met += 1
+            fingerprints.add(pages.fingerprint)
+            self.progress.seen += 1
             source, stream = await self._open(arguments, pages)
             if stream is None:
                 self.progress.done += 1
@@ -127,13 +127,13 @@ class Fetcher:
             else:
                 self._open_streams[source.label] = stream
                 yield source.label, stream
-        if not met:
+        if not fingerprints:
             raise next(iter(self.failures.values()), ConfigurationError(_NO_SOURCE))
 
     def _refused(self, arguments: Arguments, error: ConfigurationError) -> None:
         """Let a source fail whose arguments the method refuses."""
         if arguments.label not in self.failures:
-            self.progress.met += 1
+            self.progress.seen += 1
             self._failed(arguments.label, error)
 
     async def _open(
@@ -171,7 +171,7 @@ class Fetcher:
         """Return the codec of the rows; store or compare the settings of the export."""
         spec, format_ = self.spec, self.spec.format
         raw = spec.query.get("on_invalid") == "raw"
-        codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise")
+        codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise", spec.fields)
         if format_.needs_columns:
             require(codec.columns, format_.name)
         settings = spec.settings(pages, codec.columns)

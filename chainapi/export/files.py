@@ -37,7 +37,7 @@ __all__ = [
     "write_partial",
 ]
 
-HEAD, TAIL = 16 << 10, 64 << 10  # bytes of a file of which a digest is kept
+HEAD, TAIL = 16 << 10, 64 << 10  # bytes of a file whose digest is kept
 JOURNAL = "journal"  # name of the database in the folder of a journal
 FOLDER_FORMAT = "jsonl"  # default format of the files in a folder
 

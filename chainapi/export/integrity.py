@@ -25,8 +25,9 @@ def checksum(*fields: object) -> int:
 def damaged(path: Path, damage: object) -> str:
     """Return the message of an error about a damaged journal or segment."""
     return (
-        f"{path} is damaged ({damage}), so the export cannot tell which rows the target has: put back a copy "
-        f"of {path.parent}; or start over: move it away together with the target, or choose another target"
+        f"{path} is damaged ({damage}), so the export does not know which rows the target has: put back a "
+        f"copy of {path.parent}; or start over: move it away together with the target, or choose another "
+        "target"
     )
 
 

@@ -105,7 +105,7 @@ class Journal:
             db.executemany("INSERT INTO about VALUES (?, ?, ?)", records)
 
     def extend(self, settings: Mapping[str, Any]) -> None:
-        """Store settings that say more than the stored ones: there are new columns."""
+        """Replace the stored settings by ones with more columns."""
         with self._database.transaction() as db:
             for name, text, digest in _settings(settings):
                 db.execute("UPDATE about SET value = ?, checksum = ? WHERE name = ?", (text, digest, name))

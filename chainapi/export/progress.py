@@ -17,7 +17,7 @@ __all__ = ["ExportProgress", "Stage"]
 Stage = Literal["fetching", "writing", "done"]
 """``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last part, or ``done``."""
 
-_COUNTS = ("met", "skipped", "done", "failed", "pages", "rows", "invalid", "closed")
+_COUNTS = ("seen", "skipped", "done", "failed", "pages", "rows", "invalid", "closed")
 _OPEN = "pages_of_open"
 
 
@@ -28,9 +28,9 @@ class ExportProgress:
     Attributes:
         stage: ``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last parts, or ``done``.
         sources: number of sources; None where `over` has no length.
-        met: sources that were opened or skipped so far.
-        skipped: finished sources that were not asked again: their rows do not show which are new.
-        closed: sources that later runs will not ask again for this reason, skipped ones included.
+        seen: sources that were opened, skipped or refused so far.
+        skipped: finished sources that were not fetched again: their rows do not show which are new.
+        closed: sources that later runs will not fetch again for this reason, skipped ones included.
         done: sources whose walk has ended, skipped ones included.
         failed: sources that failed.
         pages: pages committed in this run.
@@ -46,7 +46,7 @@ class ExportProgress:
 
     sources: int | None = None
     stage: Stage = "fetching"
-    met: int = 0
+    seen: int = 0
     skipped: int = 0
     done: int = 0
     failed: int = 0

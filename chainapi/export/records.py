@@ -148,8 +148,8 @@ class SourceRecord:
     def _at_limit(self, batch: Batch, *, met: bool) -> bool:
         """Check whether the limit ends the source.
 
-        It does so too if a later pass begins with as many rows of which none was stored: the rows that
-        the source has are too far down, or gone.
+        It also ends the source if a later pass begins with as many rows that the source does not have: its
+        own rows are too far down, or gone.
         """
         if batch.limit is None:
             return False
@@ -251,7 +251,7 @@ class PageLog(Protocol):
         ...
 
     def extend(self, settings: Mapping[str, Any]) -> None:
-        """Store settings that say more than the stored ones: there are new columns."""
+        """Replace the stored settings by ones with more columns."""
         ...
 
     def has_pages(self) -> bool:

@@ -14,8 +14,8 @@ from chainapi.export.fetch import Fetcher
 from chainapi.export.files import Target
 from chainapi.export.finalize import recover
 from chainapi.export.journal import Journal
+from chainapi.export.part_schedule import PartLimits, PartSchedule
 from chainapi.export.progress import ExportProgress, Stage
-from chainapi.export.sealer import PartLimits, Sealer
 from chainapi.export.spec import ExportSpec
 from chainapi.export.worker import Worker
 
@@ -33,8 +33,8 @@ class ExportResult:
         rows: number of fetched rows that the target lacked.
         sources: number of sources.
         written: files that were written; empty if there was nothing new.
-        skipped: number of finished sources that were not asked again: their rows do not show which are new.
-        closed: number of sources that later runs will not ask again for this reason, skipped ones included.
+        skipped: number of finished sources that were not fetched again: their rows do not show which are new.
+        closed: number of sources that later runs will not fetch again for this reason, skipped ones included.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
         written_invalid: files of JSON lines with the invalid rows; empty if there was no such row.
 
@@ -94,18 +94,18 @@ class Exporter:
     async def _run(self, journal: Journal) -> ExportResult:
         target, progress, worker = self.target, self.progress, self._worker
         await worker.run(recover, journal, target, worker.stop)
-        fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(sealer))
-        sealer = Sealer(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
+        fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(schedule))
+        schedule = PartSchedule(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
         try:
             await fetcher.fetch()
             async with self._reporting():
-                await sealer.finish()
+                await schedule.finish()
         finally:
-            await sealer.aclose()
+            await schedule.aclose()
         self._report("done")
         if fetcher.failures:
             raise self._incomplete(fetcher.failures)
-        files = [file for part in sealer.parts for file in part.content.files]
+        files = [file for part in schedule.parts for file in part.content.files]
         written, invalid = (
             tuple(target.root / file.name for file in files if file.invalid is invalid)
             for invalid in (False, True)
@@ -113,7 +113,7 @@ class Exporter:
         return ExportResult(
             target.path,
             progress.rows,
-            progress.met,
+            progress.seen,
             written,
             progress.invalid,
             invalid,
@@ -139,9 +139,9 @@ class Exporter:
             with suppress(asyncio.CancelledError):
                 await reporting
 
-    def _committed(self, sealer: Sealer) -> None:
+    def _committed(self, schedule: PartSchedule) -> None:
         self._report()
-        sealer.committed()
+        schedule.committed()
 
     def _open(self) -> Journal:
         self.target.prepare()
@@ -161,7 +161,7 @@ class Exporter:
         label, error = next(iter(failures.items()))
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         return IncompleteExportError(
-            f"{len(failures)} of {self.progress.met} sources failed: {label} ({error}){more}; the others are "
-            f"in {self.target.path}. Start the same export again to fetch the failed ones",
+            f"{len(failures)} of {self.progress.seen} sources failed: {label} ({error}){more}; the others "
+            f"are in {self.target.path}. Start the same export again to fetch the failed ones",
             failures,
         )

@@ -35,6 +35,7 @@ class SourceStream:
         self.source = source
         self._pages = pages
         self._walk = pages.walk
+        self._walk.keeps_rows = True
         self._cursor = pages.cursor
         self._encode = encode
         self._limit = limit
@@ -68,7 +69,7 @@ class SourceStream:
         return self._pages.checkpoint
 
     def shows_new_rows(self, *, limited: bool) -> bool:
-        """Return whether a later run can tell the new rows of the finished source."""
+        """Return whether a later run can recognise new rows of the finished source."""
         return shows_new_rows(self.source, self._pages, limited=limited)
 
     async def aclose(self) -> None:
@@ -122,7 +123,7 @@ class SourceStream:
         """Follow the order of the rows of this pass.
 
         With a limit, a later pass leaves out the rows above those of the first one; by a cursor, the next
-        run could not tell them from others of the same number.
+        run could not distinguish them from others of the same number.
         """
         repeated = self._walk.repeated
         rows = [number for index, number in enumerate(numbers) if index not in repeated]

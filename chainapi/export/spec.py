@@ -118,7 +118,7 @@ def sent_values(endpoint: Endpoint | None, query: Mapping[str, Any]) -> dict[str
 def free_label(label: str, fingerprint: str, taken: Callable[[str], bool]) -> str:
     """Return a label that no other source has.
 
-    The fingerprint of the query tells equal ones apart.
+    Labels that would be equal get the fingerprint of their query.
     """
     candidates = (label, f"{label}~{fingerprint[:8]}", f"{label}~{fingerprint}")
     return next(one for one in candidates if not taken(one))
@@ -169,6 +169,7 @@ class ExportSpec:
         limit: greatest number of rows of a source until it has ended for the first time; None for all.
         concurrency: sources that are open at once.
         amounts: type of amounts.
+        fields: names of the columns in their order, without the first one, the source; None for all.
 
     """
 
@@ -180,6 +181,7 @@ class ExportSpec:
     limit: int | None
     concurrency: int
     amounts: Amounts = "text"
+    fields: tuple[str, ...] | None = None
 
     @property
     def total(self) -> int | None:
@@ -269,5 +271,6 @@ class ExportSpec:
             COLUMNS: described(columns),
             "amounts": self.amounts,
             "limit": self.limit,
+            "fields": None if self.fields is None else [*self.fields],
         }
         return {**settings, **sent_values(endpoint, self.query)}

@@ -57,7 +57,7 @@ class DecodedPage:
     kept: Sequence[int] | None = None
 
     @property
-    def light(self) -> list[Any]:
+    def key_rows(self) -> list[Any]:
         """Rows for keys and numbers: the rows themselves."""
         return self.rows
 
@@ -69,6 +69,11 @@ class DecodedPage:
         """
         body = self.body
         return hash(memoryview(body)[body.find(b"[") : body.rfind(b"]") + 1])  # without a copy
+
+    @property
+    def content(self) -> DecodedPage:
+        """The page without its rows: its body has their content."""
+        return DecodedPage([], None, (), self.body, self.items, self.kept)
 
     def canonical_rows(self) -> list[bytes]:
         """Return canonical JSON of each row, in order, as the service sent it.

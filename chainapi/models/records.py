@@ -119,7 +119,7 @@ def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
     kinds = {type(row) for row in rows}
     kind: Any = kinds.pop() if len(kinds) == 1 else object
     if issubclass(kind, AnyRecord) and _records_in(kind)[1] is None:
-        deque(map(kind._set_extra, rows, map(bytes, raws)), maxlen=0)  # noqa: SLF001 - at the speed of C
+        deque(map(kind._set_extra, rows, map(bytes, raws)), maxlen=0)  # noqa: SLF001 - a loop in C
         return
     for row, raw in zip(rows, raws, strict=True):
         _keep_within(row, raw)

@@ -53,10 +53,10 @@ def _nullable(kind: Type, strict: bool, nulls: bool) -> Any:
 
     It has None for an optional text, and with `nulls` for any optional value.
     """
-    quick = _fast_type(kind, strict, nulls)
-    if not kind.optional or quick is Any or not (nulls or quick in (str, _FLOAT)):
-        return quick
-    return typing.Optional[quick]  # noqa: UP045 - made at run time
+    fast = _fast_type(kind, strict, nulls)
+    if not kind.optional or fast is Any or not (nulls or fast in (str, _FLOAT)):
+        return fast
+    return typing.Optional[fast]  # noqa: UP045 - made at run time
 
 
 def _fast_type(kind: Type, strict: bool, nulls: bool) -> Any:

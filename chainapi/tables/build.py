@@ -163,7 +163,7 @@ class Typed:
             rows = page.rows
             self.add_rows(rows if len(indices) == len(rows) else [rows[index] for index in indices])
             return
-        if len(indices) == len(page.light):
+        if len(indices) == len(page.key_rows):
             self._waiting.append(page.columns)
             self._count += len(indices)
             if self._count >= BATCH_ROWS:

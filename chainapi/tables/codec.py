@@ -25,9 +25,17 @@ from chainapi.models.exact_json import encode_json
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import to_wire
 from chainapi.models.records import AnyRecord, unnamed
-from chainapi.models.schema import Type, row_classes
+from chainapi.models.schema import Field, Type, row_classes
 from chainapi.models.unions import Unknown, tags_of, wire_name
-from chainapi.tables.columns import EXTRA, SOURCE, Column, columns_of, free_name, has_extra, named_fields
+from chainapi.tables.columns import (
+    SOURCE,
+    Column,
+    chosen_columns,
+    columns_of,
+    free_name,
+    has_extra,
+    named_fields,
+)
 from chainapi.tables.types import INT64, YEARS, Amounts, Kind, fraction_text, hexadecimal, whole_text
 
 __all__ = ["INVALID", "Codec"]
@@ -39,7 +47,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
 
 
 class Codec:
-    """Encoder of rows as JSON objects by column name.
+    """Encoder of rows as JSON objects by column name, all columns or chosen ones.
 
     Amounts have the form of their choice, decimals are texts. Fields that a record does not name are in the
     column ``extra``, by their own names. A row of an unknown kind of a union has values in the known columns
@@ -47,20 +55,30 @@ class Codec:
 
     Attributes:
         model: model of the rows.
-        columns: columns of the rows; empty if the model has no fields.
+        columns: columns of the rows, or those of `fields` in their order, ``extra`` last; empty if the model
+            has no fields.
+
+    Raises:
+        ConfigurationError: the rows lack one of the `fields`.
 
     """
 
     def __init__(
-        self, model: Any, amounts: Amounts = "text", on_invalid: Literal["raise", "raw"] = "raise"
+        self,
+        model: Any,
+        amounts: Amounts = "text",
+        on_invalid: Literal["raise", "raw"] = "raise",
+        fields: Sequence[str] | None = None,
     ) -> None:
         self.model = model
-        self.columns = columns_of(model, amounts)
+        columns = columns_of(model, amounts)
+        extra = columns[-1].name if has_extra(model) else None
+        self.columns = columns if fields is None else chosen_columns(columns, fields, last=extra)
         self._raw = on_invalid == "raw"
-        by_name = {column.name: column for column in self.columns}
-        self._extra = self.columns[-1].name if has_extra(model) else None
-        self._mirrors = {kind: _Mirror(kind, by_name, (SOURCE,), self._extra) for kind in row_classes(model)}
-        self._known = {wire_name(name): column for name, column in by_name.items() if name != self._extra}
+        chosen = {column.name: column for column in self.columns}
+        self._extra = extra if extra in chosen else None
+        self._shapes = {kind: _Shape(kind, chosen, (SOURCE,), self._extra) for kind in row_classes(model)}
+        self._known = {wire_name(one.name): one for one in columns if one.name != extra}
 
     def encode(self, row: Any) -> bytes:
         """Return a row as a JSON object; that of an invalid row begins with `INVALID`.
@@ -95,22 +113,22 @@ class Codec:
 
     def _encode_alike(self, kind: type, rows: Sequence[Any]) -> bytes:
         """Encode rows of one class."""
-        mirror = self._mirrors.get(kind)
-        if mirror is None:
+        shape = self._shapes.get(kind)
+        if shape is None:
             return b"".join(self._encode_other(row) + b"\n" for row in rows)
         try:
-            return mirror.encode(rows)
+            return shape.encode(rows)
         except (msgspec.ValidationError, _Misfit):
-            return b"".join(self._encode_one(mirror, place, row) for place, row in enumerate(rows))
+            return b"".join(self._encode_one(shape, place, row) for place, row in enumerate(rows))
 
-    def _encode_one(self, mirror: _Mirror, place: int, row: Any) -> bytes:
+    def _encode_one(self, shape: _Shape, place: int, row: Any) -> bytes:
         try:
-            return mirror.encode([row])
+            return shape.encode([row])
         except msgspec.ValidationError as error:
             reason, _, path = str(error).partition(" - at `")
-            fault = _fault(mirror, row, path.removesuffix("`").removeprefix("$[0]"), reason)
+            fault = _fault(shape, row, path.removesuffix("`").removeprefix("$[0]"), reason)
         except _Misfit as misfit:
-            fault = _fault(mirror, row, misfit.path)
+            fault = _fault(shape, row, misfit.path)
         if self._raw:
             return _invalid(fault.path, fault.reason, to_wire(row)) + b"\n"
         raise fault.changed(row=place, advice=_ADVICE)
@@ -136,7 +154,9 @@ class Codec:
                 made[column.name] = value
             if value is not None or raw.get(wire) is None:
                 extra.pop(wire, None)
-        return {**made, self._extra or EXTRA: msgspec.Raw(encode_json(extra)) if extra else None}
+        if self._extra is not None:
+            made[self._extra] = msgspec.Raw(encode_json(extra)) if extra else None
+        return {column.name: made[column.name] for column in self.columns if column.name in made}
 
 
 _ADVICE = 'with on_invalid="raw", such rows go into a file of their own'
@@ -159,18 +179,18 @@ def _as_object(row: Any) -> Any:
     return {free_name(SOURCE, used) if name == SOURCE else name: value for name, value in row.items()}
 
 
-# Mirrors of records. msgspec checks a page of rows by converting it into private Structs, and encodes
+# Shapes of records. msgspec checks a page of rows by converting it into private Structs, and encodes
 # those. In between, amounts and decimals become texts.
 
 
-class _Mirror:
+class _Shape:
     """Struct with the attributes of a record, under the names of its columns.
 
     Attributes:
         struct: the Struct.
         columns: columns by name.
         attributes: name of the attribute of each column of the record.
-        inner: mirrors of the records in it, by column.
+        inner: shapes of the records in it, by column.
         changes: column, attribute and change of the values that take another form.
 
     """
@@ -180,17 +200,13 @@ class _Mirror:
     ) -> None:
         self.columns = columns
         self.attributes: dict[str, str] = {}
-        self.inner: dict[str, _Mirror] = {}
+        self.inner: dict[str, _Shape] = {}
         self.changes = list[tuple[str, str, _Change]]()
-        fields = list[Any]()
-        for name, field in named_fields(model, taken):
-            self.attributes[name] = field.name
-            kind, change = self._type(columns[name], field.type, name)
-            fields.append((field.name, kind, msgspec.field(name=name, default=None)))
-            if change is not None:
-                self.changes.append((name, field.name, change))
-        self._extra = b"" if extra is None else b',"%b":' % extra.encode()
-        self.struct = msgspec.defstruct("Mirror", fields, kw_only=True, gc=False)
+        named = dict(named_fields(model, taken))
+        fields = [self._field(name, named[name]) for name in columns if name in named]
+        comma = "," if fields else ""
+        self._extra = b"" if extra is None else f'{comma}"{extra}":'.encode()
+        self.struct = msgspec.defstruct("Row", fields, kw_only=True, gc=False)
 
     def encode(self, rows: Sequence[Any]) -> bytes:
         """Return records as JSON lines.
@@ -220,25 +236,33 @@ class _Mirror:
             except _Misfit as misfit:
                 place = [place for place, row in enumerate(rows) if row is not None][misfit.place]
                 raise _Misfit(place, f".{name}{misfit.path}") from None
-            deque(map(setattr, given, repeat(attribute), values), maxlen=0)  # at the speed of C
+            deque(map(setattr, given, repeat(attribute), values), maxlen=0)  # a loop in C
         return rows
 
     def at(self, row: Any, path: str) -> tuple[Column | None, Any]:
         """Return the column at a path, such as ``.inners[0].value``, and the value there."""
-        mirror: _Mirror | None = self
+        shape: _Shape | None = self
         column: Column | None = None
         for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
             if index:
                 column, row = column and column.fields[0], [*row][int(index)]
-            elif mirror is not None:
-                column, row = mirror.columns[name], getattr(row, mirror.attributes[name])
-                mirror = mirror.inner.get(name)
+            elif shape is not None:
+                column, row = shape.columns[name], getattr(row, shape.attributes[name])
+                shape = shape.inner.get(name)
         return column, row
+
+    def _field(self, name: str, field: Field) -> tuple[str, Any, Any]:
+        """Return a field of the Struct; keep its attribute and its change."""
+        self.attributes[name] = field.name
+        kind, change = self._type(self.columns[name], field.type, name)
+        if change is not None:
+            self.changes.append((name, field.name, change))
+        return field.name, kind, msgspec.field(name=name, default=None)
 
     def _type(self, column: Column, kind: Type, name: str) -> tuple[Any, _Change | None]:
         """Return the type of a column's values for the check, and their change."""
         if column.kind == "struct":
-            inner = self.inner[name] = _Mirror(kind.hint, {one.name: one for one in column.fields})
+            inner = self.inner[name] = _Shape(kind.hint, {one.name: one for one in column.fields})
             return inner.struct | None, inner.change if inner.changes else None
         if column.kind == "list":
             item, change = self._type(column.fields[0], kind.item, name)
@@ -316,12 +340,12 @@ _REASONS: Mapping[Kind, str] = {
 _SHOWN = 200  # characters of a row in an error message
 
 
-def _fault(mirror: _Mirror, row: Any, path: str, reason: str = "") -> ColumnValueError:
+def _fault(shape: _Shape, row: Any, path: str, reason: str = "") -> ColumnValueError:
     """Return the error of a value in a row.
 
     The reason for a number is that it is out of the range of its column.
     """
-    column, value = mirror.at(row, path)
+    column, value = shape.at(row, path)
     if column is not None and type(value) in (int, float, Decimal):
         reason = _REASONS.get(column.kind, reason)
     shown = printable(encode_json(to_wire(row)).decode("utf-8", "replace"), _SHOWN)

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
+from chainapi._text import nearest, quoted
+from chainapi.errors import ConfigurationError
 from chainapi.models.records import AnyRecord
 from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import tags_of
@@ -23,6 +25,8 @@ __all__ = [
     "SOURCE",
     "Column",
     "changes",
+    "checked_fields",
+    "chosen_columns",
     "columns_of",
     "described",
     "free_name",
@@ -63,6 +67,61 @@ def columns_of(model: Any, amounts: Amounts = "text") -> tuple[Column, ...]:
     if has_extra(model):
         columns += (Column(free_name(EXTRA, {column.name.lower() for column in columns}), "json"),)
     return tuple(_chosen(column, AMOUNT_KINDS[amounts]) for column in columns)
+
+
+def chosen_columns(
+    columns: Sequence[Column], names: Sequence[str], last: str | None = None
+) -> tuple[Column, ...]:
+    """Return the columns with these names, in the order of the names, but the one named `last` at the end.
+
+    Raises:
+        ConfigurationError: a name is unknown or that of a nested field, or the rows have no columns.
+
+    """
+    if not columns:
+        raise ConfigurationError(
+            "fields= does not apply: rows without a model have no columns; leave it out, or pass model="
+        )
+    known = {column.name: column for column in columns}
+    faults = [_fault_of(name, known) for name in names if name not in known]
+    if faults:
+        raise ConfigurationError(f"fields= does not fit the rows: {'; '.join(faults)}")
+    return tuple(known[name] for name in sorted(names, key=lambda name: name == last))
+
+
+def _fault_of(name: str, known: Mapping[str, Column]) -> str:
+    """Return why no column has this name, and what to choose instead."""
+    if name == SOURCE:
+        return f"{SOURCE!r} is always the first column: leave it out"
+    outer = known.get(name.partition(".")[0])
+    if outer is not None:
+        return f"{quoted(name)} is inside of a column: choose {outer.name!r} as a whole"
+    near = nearest(name, known)
+    return f"{quoted(name)} is no column; {'the nearest are' if near else 'choose from'} " + ", ".join(
+        map(repr, near or known)
+    )
+
+
+def checked_fields(fields: Any) -> tuple[str, ...] | None:
+    """Return the argument `fields` of an export, None for all columns.
+
+    Raises:
+        ConfigurationError: it is no list of different names.
+
+    """
+    if fields is None:
+        return None
+    if isinstance(fields, str | bytes | Mapping) or not isinstance(fields, Iterable):
+        raise ConfigurationError(f"fields= must be a list of names of columns, not {quoted(fields)}")
+    names = tuple[Any, ...](fields)
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise ConfigurationError(f"fields= must have names of columns, not {quoted(wrong[0])}")
+    if not names:
+        raise ConfigurationError("fields= has no name: leave it out for all columns")
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigurationError(f"fields= has {quoted(twice)} twice: leave one of them out")
+    return names
 
 
 def has_extra(model: Any) -> bool:

@@ -57,7 +57,7 @@ class ColumnarPage:
         return len(self._page.rows)
 
     @property
-    def light(self) -> list[Any]:
+    def key_rows(self) -> list[Any]:
         """Structs of the rows, with the attributes of the model."""
         return self._page.rows
 
@@ -87,6 +87,11 @@ class ColumnarPage:
     def digest(self) -> int:
         """Hash of the rows (see `DecodedPage.digest`)."""
         return self._page.digest
+
+    @property
+    def content(self) -> DecodedPage:
+        """Content of the rows (see `DecodedPage.content`)."""
+        return self._page.content
 
     def canonical_rows(self) -> list[bytes]:
         """Return the canonical JSON of each row (see `DecodedPage.canonical_rows`)."""
@@ -131,8 +136,8 @@ class ColumnarDecoder(PageDecoder):
         checked: Any = page.rows
         if not isinstance(checked, _Checked):
             return page
-        light = DecodedPage(checked.structs, page.next_page_token, page.extra, body, page.items)
-        return ColumnarPage(checked.columns, light, self._plain.decode)
+        decoded = DecodedPage(checked.structs, page.next_page_token, page.extra, body, page.items)
+        return ColumnarPage(checked.columns, decoded, self._plain.decode)
 
     def _envelope_of(self, items: str) -> Envelope:
         rows = self._rows.strict if self._columnar is None else self._columnar

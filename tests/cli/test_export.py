@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -202,6 +203,23 @@ def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) ->
     assert len([*format_of(name).read(Path(written))]) == 3
 
 
+def test_fields_choose_columns() -> None:
+    """The names of --fields are the columns, in their order."""
+    outcome = exported(ROUTE, "43114", "--limit", "3", "--out", "b.csv", "--fields", "tx_count, block_hash")
+    assert outcome.code == 0
+    assert [[*row] for row in rows_in("b.csv")] == [["source", "tx_count", "block_hash"]] * 3
+
+
+def test_options_of_parquet() -> None:
+    """The files have the compression and the rows of a group that the options name."""
+    words = "--compression gzip --compression-level 3 --row-group-rows 2"
+    outcome = exported(ROUTE, "43114", "--limit", "3", "--out", "b.parquet", *words.split())
+    assert outcome.code == 0
+    found = pq.ParquetFile("b.parquet").metadata
+    assert [found.row_group(number).num_rows for number in range(found.num_row_groups)] == [2, 1]
+    assert found.row_group(0).column(0).compression == "GZIP"
+
+
 def test_a_second_run_fetches_what_is_new() -> None:
     """A second run of the command adds new rows, or reports that the file has them all."""
     simulator = Simulator(seed=1, rows=30)
@@ -264,8 +282,8 @@ def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "stdin", io.StringIO("mainnet\n"))
     given = (
         "data.primary_network.utxos --out utxos --format csv --param blockchain_id=p-chain "
-        "--param include_spent=true --page-size 2 --over network --from - --limit 50 --concurrency 3 "
-        "--progress none "
+        "--param include_spent=true --page-size 2 --over network --from - --fields utxo_id,amount "
+        "--limit 50 --concurrency 3 --progress none "
         "--max-wait 0.5 --timeout 7.5"
     )
     simulator = Simulator(seed=1, rows=30, limit=2, window=600.0)
@@ -326,6 +344,16 @@ def test_a_target_of_another_command() -> None:
         ([ROUTE, "43114", "--out", "b.csv", "--items", "blocks"], "--items does not apply"),
         ([ROUTE, "--from", "nofile", "--out", "b.csv"], "--from nofile cannot be read"),
         ([ROUTE, "--from", "binary", "--out", "b.csv"], "--from binary is not UTF-8 text"),
+        ([ROUTE, "43114", "--out", "b.csv", "--fields", "a,tx_cuont"], "the nearest are 'tx_count'"),
+        (
+            [ROUTE, "43114", "--out", "b.csv", "--fields", "gas_used,gas_used"],
+            "--fields has 'gas_used' twice",
+        ),
+        ([ROUTE, "43114", "--out", "b.csv", "--compression", "gzip"], "--compression applies to Parquet"),
+        (
+            [ROUTE, "43114", "--out", "b.parquet", "--compression-level", "99"],
+            "--compression-level 99 must be a whole number from 1 to 22",
+        ),
         (["data.evm.block", "--out", "b.csv"], "not a list"),
         (["data.evm.bloks", "43114", "--out", "b.csv"], "did you mean"),
         (["data.primary_network.utxos", "mainnet", "--out", "b.csv"], "give all but one with --param"),
@@ -356,16 +384,16 @@ def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -
     ],
 )
 def test_a_list_that_is_not_updated_is_named_before_and_after(tokens: list[str], said: bool) -> None:
-    """The command says before it begins that later runs add nothing, and counts what it did not ask."""
+    """The command prints before it begins that later runs add nothing, and counts skipped sources."""
     simulator = Simulator(seed=1, rows=30)
     first, again = (exported(*tokens, "--out", "b.jsonl", simulator=simulator).err for _ in range(2))
-    note = "chainapi: the rows of this list do not show which are new: later runs do not ask for it again\n"
+    note = "chainapi: the rows of this list do not show which are new: later runs do not fetch it again\n"
     for errors in (first, again):
         assert errors.startswith(note) is said
     closed = said or "--progress" in tokens
-    assert "not asked" not in first
-    assert first.endswith("; later runs do not ask 1 of them again\n") is closed
-    assert again.endswith("1 source; 1 of them not asked again\n") is closed
+    assert "not fetched" not in first
+    assert first.endswith("; later runs do not fetch 1 of them again\n") is closed
+    assert again.endswith("1 source; 1 of them not fetched again\n") is closed
 
 
 def test_a_command_that_was_wrong_may_be_corrected() -> None:
@@ -500,7 +528,7 @@ def test_the_end_of_a_wait(seconds: float, said: str) -> None:
 
 def test_stages_and_failures_are_seen() -> None:
     """Failed sources are counted, and the writing of the file is shown."""
-    progress = ExportProgress(1_000, "writing", met=1_000, done=997, failed=3, pages=5_000, rows=123_456)
+    progress = ExportProgress(1_000, "writing", seen=1_000, done=997, failed=3, pages=5_000, rows=123_456)
     progress.begin_writing(123_456, 0)
     progress.clock = lambda: 3.4
     progress.wrote(50_000)
@@ -512,7 +540,7 @@ def test_stages_and_failures_are_seen() -> None:
     console.print(view_of(progress).render())
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines()[0].rstrip() == "━" * 40  # all that can be done is
-    assert view_of(ExportProgress(None, met=5, done=2)).line().startswith("2 sources · ")
+    assert view_of(ExportProgress(None, seen=5, done=2)).line().startswith("2 sources · ")
 
 
 # The process

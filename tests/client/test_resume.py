@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from attrs import Factory, define, frozen
 
-from chainapi import Checkpoint, Session
+from chainapi import Checkpoint, Page, Session
 from chainapi.core.events import Event, Restarted
 from chainapi.core.http import Request, Response
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
@@ -382,3 +383,22 @@ async def test_a_row_without_a_key_loses_no_page(prefetch: int) -> None:
         assert caught.value.checkpoint == pages.checkpoint
         rows += await pages.collect()
     assert [row["n"] for row in rows] == list(range(12, 0, -1))
+
+
+@pytest.mark.parametrize("descending_key", ["blockNumber", None])
+async def test_the_checkpoint_of_a_page_stays(descending_key: str | None) -> None:
+    """A page that is asked late has the checkpoint behind it, after a restart and pickling too."""
+    simulator = Simulator(rows=250)
+    async with simulated(simulator) as session:
+        pages = session.data.list(BLOCKS, page_size=60, descending_key=descending_key)
+        early, late = list[Checkpoint](), list[Page[Any]]()
+        async for page in pages:
+            early.append(pages.checkpoint)
+            late.append(page)
+            if len(late) == 2:
+                simulator.advance(25 * 3600)
+    assert {one.restarts for one in early} == {0, 1}
+    copies = [pickle.loads(pickle.dumps(page)) for page in late]
+    assert [page.checkpoint for page in copies] == [page.checkpoint for page in late] == early
+    assert copies == late
+    assert late[0] != late[1]

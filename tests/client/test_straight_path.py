@@ -1,4 +1,4 @@
-"""Calls that need not wait: they skip the commands of the flow, and nobody can tell."""
+"""Calls that need not wait: they skip the commands of the flow, with the same results."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ async def test_ended_calls_leave_the_memory() -> None:
         soon = timeouts.begin(loop.time() + 0.5)
         slow = [timeouts.begin(loop.time() + 3_600.0) for _ in range(10)]
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.sleep(5.0)  # the timer rings, and reads all times
+            await asyncio.sleep(5.0)  # the timer fires, and reads all times
         assert soon.settle()
         for timeout in (soon, *slow):
             timeout.end()

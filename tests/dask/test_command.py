@@ -74,6 +74,11 @@ def test_failed_sources_have_a_line_each(scheduler: str, tmp_path: Path) -> None
     [
         (("/v1/chains/1/blocks",), "--dask does not apply to paths"),
         ((ROUTE, "1", "--format", "csv"), "--format csv does not apply"),
+        (
+            (ROUTE, "1", "--compression", "gzip"),
+            "--compression does not apply: workers of a cluster write zstd",
+        ),
+        ((ROUTE, "1", "--row-group-rows", "9"), "--row-group-rows does not apply"),
     ],
 )
 def test_what_does_not_apply_is_refused(

@@ -285,6 +285,19 @@ async def test_another_export_is_refused() -> None:
             await export_partition(job_of(Place(disk), CHAINS, limit=10), session, ignore)
 
 
+async def test_parts_have_the_chosen_columns() -> None:
+    """Parts have the chosen columns in their order, and another choice is another export."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk, fields = Disk(), ("tx_count", "block_hash")
+    async with simulated(simulator) as session:
+        await export_partition(job_of(Place(disk), CHAINS, fields=fields), session, ignore)
+        with pytest.raises(ExportError, match=r"fields was \['tx_count', 'block_hash'\], is None"):
+            await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+    found = [*tables_of(disk)]
+    assert {(*row,) for row in found} == {("source", *fields)}
+    assert len({row["block_hash"] for row in found}) == len(found) == 40 * len(CHAINS)
+
+
 @pytest.mark.parametrize(("amounts", "wanted"), [("text", "string"), ("binary", "fixed_size_binary[32]")])
 async def test_amounts_of_all_parts_have_one_type(amounts: Any, wanted: str) -> None:
     """Parts have the chosen type of amounts, and another choice is another export."""

@@ -149,7 +149,7 @@ def test_the_time_left_includes_writing() -> None:
     progress = ExportProgress(10, clock=lambda: now)
     now = 100.0
     for number in range(5):
-        progress.met += 1
+        progress.seen += 1
         progress.rows += 100
         progress.committed(str(number), done=True)
     assert progress.seconds_left == 100.0

@@ -107,7 +107,7 @@ async def test_a_lower_bound_that_needs_another_argument(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", OTHERS[::4])
 async def test_other_lists_are_not_asked_again(name: str, tmp_path: Path) -> None:
-    """A finished list without a number is not asked again, and the result counts it."""
+    """A finished list without a number is not fetched again, and the result counts it."""
     simulator, path = simulator_of(), tmp_path / "rows.jsonl"
     async with simulated(simulator) as session:
         first = await exported(session, name, path)
@@ -151,7 +151,7 @@ async def test_the_part_of_a_rising_list_is_not_all_fetched_later(tmp_path: Path
 
 @pytest.mark.parametrize("name", [NATIVE, "data.evm.blocks", "data.nfts.tokens"])
 async def test_an_empty_list_is_asked_again(name: str, tmp_path: Path) -> None:
-    """A list without rows is asked again by each run until it has some."""
+    """A list without rows is fetched again by each run until it has some."""
     simulator, path = simulator_of(), tmp_path / "rows.jsonl"
     simulator = Simulator(seed=5, rows=0, chains=CHAINS)
     async with simulated(simulator) as session:

@@ -32,6 +32,7 @@ from chainapi.core.paging.history import OrderHistory
 from chainapi.core.paging.keys import KeyWindow
 from chainapi.core.paging.loop_guard import LoopGuard
 from chainapi.core.paging.order import Order, Rows, Watermark
+from chainapi.core.paging.position import checkpoint_of
 from chainapi.core.paging.resumed import ResumedPage
 from chainapi.core.paging.rows import RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
@@ -141,9 +142,7 @@ def span_a_page_short() -> AbstractContextManager[object]:
 @mutant(21, 27)
 def offset_lost_on_resume() -> AbstractContextManager[object]:
     """Begin the page again in which the reader stood."""
-    return patch.object(
-        Walk, "_inside", lambda self: evolve(self._start, rows=self._start.rows, watermark=None)
-    )
+    return patch.object(Walk, "_inside", lambda self: evolve(checkpoint_of(self._start), watermark=None))
 
 
 @mutant(21, 27)
@@ -273,7 +272,7 @@ def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
     async def next_page(self: Pages[Any]) -> Page[Any]:
         page = await real(self)
         if (before := given.get(id(self))) is not None:
-            before.checkpoint = page.checkpoint
+            before._end = page.checkpoint
         given[id(self)] = page
         return page
 

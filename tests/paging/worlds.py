@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from chainapi import Checkpoint, MetricPoint, Session
 from chainapi.api.catalogue import ROUTES
-from chainapi.api.identity import deduplicator
+from chainapi.api.identity import deduplicator, identity_of
 from chainapi.api.routes import Route
 from chainapi.client.emitter import Emitter
 from chainapi.client.pages import MetricPages, Pages
@@ -166,7 +166,8 @@ class FlowWorld:
         source = FlowSource(self, self._service, route, self._attempts, Emitter(self._hear))
         query = ListQuery("metrics", "GET /v1/rows", bounded=route.until is not None)
         states = StateMachine.resume(start, lifetime=LIFETIME, on_expired=on_expired)
-        dedupe = deduplicator(route, start, declared=source.model is MetricPoint)
+        identity = identity_of(route, declared=True) if source.model is MetricPoint else None
+        dedupe = deduplicator(route, start, identity)
         walk = Walk(query, states, dedupe, start)
         self._pages = (MetricPages if source.extra else Pages)(walk, source)
         return self._pages

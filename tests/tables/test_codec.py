@@ -9,6 +9,8 @@ from typing import Any
 import attrs
 import pytest
 from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chainapi import models
 from chainapi.errors import ColumnValueError, ConfigurationError, DecodeError
@@ -160,6 +162,36 @@ def test_fields_in_lists_of_records() -> None:
 def test_models_of_users_have_no_such_column() -> None:
     """Classes of users drop unnamed fields: they have no column ``extra``."""
     assert [column.name for column in columns_of(Row)] == [field.name for field in attrs.fields(Row)]
+
+
+@given(st.data())
+def test_chosen_columns_are_those_of_whole_rows(data: st.DataObject) -> None:
+    """Any choice of columns gives the values of whole rows in its order, ``extra`` last.
+
+    Rows of unknown kinds are among them.
+    """
+    model = data.draw(st.sampled_from([EvmBlock, MetricPoint, models.PrimaryNetworkTransaction]))
+    whole = Codec(model)
+    names = [column.name for column in whole.columns]
+    fields = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1))
+    some = Codec(model, fields=fields)
+    wanted = [*(name for name in fields if name != "extra"), *(["extra"] if "extra" in fields else [])]
+    assert [column.name for column in some.columns] == wanted
+    value = Maker(data.draw(st.integers(0, 20))).value(model)
+    more: dict[str, Any] = data.draw(st.sampled_from([{}, {"news": 1}, {"txType": "New", "type": "New"}]))
+    row = decode_resource(json.dumps({**value, **more}).encode(), model)
+    (line,) = some.encode_lines([row]).splitlines()
+    found, all_of = json.loads(line), json.loads(whole.encode(row))
+    assert found == {name: all_of[name] for name in wanted if name in all_of}
+    assert [*found] == [name for name in wanted if name in all_of]
+
+
+def test_values_of_other_columns_are_not_checked() -> None:
+    """A value that does not fit a column fails a row only where the column is chosen."""
+    row = Row(height=2**70)
+    assert json.loads(Codec(Row, fields=["text"]).encode(row)) == {"text": "x"}
+    with pytest.raises(ColumnValueError, match=r"^\$\.height: "):
+        Codec(Row, fields=["text", "height"]).encode(row)
 
 
 def test_every_kind_of_a_union_at_once() -> None:

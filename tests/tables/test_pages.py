@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.api.catalogue import ROUTES
-from chainapi.api.identity import deduplicator
+from chainapi.api.identity import deduplicator, identity_of
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import DecodeError
 from chainapi.models import EvmBlock, MetricPoint
@@ -81,7 +81,7 @@ def read(decoder: PageDecoder, body: bytes, model: Any, amounts: Amounts) -> Any
     builder = builder_of(model, amounts, [], lenient=False)
     try:
         page = decoder.decode(body)
-        builder.add(page, range(len(page.light)))
+        builder.add(page, range(len(page.key_rows)))
     except DecodeError as fault:
         return type(fault), fault.path, fault.reason
     return builder.table(), list(page.rows)
@@ -146,14 +146,14 @@ def test_ordinary_pages_are_columns(name: str) -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_keys_and_numbers_of_light_rows(name: str) -> None:
-    """The walk reads the same keys and numbers of light rows as of rows of the model."""
+    """The walk reads the same keys and numbers of Structs as of rows of the model."""
     endpoint = ROUTES[name]
     route = endpoint.route
     body = json.dumps(Maker(3, whole=True).page(endpoint, rows=5)).encode()
     seen = []
     for kind in (ColumnarDecoder, PageDecoder):
         page = kind(route.model, route.items or "chains", route.extra).decode(body)
-        dedupe = deduplicator(route, Checkpoint("query", "path"), declared=True)
+        dedupe = deduplicator(route, Checkpoint("query", "path"), identity_of(route, declared=True))
         dedupe.start_counting()
         compared = dedupe.add(page)
         seen.append(

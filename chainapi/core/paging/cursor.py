@@ -1,4 +1,4 @@
-"""Cursor of a list: the number by which a later walk tells new rows."""
+"""Cursor of a list: the number that shows a later walk which rows are new."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Trend(Enum):
     MIXED = "mixed"
 
     def joined(self, other: Trend) -> Trend:
-        """Return the order of rows of which some have this order, and some the other."""
+        """Return the order of rows that consist of some in this order and some in another."""
         if self is other or other is Trend.LEVEL:
             return self
         return other if self is Trend.LEVEL else Trend.MIXED

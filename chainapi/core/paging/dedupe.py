@@ -22,7 +22,7 @@ from attrs import define
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.core.paging.history import OrderHistory
 from chainapi.core.paging.keys import KeyWindow
-from chainapi.core.paging.order import MAX_TIES, Order, Rows, Watermark, rising
+from chainapi.core.paging.order import MAX_TIES, Given, Order, Rows, Watermark, rising
 from chainapi.core.paging.resumed import ResumedPage
 from chainapi.core.paging.rows import EmptyPage, Identity, PageRows, RowsOfPage, mark_digest, number_digest
 
@@ -55,6 +55,10 @@ class Comparison:
     fresh: bool | None = None
     signature: int = 0
     refuted: tuple[Assumption, ...] = ()
+
+
+_NONE = frozenset[int]()  # of all pages without such rows
+_NO_ROWS = PageRows(EmptyPage(), Identity(), keyed=False)
 
 
 class Deduplicator:
@@ -93,7 +97,7 @@ class Deduplicator:
         self._numbered = False  # the counter has rows that were given in order
         self._keys = KeyWindow(unique=identity.unique)
         self._resumed_page = ResumedPage()
-        self._page = PageRows(EmptyPage(), identity, keyed=False)
+        self._page = _NO_ROWS
 
     @property
     def ordered(self) -> bool:
@@ -123,7 +127,18 @@ class Deduplicator:
     @property
     def head(self) -> tuple[str, ...]:
         """Marks of rows given before a resume that no page has had since."""
-        return tuple(self._resumed_page.marks.elements())
+        marks = self._resumed_page.marks
+        return tuple(marks.elements()) if marks else ()
+
+    @property
+    def given(self) -> Given | None:
+        """Numbers given, as long as the order of the list holds; it never changes."""
+        return None if self._order is None else self._order.given
+
+    @property
+    def number_field(self) -> str:
+        """Name of the field with the descending number."""
+        return self._identity.number_field
 
     def start_counting(self) -> None:
         """Count rows from now on, for a reader of rows."""
@@ -178,7 +193,13 @@ class Deduplicator:
             self._resumed_page.pass_by(rows, again)
             stale, fresh = self._compare_counted(indices, again)
         self._any_given = self._any_given or rows.size > 0
-        return Comparison(rows.repeated, rows.repeated | stale, fresh, rows.signature, tuple(refuted))
+        return Comparison(
+            rows.repeated or _NONE, (rows.repeated | stale) or _NONE, fresh, rows.signature, tuple(refuted)
+        )
+
+    def leave(self) -> None:
+        """Drop the rows of the last page: nobody asks for one of them any more."""
+        self._page = _NO_ROWS
 
     def signature(self, page: RowsOfPage) -> int:
         """Return the signature of a page without counting its rows (see `Comparison`)."""
@@ -201,20 +222,31 @@ class Deduplicator:
 
     def digest(self, index: int) -> bytes:
         """Return the digest under which a row of the last page is counted."""
-        return self._page.digest(index)
+        return self._with(index).digest(index)
 
     def mark(self, index: int) -> str:
         """Return the mark of a row of the last page, as a watermark has it."""
-        return self._page.mark(index)
+        return self._with(index).mark(index)
 
     def marks(self, index: int) -> str:
         """Return the marks of a row of the last page: of its content, and of its key."""
-        return self._page.marks(index)
+        return self._with(index).marks(index)
 
     def number(self, index: int) -> int | None:
         """Return the descending number of a row of the last page; None where it has none."""
-        numbers = self._page.numbers
+        numbers = self._with(index).numbers
         return None if numbers is None else numbers[index]
+
+    def _with(self, index: int) -> PageRows:
+        """Return the last page, which has a row at this index.
+
+        Raises:
+            IndexError: it has not, or it was left.
+
+        """
+        if index >= self._page.size:
+            raise IndexError(f"no row {index}: the page was left, or has fewer rows")
+        return self._page
 
     def _give_up_key(self, page: PageRows) -> None:
         self._keyed = page.keyed = False

@@ -93,8 +93,8 @@ class DigestCounter:
     def __init__(self) -> None:
         self.first_pass = True  # no restart came yet: nothing was given more often than it was met
         self._log = DigestLog()  # given in the first pass
-        self._tables: list[bytearray | None] = [None] * TABLES
-        self._used = [0] * TABLES
+        self._tables: list[bytearray | None] = []  # made with the second pass, as the counts are
+        self._used: list[int] = []
         self._large: dict[bytes, tuple[int, int]] = {}
 
     def __contains__(self, digest: bytes) -> bool:
@@ -130,7 +130,8 @@ class DigestCounter:
 
     def restart(self) -> None:
         """Begin another pass: nothing was met in it yet."""
-        self.first_pass = False
+        if self.first_pass:
+            self.first_pass, self._tables, self._used = False, [None] * TABLES, [0] * TABLES
         for table in self._tables:
             if table is not None:
                 zeros = bytes(len(table) // CELL)
@@ -140,7 +141,7 @@ class DigestCounter:
     def _get(self, digest: bytes) -> tuple[int, int]:
         if self._large and digest in self._large:
             return self._large[digest]
-        table = self._tables[digest[0] % TABLES]
+        table = self._tables[digest[0] % TABLES] if self._tables else None
         cell = EMPTY
         if table is not None:
             at = _find(table, digest)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Sequence
 from itertools import chain
 
 from attrs import define
 
-from chainapi.core.paging.rows import PageRows
+from chainapi.core.paging.rows import Content, PageRows
 
 __all__ = ["KeyWindow"]
 
@@ -17,14 +16,11 @@ NEIGHBOURS = 128  # rows, in whole pages, among which a key that comes again is 
 
 @define(eq=False)
 class _Neighbour:
-    """Keys and numbers of a page of this pass.
-
-    It has the page as well, where its content matters or it is the last.
-    """
+    """Keys and numbers of a page of this pass; its content as well, where that matters."""
 
     keys: Sequence[Hashable]
     numbers: Sequence[int | None] | None
-    page: PageRows | None
+    content: Content | None
 
 
 class KeyWindow:
@@ -35,7 +31,7 @@ class KeyWindow:
 
     def __init__(self, *, unique: bool) -> None:
         self._unique = unique
-        self._neighbours: deque[_Neighbour] = deque()
+        self._neighbours: list[_Neighbour] = []
         self._size = 0  # rows of the neighbours
 
     def clear(self) -> None:
@@ -76,12 +72,11 @@ class KeyWindow:
         if not page.size:
             return
         neighbours = self._neighbours
-        if neighbours and not self._unique:
-            neighbours[-1].page = None  # else a stream would hold its last pages
-        neighbours.append(_Neighbour(page.keys, page.numbers, page))
+        content = page.content if self._unique else None
+        neighbours.append(_Neighbour(page.keys, page.numbers, content))
         self._size += page.size
         while self._size - len(neighbours[0].keys) >= NEIGHBOURS:
-            self._size -= len(neighbours.popleft().keys)
+            self._size -= len(neighbours.pop(0).keys)
 
     def _is_other(self, page: PageRows, index: int, known: _Neighbour, place: int) -> bool:
         """Check whether a row differs from a row with the same key.
@@ -90,7 +85,7 @@ class KeyWindow:
         consists of them.
         """
         if self._unique:
-            return known.page is None or page.content_digest(index) != known.page.content_digest(place)
+            return known.content is None or page.contents[index] != known.content.canonical_rows()[place]
         return (
             page.numbers is not None
             and known.numbers is not None

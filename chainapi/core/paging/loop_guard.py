@@ -8,16 +8,17 @@ __all__ = ["LoopGuard"]
 class LoopGuard:
     """Finds pages that came before, in constant memory for a walk of any length.
 
-    It keeps the last `LIMIT` pages, and a sample: all pages up to `LIMIT`, then those whose hash ends in ever
-    more zeros. A short loop closes on a recent page, a longer one on a page of the sample.
+    It keeps the last `LIMIT` pages, and a sample of those before: `LIMIT` of them, then those whose hash ends
+    in ever more zeros. A short loop closes on a recent page, a longer one on a page of the sample.
     """
 
     LIMIT = 1_024
 
     def __init__(self) -> None:
         self._mask = 0
-        self._pages: set[int] = set()
-        self._tokens: set[int] = set()
+        # Empty dicts take less memory than empty sets.
+        self._pages: dict[int, None] = {}
+        self._tokens: dict[int, None] = {}  # with their tokens, those that are not recent
         self._recent: dict[int, None] = {}  # with their tokens, in order
 
     def loops(self, token: str, rows: int) -> bool:
@@ -28,8 +29,9 @@ class LoopGuard:
         # After many pages the sample may have none of a loop of a few.
         self._recent[page] = None
         if len(self._recent) > self.LIMIT:
-            del self._recent[next(iter(self._recent))]
-        self._keep(self._tokens, page)
+            oldest = next(iter(self._recent))
+            del self._recent[oldest]
+            self._keep(self._tokens, oldest)
         return False
 
     def is_new(self, rows: int) -> bool:
@@ -39,11 +41,12 @@ class LoopGuard:
         self._keep(self._pages, rows)
         return True
 
-    def _keep(self, sample: set[int], value: int) -> None:
+    def _keep(self, sample: dict[int, None], value: int) -> None:
         if value & self._mask:
             return
-        sample.add(value)
+        sample[value] = None
         while len(sample) > self.LIMIT:
             self._mask = 2 * self._mask + 1
             for kept in (self._pages, self._tokens):
-                kept.intersection_update([one for one in kept if not one & self._mask])
+                for one in [one for one in kept if one & self._mask]:
+                    del kept[one]

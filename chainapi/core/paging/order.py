@@ -14,9 +14,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, pairwise, repeat
 from typing import Any, cast
 
-from attrs import define, field, frozen
+import msgspec
+from attrs import define, frozen
+from msgspec import Struct
 
-__all__ = ["MAX_TIES", "Marks", "Order", "Rows", "Run", "Watermark", "listed", "rising", "run_of", "with_run"]
+__all__ = [
+    "MAX_TIES",
+    "Given",
+    "Marks",
+    "Order",
+    "Rows",
+    "Run",
+    "Watermark",
+    "listed",
+    "rising",
+    "run_of",
+    "with_run",
+]
 
 Run = tuple[int, int, int]  # first number, step from one to the next, count
 Spans = tuple[tuple[int, int], ...]  # newest and oldest number of each, both included; from new to old
@@ -86,14 +100,25 @@ class Watermark:
     number_field: str = ""
 
 
-@frozen(eq=False)
-class _Position:
-    """Place between two pages. Its mappings are never changed, only replaced."""
+class Given(Struct, frozen=True, eq=False):
+    """Numbers given up to a place between two pages. Its mappings are never changed, only replaced.
+
+    Attributes:
+        spans: spans of the numbers given.
+        last: number of the row before the place; None for the first page.
+        ties: marks of the rows given at the ends of spans.
+        met: those of these marks that this pass has met.
+
+    """
 
     spans: Spans = ()
     last: int | None = None
-    ties: Mapping[int, Marks] = field(factory=dict[int, Marks])  # given at the ends of spans
-    met: Mapping[int, Marks] = field(factory=dict[int, Marks])  # those met in this pass
+    ties: Mapping[int, Marks] = msgspec.field(default_factory=dict[int, Marks])
+    met: Mapping[int, Marks] = msgspec.field(default_factory=dict[int, Marks])
+
+    def watermark(self, number_field: str) -> Watermark | None:
+        """Return the watermark at this place; None before the first number."""
+        return _written(self, self, number_field)
 
 
 class Order:
@@ -106,7 +131,7 @@ class Order:
         self._unique = unique
         self._number_field = number_field
         self.lost_marks = False  # rows at the ends of spans may have been given without a mark
-        self._after = _Position() if watermark is None else _read(watermark)
+        self._after = Given() if watermark is None else _read(watermark)
         self._before = self._after
 
     @property
@@ -114,10 +139,15 @@ class Order:
         """Number of the last row of this pass; None before the first one."""
         return self._after.last
 
+    @property
+    def given(self) -> Given:
+        """Numbers given so far."""
+        return self._after
+
     def restart(self) -> None:
         """Begin another pass: rows above the newest row given are new."""
         after = self._after
-        self._before = self._after = _Position(after.spans, None, after.ties)
+        self._before = self._after = Given(after.spans, None, after.ties)
 
     def lose_marks(self) -> None:
         """Drop all marks: rows at the ends of spans come again after a restart."""
@@ -125,7 +155,7 @@ class Order:
         self.lost_marks = True
         after = self._after
         ends: dict[int, Marks] = {end: {} for span in after.spans for end in span}
-        self._before = self._after = _Position(after.spans, after.last, ends)
+        self._before = self._after = Given(after.spans, after.last, ends)
 
     @property
     def tied(self) -> int:
@@ -166,7 +196,7 @@ class Order:
         The page is the last one.
         """
         if rows is None or mark is None:
-            return _written(self._after, self._after, self._number_field)
+            return self._after.watermark(self._number_field)
         return _written(self._sift(rows, mark)[0], self._before, self._number_field)
 
     def _tied(self, rows: Rows) -> int:
@@ -176,7 +206,7 @@ class Order:
             return 0
         return numbers.count(before.last)
 
-    def _joined(self, indices: Sequence[int], mark: Mark) -> tuple[_Position, set[int]]:
+    def _joined(self, indices: Sequence[int], mark: Mark) -> tuple[Given, set[int]]:
         """Return the position after rows that share the lowest number given.
 
         The second value holds the indices of those given before.
@@ -186,28 +216,28 @@ class Order:
         given, here = dict(before.ties.get(number, {})), dict(before.met.get(number, {}))
         stale = {index for index in indices if _meet(mark(index), given, here)}
         ties, met = {**before.ties, number: given}, {**before.met, number: here}
-        return _Position(before.spans, number, ties, met), stale
+        return Given(before.spans, number, ties, met), stale
 
     def _all_below(self, rows: Rows) -> bool:
         """Check for the usual page: all rows are below every span."""
         spans, numbers = self._after.spans, rows.numbers
         return bool(numbers) and not (spans and numbers[0] >= spans[-1][1])
 
-    def _extended(self, rows: Rows, mark: Mark) -> _Position:
+    def _extended(self, rows: Rows, mark: Mark) -> Given:
         before = self._after
         first, last = rows.numbers[0], rows.numbers[-1]
         newest = before.spans[0][0] if before.spans else first
         spans = ((newest, last),)
         if self._unique:
-            return _Position(spans, last)
+            return Given(spans, last)
         ends: dict[int, Marks] = {last: _marks(rows.indices[-rows.numbers.count(last) :], mark)}
         if before.spans:
             ties = {newest: before.ties.get(newest, {}), **ends}
-            return _Position(spans, last, ties, {newest: before.met.get(newest, {}), **ends})
+            return Given(spans, last, ties, {newest: before.met.get(newest, {}), **ends})
         ties = {newest: _marks(rows.indices[: rows.numbers.count(first)], mark), **ends}
-        return _Position(spans, last, ties, ties)
+        return Given(spans, last, ties, ties)
 
-    def _sift(self, rows: Rows, mark: Mark, before: _Position | None = None) -> tuple[_Position, set[int]]:
+    def _sift(self, rows: Rows, mark: Mark, before: Given | None = None) -> tuple[Given, set[int]]:
         """Return the position after `rows`, and the indices of those given before."""
         before = self._before if before is None else before
         spans, last = before.spans, before.last
@@ -220,7 +250,7 @@ class Order:
             spans = _walked(spans, number if last is None else last, number, unique=self._unique)
             last = number
         ends = {end for span in spans for end in span}
-        return _Position(spans, last, _only(ties, ends), _only(met, ends)), stale
+        return Given(spans, last, _only(ties, ends), _only(met, ends)), stale
 
     def _given(
         self,
@@ -284,10 +314,10 @@ def _walked(spans: Spans, last: int, number: int, *, unique: bool) -> Spans:
     return (*above, (newest, oldest), *below)
 
 
-def _read(watermark: Watermark) -> _Position:
+def _read(watermark: Watermark) -> Given:
     above = (watermark.newest, *(below for _, below in watermark.gaps))
     below = (*(above for above, _ in watermark.gaps), watermark.oldest)
-    return _Position(
+    return Given(
         tuple(zip(above, below, strict=True)),
         watermark.at,
         {number: Counter(marks) for number, marks in watermark.ties},
@@ -295,7 +325,7 @@ def _read(watermark: Watermark) -> _Position:
     )
 
 
-def _written(given: _Position, before: _Position, number_field: str) -> Watermark | None:
+def _written(given: Given, before: Given, number_field: str) -> Watermark | None:
     """Return the watermark of `given` for a walk at the position `before`.
 
     The walk fetches the page behind that position next.

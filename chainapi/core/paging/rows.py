@@ -13,14 +13,31 @@ from attrs import frozen
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Rows, Run, with_run
 
-__all__ = ["EmptyPage", "Identity", "PageRows", "RowsOfPage", "key_digest", "mark_digest", "number_digest"]
+__all__ = [
+    "Content",
+    "EmptyPage",
+    "Identity",
+    "PageRows",
+    "RowsOfPage",
+    "key_digest",
+    "mark_digest",
+    "number_digest",
+]
 
 
-class RowsOfPage(Protocol):
+class Content(Protocol):
+    """Content of the rows of a page, as the service sent it."""
+
+    def canonical_rows(self) -> Sequence[bytes]:
+        """Return the canonical JSON of each row."""
+        ...
+
+
+class RowsOfPage(Content, Protocol):
     """Rows of a page, and the content of each as the service sent it."""
 
     @property
-    def light(self) -> Sequence[Any]:
+    def key_rows(self) -> Sequence[Any]:
         """Rows of the page, or cheaper objects with the attributes that identify the rows."""
         ...
 
@@ -29,8 +46,9 @@ class RowsOfPage(Protocol):
         """Hash of the rows."""
         ...
 
-    def canonical_rows(self) -> Sequence[bytes]:
-        """Return the canonical JSON of each row."""
+    @property
+    def content(self) -> Content:
+        """Content of the rows, without the rows."""
         ...
 
 
@@ -84,7 +102,7 @@ class Identity:
 
 
 def _read(read: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any] | None:
-    """Read all rows at the speed of C; None where one of them lacks an attribute."""
+    """Read all rows by one C function; None where one of them lacks an attribute."""
     try:
         return list(map(read, rows))
     except (AttributeError, TypeError):
@@ -108,7 +126,7 @@ class PageRows:
     """Rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        self.rows = tuple(page.light)
+        self.rows = tuple(page.key_rows)
         self.size = len(self.rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
@@ -142,6 +160,11 @@ class PageRows:
     def contents(self) -> Sequence[bytes]:
         """Canonical JSON of each row."""
         return self._page.canonical_rows()
+
+    @property
+    def content(self) -> Content:
+        """Content of the rows, without the rows."""
+        return self._page.content
 
     def digest(self, index: int) -> bytes:
         """Return the digest under which a row is counted: of its key, else of its content."""
@@ -181,11 +204,16 @@ class EmptyPage:
     """Empty page, open before the first page arrives."""
 
     rows: list[Any] = []  # noqa: RUF012 - never filled
-    light = rows
+    key_rows = rows
     next_page_token = None
     extra = ()
     body = b"{}"
     digest = 0
+
+    @property
+    def content(self) -> EmptyPage:
+        """The page itself, which has nothing."""
+        return self
 
     def canonical_rows(self) -> Sequence[bytes]:
         """Return nothing."""

@@ -25,6 +25,7 @@ from attrs import define, evolve, frozen
 from chainapi.core.call import SentAt
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
+from chainapi.core.paging.position import PagePosition, Position, checkpoint_of
 from chainapi.core.paging.rows import EmptyPage, RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
 from chainapi.errors import (
@@ -54,6 +55,7 @@ __all__ = [
     "Walk",
 ]
 
+_EMPTY = EmptyPage()
 HUGE = 1 << 20  # bytes of a page whose rows take long to compare: up to a second for ten million bytes
 
 
@@ -193,14 +195,15 @@ class Walk:
         self, query: ListQuery, states: StateMachine, dedupe: Deduplicator, start: Checkpoint
     ) -> None:
         self.query = query
+        self.keeps_rows = False  # their digests stay after a page was left
         self.row_limit = inf  # rows in all, after which the reader stops
         self.response: Any = None  # of the page that was opened last, as its source made it
         self._states = states
         self._dedupe = dedupe
         self._begin = start
-        self._start = start  # position before the open page
-        self._end: Checkpoint | None = None  # position after the open page; None without one
-        self._page: ListPage = EmptyPage()
+        self._start: Position = start  # before the open page
+        self._end: PagePosition | None = None  # after the open page; None without one
+        self._page: ListPage = _EMPTY
         self._size = 0  # rows of the open page
         self._compared = Comparison()  # which of these rows were given before
         self._moved = 0  # rows that were given or left out before `_left`
@@ -215,7 +218,7 @@ class Walk:
 
     @property
     def page(self) -> ListPage:
-        """Open page; an empty one before the first page and after a restart."""
+        """Open page; an empty one where none is, and after the open one was left."""
         return self._page
 
     @property
@@ -282,6 +285,13 @@ class Walk:
     def skip(self) -> None:
         """Move the offset behind the last row of the open page."""
         self.move_to(self._size)
+
+    def leave(self) -> None:
+        """Leave the open page, whose rows were all given: its rows and its body are dropped."""
+        self.skip()
+        if not self.keeps_rows:
+            self._page, self.response = _EMPTY, None
+            self._dedupe.leave()
 
     def number(self, index: int) -> int | None:
         """Return the descending number of a row of the open page.
@@ -358,15 +368,27 @@ class Walk:
 
     @property
     def checkpoint(self) -> Checkpoint:
+        """Checkpoint after the row or the page that was given last."""
+        return checkpoint_of(self.position)
+
+    @property
+    def position(self) -> Position:
         """Position after the row or the page that was given last."""
         if self._end is None:
             return self._start
         return self._inside() if self.unread else self._end
 
     @property
-    def end(self) -> Checkpoint:
+    def end(self) -> Position:
         """Position after the open page."""
         return self._start if self._end is None else self._end
+
+    @property
+    def rows_given(self) -> int:
+        """Number of rows given so far."""
+        if self._end is None:
+            return self._start.rows
+        return self._start.rows + self._given_inside() if self.unread else self._end.rows
 
     def fetch(self, token: PageToken | None) -> Fetch:
         """Return the command that fetches the page of `token`."""
@@ -470,7 +492,7 @@ class Walk:
 
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
-        start, page, token, size = self.checkpoint, fetched.page, fetched.token, len(fetched.page.light)
+        start, page, token, size = self.position, fetched.page, fetched.token, len(fetched.page.key_rows)
         self._states.received(token, rows=compared.signature, size=size, fresh=compared.fresh)
         self._page, self._size, self._compared = page, size, compared
         self.move_to(0)
@@ -500,7 +522,7 @@ class Walk:
             bound=bound,
             head=(),
         )
-        self._end, self._page, self._size = None, EmptyPage(), 0
+        self._end, self._page, self._size = None, _EMPTY, 0
         self.move_to(0)
         self._compared = Comparison()
         yield Discard()
@@ -520,37 +542,37 @@ class Walk:
 
     # Checkpoints
 
-    def _after(self) -> Checkpoint:
+    def _after(self) -> PagePosition:
         """Return the position after the whole open page."""
         states, start, dedupe = self._states, self._start, self._dedupe
-        token = states.token
-        return Checkpoint(
-            query=start.query,
-            path=start.path,
-            token=None if token is None else token.value,
-            minted_at=None if token is None else token.minted_at,
-            offset=0,
-            pages=states.depth,
-            rows=start.rows + self._size - len(self._compared.stale),
-            restarts=states.restarts,
-            watermark=dedupe.watermark(),
-            unordered=dedupe.broken,
-            keyless=dedupe.keyless,
-            bound=start.bound,
-            head=dedupe.head,
-            done=states.exhausted,
-            range=start.range,
+        return PagePosition(
+            self._begin,
+            states.token,
+            states.depth,
+            start.rows + self._size - len(self._compared.stale),
+            states.restarts,
+            dedupe.given,
+            dedupe.number_field,
+            dedupe.broken,
+            dedupe.keyless,
+            start.bound,
+            dedupe.head,
+            states.exhausted,
         )
+
+    def _given_inside(self) -> int:
+        """Return the number of rows of the open page that were given."""
+        offset = self._offset
+        return offset - sum(index < offset for index in self._compared.stale)
 
     def _inside(self) -> Checkpoint:
         """Return the position inside the open page."""
-        start, dedupe, offset = self._start, self._dedupe, self._offset
+        start, dedupe, offset = checkpoint_of(self._start), self._dedupe, self._offset
         stale = self._compared.stale
-        given = offset - sum(index < offset for index in stale)
         return evolve(
             start,
             offset=offset,
-            rows=start.rows + given,
+            rows=start.rows + self._given_inside(),
             watermark=dedupe.watermark(offset),
             unordered=dedupe.broken,
             keyless=dedupe.keyless,

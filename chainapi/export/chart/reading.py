@@ -73,17 +73,17 @@ def _series(files: Files, x: str, y: str, wanted: frozenset[str]) -> dict[str, S
 
     """
     series: dict[str, Series] = defaultdict(Series)
-    met: set[str] = set()
+    labels: set[str] = set()
     for row in files.rows():
         label = next((str(row[name]) for name in LABELS if name in row), "")
-        met.add(label)
+        labels.add(label)
         if wanted and label not in wanted:
             continue
         across, up = _number(row.get(x)), _number(row.get(y))
         if across is not None and up is not None:
             series[label].add(across, up)
-    if missing := sorted(wanted - met):
-        raise ConfigurationError(f"{files.path} has no rows of {missing[0]!r}; {_some(met)}")
+    if missing := sorted(wanted - labels):
+        raise ConfigurationError(f"{files.path} has no rows of {missing[0]!r}; {_some(labels)}")
     if not series:
         raise ConfigurationError(f"{files.path} has no row with a number in {x!r} and in {y!r}")
     return series

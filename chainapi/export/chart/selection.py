@@ -1,7 +1,7 @@
 """Series that get a line, and the range of the others.
 
-Eyes can tell about ten lines from each other. Of more series the largest get lines, and the others are one
-band from the lowest to the highest of them.
+People can distinguish about ten lines. If there are more series, the largest get lines, and one band has the
+range of the others.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ __all__ = ["MOST", "TOP", "Chart", "Point", "Series", "chart_of", "in_calendar",
 
 Point: TypeAlias = tuple[float, float]
 
-TOP = 10  # series with a line: the colours that an eye can tell from each other
+TOP = 10  # series with a line: colours that people can distinguish
 MOST = 40  # series that can have one: each colour in four styles
 STRETCHES = 1_000  # that a picture is wide enough to show
 HUGE, TINY = 1e300, 1e-300  # beyond these, differences of numbers overflow or vanish

@@ -8,15 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
+from attrs import evolve
+
+from chainapi.core.arguments import one_of, whole_number
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 from chainapi.tables.columns import Column
 
-__all__ = ["FORMATS", "Format", "Rows", "TextFormat", "format_of"]
+__all__ = ["FORMATS", "Compression", "Format", "Rows", "TextFormat", "format_of", "parquet_of"]
 
 FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
+
+Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "none"]
+LEVELS = {"zstd": 22, "gzip": 9}  # the greatest level of each compression that has levels
+LARGEST_GROUP = 64 << 20  # rows: Arrow writes no larger group
 
 Rows: TypeAlias = Iterable[tuple[str, bytes]]
 """Labels of sources, each with some of its rows: JSON lines as `Codec.encode_lines` returns them."""
@@ -117,3 +124,43 @@ def format_of(name_or_path: str | Path) -> Format:
             raise
         raise missing_extra(f"{name} files need", package, name) from None
     return cast("Format", module.FORMAT)
+
+
+def parquet_of(
+    form: Format,
+    compression: Compression | None = None,
+    compression_level: int | None = None,
+    row_group_rows: int | None = None,
+) -> Format:
+    """Return the format with these options of Parquet files; None stands for the default.
+
+    Raises:
+        ConfigurationError: an option is invalid, or the format is not Parquet.
+
+    """
+    options = {
+        "compression": compression,
+        "compression_level": compression_level,
+        "row_group_rows": row_group_rows,
+    }
+    given = [name for name, value in options.items() if value is not None]
+    if not given:
+        return form
+    if form.name != "parquet":
+        raise ConfigurationError(
+            f"{given[0]}= applies to Parquet, and the files are {form.name}: leave it out, or choose Parquet"
+        )
+    chosen = one_of("compression", compression or "zstd", ("zstd", "snappy", "gzip", "none"))
+    if compression_level is not None:
+        if chosen not in LEVELS:
+            raise ConfigurationError(
+                f"compression_level= does not apply to {chosen}, which has no levels: leave it out"
+            )
+        whole_number("compression_level", compression_level, 1, LEVELS[chosen])
+    if row_group_rows is not None:
+        whole_number("row_group_rows", row_group_rows, 1, LARGEST_GROUP)
+    parquet: Any = form
+    return cast(
+        "Format",
+        evolve(parquet, compression=chosen, level=compression_level, group_rows=row_group_rows),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,16 @@ BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20  # of rows as JSON, which become one ta
 GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at once
 
 
-def tables_of(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any] = ()) -> Iterator[Any]:
-    """Yield tables of about 100,000 rows, but at most 64 MiB.
+def tables_of(
+    columns: Sequence[Column], rows: Rows, earlier: Iterable[Any] = (), group_rows: int | None = None
+) -> Iterator[Any]:
+    """Yield tables of `group_rows` rows, the last one excepted.
 
-    The `earlier` batches come first, then the rows. The columns of an earlier batch are among `columns`;
-    those that it lacks are null.
+    By default a table has 100,000 rows, or fewer if these take about 64 MiB. The `earlier` batches come
+    first, then the rows. The columns of an earlier batch are among `columns`; those that it lacks are null.
     """
-    return _groups(_tables(columns, rows, earlier))
+    tables = _tables(columns, rows, earlier)
+    return _groups(tables, GROUP_ROWS, GROUP_BYTES) if group_rows is None else _groups(tables, group_rows)
 
 
 def _tables(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any]) -> Iterator[Any]:
@@ -66,16 +70,18 @@ def _labels(labels: Sequence[tuple[str, int]]) -> Any:
     return pa.array([label for label, number in labels for _ in range(number)], pa.string())
 
 
-def _groups(tables: Iterable[Any]) -> Iterator[Any]:
-    """Join small tables into large ones."""
-    group, rows, size = [], 0, 0
+def _groups(tables: Iterable[Any], most: int, large: int = sys.maxsize) -> Iterator[Any]:
+    """Join tables, and divide them: each of the new ones has `most` rows, or `large` bytes."""
+    group, rows, size = list[Any](), 0, 0
     for table in tables:
         group.append(table)
         rows, size = rows + table.num_rows, size + table.nbytes
-        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
-            yield pa.concat_tables(group)
-            group, rows, size = [], 0, 0
-    if group:
+        while rows >= most or size >= large:
+            joined = pa.concat_tables(group)
+            yield joined.slice(0, most)
+            rest = joined.slice(most)
+            group, rows, size = [rest] if rest.num_rows else [], rest.num_rows, rest.nbytes
+    if rows:
         yield pa.concat_tables(group)
 
 

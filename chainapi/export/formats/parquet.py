@@ -1,4 +1,4 @@
-"""Parquet: typed columns, compressed with zstd, in groups of about 100,000 rows.
+"""Parquet: typed columns, compressed, in groups of rows.
 
 Whole numbers are int64, decimals decimal128(38, 18), times timestamps in UTC, records structs; other JSON is
 text. Amounts are text, or by choice decimal128(38, 0), double, or 32 bytes.
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar
 from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from attrs import frozen
 
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Compression, Rows
 from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, tables_of
 from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
 from chainapi.tables.arrow import arrow_schema, grows_to
@@ -24,12 +25,24 @@ from chainapi.tables.columns import Column
 __all__ = ["FORMAT", "Parquet", "write_tables"]
 
 
+@frozen
 class Parquet:
-    """Rows as a Parquet file."""
+    """Rows as a Parquet file.
 
-    name: Final = "parquet"
-    suffix: Final = ".parquet"
-    needs_columns: Final = True
+    Attributes:
+        compression: compression of the values.
+        level: its level; None for the default of Arrow.
+        group_rows: number of rows of a group, the last one excepted; None for 100,000, or fewer if they are
+            large. Memory holds one group.
+
+    """
+
+    name: ClassVar[str] = "parquet"
+    suffix: ClassVar[str] = ".parquet"
+    needs_columns: ClassVar[bool] = True
+    compression: Compression = "zstd"
+    level: int | None = None
+    group_rows: int | None = None
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a file."""
@@ -40,8 +53,9 @@ class Parquet:
                 old = stack.enter_context(_opened(previous))
                 columns = _columns_in(old, previous, columns)
                 earlier = old.iter_batches(BATCH_ROWS)
-            with pq.ParquetWriter(path, arrow_schema(columns), compression="zstd") as writer:
-                written = write_tables(writer, tables_of(columns, rows, earlier))
+            options = {"compression": self.compression, "compression_level": self.level}
+            with pq.ParquetWriter(path, arrow_schema(columns), **options) as writer:
+                written = write_tables(writer, tables_of(columns, rows, earlier, self.group_rows))
         return check_written(path, written, _tally(path))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
@@ -113,6 +127,8 @@ def _leaves(array: Any) -> Iterator[Any]:
     elif pa.types.is_list(array.type):
         yield array.value_lengths()
         yield from _leaves(array.flatten())
+    elif pa.types.is_boolean(array.type):
+        yield array.cast(pa.uint8())  # the last byte of a slice of bits has those behind its end too
     else:
         yield array
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 
 from chainapi.core.call import SentAt
 from chainapi.core.events import Event, LoopFound, PageReceived, Restarted, TokenRenewed
@@ -48,7 +50,7 @@ class Body:
     body: bytes = b"{}"
 
     @property
-    def light(self) -> list[Any]:
+    def key_rows(self) -> list[Any]:
         """Return the rows."""
         return self.rows
 
@@ -56,6 +58,11 @@ class Body:
     def digest(self) -> int:
         """Return a hash of the rows."""
         return hash(repr(self.rows))
+
+    @property
+    def content(self) -> Body:
+        """Return the page itself."""
+        return self
 
     def canonical_rows(self) -> list[bytes]:
         """Return the rows as bytes."""
@@ -288,3 +295,27 @@ def test_rows_wanted_beyond_the_open_page() -> None:
     walk.row_limit = 5
     play(walk, page("a", "b", token="t"))
     assert walk.rows_wanted == 3
+
+
+@pytest.mark.parametrize("keeps_rows", [False, True])
+def test_a_page_that_was_left_is_dropped(keeps_rows: bool) -> None:
+    """A walk drops the rows of a page that it left, unless somebody reads their digests."""
+
+    class Row(dict[str, int]):
+        """A row that can be referred to weakly."""
+
+    walk, row = walk_of(), Row()
+    walk.keeps_rows = keeps_rows
+    play(walk, page(row, token="t"))
+    digest, position, held = walk.digest(0), walk.checkpoint, weakref.ref(row)
+    walk.leave()
+    del row
+    gc.collect()
+    assert walk.checkpoint == evolve(position, rows=1, offset=0, token="t", minted_at=0.0, pages=1, head=())
+    assert (held() is not None, walk.unread, list(walk.rows())) == (keeps_rows, False, [])
+    if keeps_rows:
+        assert walk.digest(0) == digest
+        return
+    for read in (walk.digest, walk.mark, walk.marks, walk.number):
+        with pytest.raises(IndexError, match="left"):
+            read(0)

@@ -1,4 +1,4 @@
-"""Sealer of an export: when waiting rows become a part, and the steps to it.
+"""Schedule of the parts of an export: when waiting rows are written to a part.
 
 The files of a part are written in a thread of their own, so that pages are committed meanwhile. Only the
 short steps around it run in the thread of the journal.
@@ -23,7 +23,7 @@ from chainapi.export.records import Part, Waiting
 from chainapi.export.worker import Worker, settled
 from chainapi.tables.columns import Column
 
-__all__ = ["PartLimits", "Sealer"]
+__all__ = ["PartLimits", "PartSchedule"]
 
 
 @frozen
@@ -72,8 +72,8 @@ class PartLimits:
 
 
 @define(eq=False)
-class Sealer:
-    """Sealer of the parts of one run.
+class PartSchedule:
+    """Schedule of the parts of one run.
 
     A folder gets a part as soon as enough rows wait, and the rest when the run ends. A single file gets the
     rows of finished sources when the run ends.
@@ -98,7 +98,7 @@ class Sealer:
     parts: list[Part] = field(factory=list[Part], init=False)
     _run: str = field(factory=lambda: uuid4().hex, init=False)
     _thread: Worker = field(factory=lambda: Worker("chainapi-export-part"), init=False)
-    _sealing: asyncio.Task[None] | None = field(default=None, init=False)
+    _writing: asyncio.Task[None] | None = field(default=None, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def committed(self) -> None:
@@ -108,10 +108,10 @@ class Sealer:
             ExportError: an earlier part cannot be written.
 
         """
-        if not self.target.folder or (self._sealing is not None and not self._sealing.done()):
+        if not self.target.folder or (self._writing is not None and not self._writing.done()):
             return
-        if self._sealing is not None:
-            self._sealing.result()
+        if self._writing is not None:
+            self._writing.result()
         waiting = self.journal.waiting
         if waiting.rows >= self.limits.rows or waiting.size >= self.limits.size:
             self._begin()
@@ -126,34 +126,34 @@ class Sealer:
 
         """
         self._stop_timer()
-        if self._sealing is not None:
-            await settled(self._sealing, self._thread.stop.set)
-        while await self._seal():
+        if self._writing is not None:
+            await settled(self._writing, self._thread.stop.set)
+        while await self._write():
             pass
 
     async def aclose(self) -> None:
         """Stop writing and end the thread."""
         self._stop_timer()
         try:
-            if self._sealing is not None and not self._sealing.done():
+            if self._writing is not None and not self._writing.done():
                 self._thread.stop.set()
-                await settled(asyncio.gather(self._sealing, return_exceptions=True), lambda: None)
+                await settled(asyncio.gather(self._writing, return_exceptions=True), lambda: None)
         finally:
             self._thread.shutdown()
 
     def _begin(self) -> None:
         self._stop_timer()
-        self._sealing = asyncio.create_task(self._seal_once())
+        self._writing = asyncio.create_task(self._write_once())
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    async def _seal_once(self) -> None:
-        await self._seal()
+    async def _write_once(self) -> None:
+        await self._write()
 
-    async def _seal(self) -> bool:
+    async def _write(self) -> bool:
         """Write a part; return False if nothing waits for one."""
         writer = await self.worker.run(self._writer)
         if writer is None:

@@ -1,0 +1,153 @@
+"""Exports of chosen columns: their order, the rows that come later, and names that are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from chainapi.errors import ConfigurationError, ExportError
+from chainapi.export import export
+from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.manifest import MANIFEST
+from chainapi.models import EvmBlock
+from chainapi.simulator import Simulator
+from chainapi.tables.codec import Codec
+from tests.sessions import simulated
+
+FIELDS = ("fees_spent", "block_timestamp", "extra", "tx_count")
+SHOWN = ["source", "fees_spent", "block_timestamp", "tx_count", "extra"]
+
+
+@frozen
+class Block:
+    blockNumber: int  # noqa: N815 - as the service names it
+    blockHash: str  # noqa: N815
+
+
+@pytest.mark.parametrize("name", FORMATS)
+async def test_files_have_the_chosen_columns_in_their_order(name: str, tmp_path: Path) -> None:
+    """Files have the source, the chosen columns as they were named, and the values of a whole export."""
+    whole, some = tmp_path / f"whole.{name}", tmp_path / f"some.{name}"
+    async with simulated(Simulator(seed=1)) as session:
+        for path, fields in ((whole, None), (some, FIELDS)):
+            walk = session.data.evm.blocks
+            await export(walk, [43114, 43113], path, limit=20, fields=fields, amounts="decimal")
+    form, codec = format_of(name), Codec(EvmBlock, "decimal", fields=FIELDS)
+    found = [*form.read(some, codec.columns)]
+    wanted = [*form.read(whole, Codec(EvmBlock, "decimal").columns)]
+    assert [[*row] for row in form.read(some)] == [SHOWN] * 40
+    assert found == [{column: row[column] for column in SHOWN} for row in wanted]
+
+
+async def test_the_manifest_has_the_chosen_columns(tmp_path: Path) -> None:
+    """The manifest of a folder lists the chosen columns, and the range of a number that is not among them."""
+    async with simulated(Simulator(seed=1)) as session:
+        await export(session.data.evm.blocks, [43114], tmp_path, limit=20, fields=["tx_count", "gas_used"])
+    entry = json.loads((tmp_path / MANIFEST).read_text())
+    assert [column["name"] for column in entry["columns"]] == ["tx_count", "gas_used"]
+    (source,) = entry["sources"]
+    assert source["lowest"] < source["highest"]
+
+
+@pytest.mark.parametrize("out", ["blocks.jsonl", "blocks.parquet", "blocks/"])
+async def test_new_rows_are_told_without_their_number(out: str, tmp_path: Path) -> None:
+    """A later run adds each new row once, although no column has the number that tells it."""
+    simulator = Simulator(chains=(1,), rows=100)
+    async with simulated(simulator) as session:
+        for new, rows in ((0, 100), (7, 7), (0, 0)):
+            simulator.insert("/v1/chains/1/blocks", new)
+            result = await export(
+                session.data.evm.blocks, [1], f"{tmp_path}/{out}", page_size=10, fields=["block_hash"]
+            )
+            assert result.rows == rows
+    paths = [*(tmp_path / out).glob("part-*")] if out.endswith("/") else [tmp_path / out]
+    found = Counter(row["block_hash"] for path in paths for row in format_of(path).read(path))
+    assert (len(found), {*found.values()}) == (107, {1})
+
+
+async def test_rows_that_look_alike_are_told_apart(tmp_path: Path) -> None:
+    """Rows of a list without an order are told by all of their fields, also where the columns are equal."""
+    simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
+    async with simulated(simulator) as session:
+
+        async def run() -> Any:
+            path = "/v1/chains/1/blocks"
+            out = tmp_path / "b.jsonl"
+            return await export(
+                session.data.list, [path], out, page_size=10, model=Block, fields=["blockHash"]
+            )
+
+        stopped = asyncio.create_task(run())
+        await asyncio.sleep(4.5)
+        simulator.advance(200)
+        await asyncio.sleep(3)
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+        await asyncio.sleep(200)
+        await run()
+    rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert {(*row,) for row in rows} == {("source", "blockHash")}
+    assert len({row["blockHash"] for row in rows}) == len(rows) >= 100
+
+
+async def test_other_columns_are_another_export(tmp_path: Path) -> None:
+    """A later run needs the same names in the same order; the message has both choices."""
+    out = tmp_path / "b.parquet"
+    async with simulated(Simulator(seed=1)) as session:
+
+        async def run(fields: Any) -> Any:
+            return await export(session.data.evm.blocks, [43114], out, limit=20, fields=fields)
+
+        await run(name for name in ("block_hash", "tx_count"))
+        for other, said in (
+            (["tx_count", "block_hash"], r"is \['tx_count', 'block_hash'\]"),
+            (None, "is None"),
+        ):
+            with pytest.raises(ExportError, match=rf"fields was \['block_hash', 'tx_count'\], {said}\. Use"):
+                await run(other)
+        assert (await run(["block_hash", "tx_count"])).rows == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (["block_numbr"], "'block_numbr' is no column; the nearest are 'block_number'"),
+        (["blockNumber", "tx_count"], "'blockNumber' is no column; the nearest are 'block_number'"),
+        (["qqq"], "'qqq' is no column; choose from 'chain_id', 'block_number', "),
+        (["source", "tx_count"], "'source' is always the first column: leave it out"),
+        (["tx_count", "gas_used", "tx_count"], "fields= has 'tx_count' twice"),
+        ([], "fields= has no name"),
+        ("tx_count", "fields= must be a list of names of columns, not 'tx_count'"),
+        (7, "fields= must be a list of names of columns, not 7"),
+        ([7], "fields= must have names of columns, not 7"),
+    ],
+)
+async def test_names_that_are_wrong(fields: Any, message: str, tmp_path: Path) -> None:
+    """Names that are no columns are refused before any request, with the nearest ones."""
+    simulator = Simulator(seed=1)
+    async with simulated(simulator) as session:
+        with pytest.raises(ConfigurationError) as caught:
+            await export(session.data.evm.blocks, [43114], tmp_path / "b.csv", fields=fields)
+    assert message in str(caught.value)
+    assert simulator.stats.requests == 0
+
+
+async def test_nested_fields_and_rows_without_columns(tmp_path: Path) -> None:
+    """Fields inside of a record cannot be chosen, and rows without a model have nothing to choose from."""
+    simulator, out = Simulator(seed=1), tmp_path / "rows.jsonl"
+    async with simulated(simulator) as session:
+        walk, pairs = session.data.evm.native_transactions, [("43114", "0x1")]
+        with pytest.raises(
+            ConfigurationError, match=r"'from\.address' is inside of a column: choose 'from' as"
+        ):
+            await export(walk, pairs, out, fields=["from.address"])
+        with pytest.raises(ConfigurationError, match="rows without a model have no columns; leave it out"):
+            await export(session.data.list, ["/v1/chains/43114/blocks"], out, fields=["blockHash"])
+    assert simulator.stats.requests == 0

@@ -1,0 +1,166 @@
+"""Options of Parquet files: compression, its level, rows of a group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi.errors import ConfigurationError
+from chainapi.export import export
+from chainapi.export.formats import Format, format_of, parquet_of
+from chainapi.simulator import Simulator
+from chainapi.tables.codec import Codec
+from tests.sessions import simulated
+
+
+@frozen
+class Flags:
+    number: int
+    truth: bool
+    inner: Flags | None = None
+    several: list[bool] | None = None
+    perhaps: bool | None = None
+
+
+def groups_of(path: Path) -> list[int]:
+    """Return the number of rows of each group."""
+    found = pq.ParquetFile(path).metadata
+    return [found.row_group(number).num_rows for number in range(found.num_row_groups)]
+
+
+def compression_of(path: Path) -> str:
+    """Return the compression of the first values."""
+    return str(pq.ParquetFile(path).metadata.row_group(0).column(0).compression)
+
+
+def parquet(**options: Any) -> Format:
+    """Return the format with options."""
+    return parquet_of(format_of("parquet"), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, "ZSTD"),
+        ({"compression": "zstd"}, "ZSTD"),
+        ({"compression_level": 9}, "ZSTD"),
+        ({"compression": "snappy"}, "SNAPPY"),
+        ({"compression": "gzip", "compression_level": 1}, "GZIP"),
+        ({"compression": "none"}, "UNCOMPRESSED"),
+    ],
+)
+async def test_files_have_the_chosen_compression(
+    options: dict[str, Any], wanted: str, tmp_path: Path
+) -> None:
+    """The compression is the chosen one, zstd by default, and readers get the same rows."""
+    path, plain = tmp_path / "b.parquet", tmp_path / "plain.parquet"
+    async with simulated(Simulator(seed=1)) as session:
+        await export(session.data.evm.blocks, [43114], path, limit=50, **options)
+        await export(session.data.evm.blocks, [43114], plain, limit=50)
+    assert compression_of(path) == wanted
+    assert pq.read_table(path).equals(pq.read_table(plain))
+
+
+def test_a_greater_level_makes_a_smaller_file(tmp_path: Path) -> None:
+    """The level reaches the compressor: the greatest one gives the smallest file."""
+    random, words = Random(1), ["block", "chain", "gas", "hash", "number", "parent", "time", "value"]
+    texts = [" ".join(random.choices(words, k=20)) for _ in range(2_000)]
+    rows = [("s", Codec(str).encode_lines(texts))]
+    for name in ("zstd", "gzip"):
+        sizes = list[int]()
+        for level in (1, 9):
+            path = tmp_path / f"{name}-{level}"
+            parquet(compression=name, compression_level=level).write(path, Codec(str).columns, rows)
+            sizes.append(path.stat().st_size)
+        assert sizes[1] < sizes[0]
+
+
+@given(pages=st.lists(st.integers(0, 40), max_size=8), most=st.integers(1, 60), earlier=st.integers(0, 30))
+def test_groups_have_the_chosen_rows(
+    tmp_path_factory: pytest.TempPathFactory, pages: list[int], most: int, earlier: int
+) -> None:
+    """All groups but the last have exactly the chosen rows, and every row stays in its place."""
+    folder, codec = tmp_path_factory.mktemp("groups"), Codec(Flags)
+
+    def rows(first: int, count: int) -> bytes:
+        return codec.encode_lines(
+            [
+                Flags(n, n % 3 > 0, Flags(-n, n % 5 > 0), [n % 2 > 0] * (n % 4), (None, True, False)[n % 3])
+                for n in range(first, first + count)
+            ]
+        )
+
+    old, path = folder / "old", folder / "new"
+    format_of("parquet").write(old, codec.columns, [("a", rows(0, earlier))])
+    ends = [earlier + sum(pages[:place]) for place in range(len(pages) + 1)]
+    parts = [("b", rows(end, count)) for end, count in zip(ends, pages, strict=False)]
+    form = parquet(row_group_rows=most)
+    assert form.write(path, codec.columns, parts, old) == ends[-1]
+    assert [row["number"] for row in form.read(path)] == [*range(ends[-1])]
+    sizes = groups_of(path)
+    assert sizes[:-1] == [most] * (len(sizes) - 1)
+    assert all(0 < size <= most for size in sizes)
+
+
+async def test_later_parts_may_differ(tmp_path: Path) -> None:
+    """Neither option locks the target: later parts, and a file that grows, have those of their run."""
+    simulator, walk_of = Simulator(chains=(1,), rows=100), "/v1/chains/1/blocks"
+    folder, path = tmp_path / "blocks", tmp_path / "b.parquet"
+    async with simulated(simulator) as session:
+        for new, options in (
+            (0, {"row_group_rows": 30}),
+            (50, {"compression": "gzip", "row_group_rows": 40}),
+        ):
+            simulator.insert(walk_of, new)
+            for out in (folder, path):
+                await export(
+                    session.data.evm.blocks,
+                    [1],
+                    out,
+                    format="parquet",
+                    **options,
+                )
+    first, second = sorted(folder.glob("*.parquet"))
+    assert (groups_of(first), compression_of(first)) == ([30, 30, 30, 10], "ZSTD")
+    assert (groups_of(second), compression_of(second)) == ([40, 10], "GZIP")
+    assert (groups_of(path), compression_of(path)) == ([40, 40, 40, 30], "GZIP")
+
+
+@pytest.mark.parametrize(
+    ("out", "options", "message"),
+    [
+        (
+            "b.parquet",
+            {"compression": "lz5"},
+            "compression='lz5' must be 'zstd' or 'snappy' or 'gzip' or 'none'",
+        ),
+        ("b.parquet", {"compression_level": 23}, "compression_level=23 must be a whole number from 1 to 22"),
+        ("b.parquet", {"compression": "gzip", "compression_level": 10}, "from 1 to 9"),
+        (
+            "b.parquet",
+            {"compression": "snappy", "compression_level": 1},
+            "compression_level= does not apply to snappy, which has no levels",
+        ),
+        ("b.parquet", {"row_group_rows": 0}, "row_group_rows=0 must be a whole number from 1"),
+        ("b.parquet", {"row_group_rows": True}, "row_group_rows=True must be a whole number"),
+        ("b.csv", {"compression": "gzip"}, "compression= applies to Parquet, and the files are csv"),
+        ("b.jsonl", {"row_group_rows": 5}, "row_group_rows= applies to Parquet, and the files are jsonl"),
+    ],
+)
+async def test_options_that_are_wrong(
+    out: str, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """Invalid options, and those of Parquet for another format, are refused before a request."""
+    simulator = Simulator(seed=1)
+    async with simulated(simulator) as session:
+        with pytest.raises(ConfigurationError) as caught:
+            await export(session.data.evm.blocks, [43114], tmp_path / out, **options)
+    assert message in str(caught.value)
+    assert simulator.stats.requests == 0
