@@ -102,11 +102,12 @@ def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -
         Stopped: `stop` was set meanwhile; the next run completes the part.
 
     """
-    for file in part.content.files:
-        if file.base is not None:
-            path = target.root / file.name
-            whole = has_base(path, file.base) and path.stat().st_size == file.base.size
-            _check_unchanged(target, unchanged=whole)
+    with os_errors_explained(target.path):
+        for file in part.content.files:
+            if file.base is not None:
+                path = target.root / file.name
+                whole = has_base(path, file.base) and path.stat().st_size == file.base.size
+                _check_unchanged(target, unchanged=whole)
     journal.begin_part(part)
     for file in part.content.files:
         _put(target.root / file.name, file, stop)
