@@ -1,7 +1,7 @@
 """Target of an export, and atomic writes of its files.
 
 A file is written under another name, synced, renamed, and its folder is synced: after a kill or a power cut
-the whole file is there, or the old one. Everything here blocks.
+the whole file is there, or the old one. `append` adds rows to a file in place. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -251,18 +251,36 @@ def sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def digest_of(path: Path) -> str:
+def digest_of(path: Path, size: int | None = None, tail: Path | None = None) -> str:
     """Return a digest of the ends of a file: 32 hexadecimal digits.
 
     It is as fast for a file of gigabytes as for a small one. Databases count their changes in the first
     bytes; other formats only change at the end.
+
+    Args:
+        path: the file.
+        size: number of its first bytes that count; None for all.
+        tail: file whose bytes count as if they followed.
+
     """
+    pieces = [(path, path.stat().st_size if size is None else size)]
+    if tail is not None:
+        pieces.append((tail, tail.stat().st_size))
+    end = sum(length for _, length in pieces)
     digest = blake2b(digest_size=16)
-    with path.open("rb") as file:
-        digest.update(file.read(HEAD))
-        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-        digest.update(file.read())
+    for piece in (*_between(pieces, 0, min(HEAD, end)), *_between(pieces, max(0, end - TAIL), end)):
+        digest.update(piece)
     return digest.hexdigest()
+
+
+def _between(pieces: Iterable[tuple[Path, int]], start: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes from `start` to `end` of joined files with these lengths."""
+    for path, length in pieces:
+        if start < min(end, length):
+            with path.open("rb") as file:
+                file.seek(start)
+                yield file.read(min(end, length) - start)
+        start, end = max(0, start - length), end - length
 
 
 def _fault_of_name(name: str) -> str | None:

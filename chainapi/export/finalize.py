@@ -2,13 +2,14 @@
 
 1. The files of a part are written under other names (``.partial``), synced and read back.
 2. The journal stores their digests.
-3. The files are renamed.
+3. The files are renamed, or appended to a single file (`append`).
 4. The journal stores that the part is in place, in a transaction of its own; a folder gets a new manifest.
 5. The journal forgets the pages of the part, and deletes their segments.
 
-A run that finds a part of step 2 follows one that stopped before 4. A ``.partial`` file with the digest gets
-its name now. A file without a ``.partial`` file has its name: the ``.partial`` file was on the disk before
-step 2. A user may have taken the file away since then, so its rows are never written again.
+A run that finds a part of step 2 follows one that stopped before 4. A ``.partial`` file with the digest is
+appended or gets its name now. A file that is renamed and has no ``.partial`` file has its name: the
+``.partial`` file was on the disk before step 2. A user may have taken the file away since then, so its rows
+are never written again.
 
 Invalid rows go to a file of their own. Everything here blocks; 1 may run beside the commits of pages, and
 the other steps are short.
@@ -20,6 +21,7 @@ import operator
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -28,6 +30,7 @@ import msgspec
 from attrs import field, frozen
 
 from chainapi.errors import ExportError
+from chainapi.export.append import append, appending, cut, has_base, has_tail
 from chainapi.export.files import (
     Target,
     digest_of,
@@ -38,11 +41,13 @@ from chainapi.export.files import (
     sync_file,
     write_partial,
 )
+from chainapi.export.formats import TextFormat
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import check_manifest, write_manifest
 from chainapi.export.records import (
     BEGUN,
     CLEANED,
+    Base,
     Content,
     PageRecord,
     Part,
@@ -50,30 +55,28 @@ from chainapi.export.records import (
     SourceRows,
 )
 from chainapi.export.segments import SegmentReader
+from chainapi.export.worker import Stopped
 from chainapi.tables.columns import SOURCE, Column
 
-__all__ = ["PartWriter", "Stopped", "place", "recover"]
+__all__ = ["PartWriter", "place", "recover"]
 
 SYNC_EVERY = 64 << 20  # bytes of rows: a sync of gigabytes at once could not be stopped
-
-
-class Stopped(Exception):  # noqa: N818 - a request of the caller, not an error
-    """The caller stopped the writing of a part."""
 
 
 # Steps in the thread of the journal
 
 
-def recover(journal: Journal, target: Target) -> None:
+def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
     """Complete the part of a killed run; check that a single file is unchanged.
 
     Raises:
         ExportError: the file is missing or was changed, or the journal has no record of it.
+        Stopped: `stop` was set meanwhile.
 
     """
     part = journal.last_part()
     with os_errors_explained(target.path):
-        if part is not None and part.state == BEGUN and not _placed(target, part):
+        if part is not None and part.state == BEGUN and not _placed(target, part, stop):
             journal.discard_part(part)
             part = journal.last_part()
         if part is not None and part.state != CLEANED:
@@ -83,47 +86,76 @@ def recover(journal: Journal, target: Target) -> None:
             if left.is_file():
                 left.unlink()
         if part is not None and not target.folder:
-            _check_unchanged(target, part)
+            file = part.rows_file
+            _check_unchanged(target, unchanged=file is not None and _matches(target.path, file))
         elif part is not None:
             check_manifest(journal, target)
         if part is None or target.folder:
             _check_free(target.part(1 if part is None else part.number + 1), target)
 
 
-def place(journal: Journal, target: Target, part: Part) -> None:
-    """Give the files of a written part their names, and forget its pages.
+def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -> None:
+    """Rename or append the files of a written part, and forget its pages.
 
     Raises:
-        ExportError: a file cannot be renamed, or the journal cannot be written.
+        ExportError: a file cannot be renamed or appended to, or the journal cannot be written.
+        Stopped: `stop` was set meanwhile; the next run completes the part.
 
     """
+    with os_errors_explained(target.path):
+        for file in part.content.files:
+            if file.base is not None:
+                path = target.root / file.name
+                whole = has_base(path, file.base) and path.stat().st_size == file.base.size
+                _check_unchanged(target, unchanged=whole)
     journal.begin_part(part)
     for file in part.content.files:
-        put_in_place(target.root / file.name)
+        _put(target.root / file.name, file, stop)
     _complete(journal, target, part)
+
+
+def _put(path: Path, file: PartFile, stop: threading.Event) -> None:
+    if file.base is None:
+        put_in_place(path)
+    else:
+        append(path, file.base, stop)
 
 
 def _complete(journal: Journal, target: Target, part: Part) -> None:
     if part.state == BEGUN:
         journal.complete_part(part)
+    for file in part.content.files:
+        if file.base is not None:
+            with suppress(OSError):  # the next run deletes it
+                partial_of(target.root / file.name).unlink(missing_ok=True)
     if target.folder:
         write_manifest(journal, target)
     journal.clean(part, finished=not target.folder)
 
 
-def _placed(target: Target, part: Part) -> bool:
-    """Rename the files of a begun part; return False to write them again."""
+def _placed(target: Target, part: Part, stop: threading.Event) -> bool:
+    """Rename or append the files of a begun part; return False to write them again."""
     paths = {target.root / file.name: file for file in part.content.files}
-    left = [path for path in paths if partial_of(path).exists()]
-    changed = [path for path in left if not _matches(partial_of(path), paths[path])]
+    bases = {path: file.base for path, file in paths.items() if file.base is not None}
+    for path, base in bases.items():
+        _check_unchanged(target, unchanged=has_base(path, base))
+    left = [path for path in paths if path in bases or partial_of(path).exists()]
+    changed = [path for path in left if not _is_ready(path, paths[path])]
     if changed and len(left) < len(paths):
         raise ExportError(
             f"{partial_of(changed[0])} was changed since it was written: put it back as it was, or move "
             f"{target.path} and {target.journal} away to start over"
         )
+    for path, base in bases.items() if changed else ():
+        cut(path, base)
     for path in left if not changed else ():
-        put_in_place(path)
+        _put(path, paths[path], stop)
     return not changed
+
+
+def _is_ready(path: Path, file: PartFile) -> bool:
+    """Check whether the ``.partial`` file has what the journal says."""
+    return _matches(partial_of(path), file) if file.base is None else has_tail(path, file.base, file)
 
 
 def _matches(path: Path, file: PartFile) -> bool:
@@ -143,10 +175,11 @@ def _check_free(path: Path, target: Target) -> None:
         )
 
 
-def _check_unchanged(target: Target, part: Part) -> None:
-    path, file = target.path, part.rows_file
-    if file is not None and _matches(path, file):
+def _check_unchanged(target: Target, *, unchanged: bool) -> None:
+    """Refuse a single file unless it is `unchanged`."""
+    if unchanged:
         return
+    path = target.path
     what = "was changed since it was written" if path.exists() else "is missing"
     raise ExportError(
         f"{path} {what}: put it back as it was, or delete {target.journal} (and {path.name}) to start over"
@@ -206,19 +239,39 @@ class PartWriter:
     def _write_rows(self, reader: SegmentReader) -> PartFile:
         path = self.target.part(self.number)
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
+        if before is not None:
+            format_ = appending(self.target.format, path, self.columns)
+            if format_ is not None:
+                return self._write_tail(reader, path, before, format_)
         old = None if before is None else path
         count = self.rows + (0 if before is None else before.rows)
 
         def write(new: Path) -> None:
             found = self.target.format.write(new, self.columns, self._pages(reader, new), old)
-            if found != count:
-                raise ExportError(
-                    f"{path} would have {found:,} rows and not {count:,}; all rows are kept in the journal: "
-                    "start the same export again"
-                )
+            _check_count(path, found, count)
 
         size, digest = write_partial(path, write)
         return PartFile(path.name, count, size, digest, _sources(self.pages))
+
+    def _write_tail(
+        self, reader: SegmentReader, path: Path, before: PartFile, format_: TextFormat
+    ) -> PartFile:
+        """Write the rows that are appended to a single file."""
+
+        def write(new: Path) -> None:
+            found = format_.write_tail(new, self.columns, self._pages(reader, new), path)
+            _check_count(path, before.rows + found, before.rows + self.rows)
+
+        size, _ = write_partial(path, write)
+        base = Base(before.size, before.digest)
+        return PartFile(
+            path.name,
+            before.rows + self.rows,
+            base.size + size,
+            digest_of(path, base.size, partial_of(path)),
+            _sources(self.pages),
+            base=base,
+        )
 
     def _pages(self, reader: SegmentReader, partial: Path) -> Iterator[tuple[str, bytes]]:
         """Yield the valid rows of each page; sync what was written of them now and then."""
@@ -251,6 +304,14 @@ class PartWriter:
         size, digest = write_partial(path, write)
         count = sum(page.invalid for _, page in self.pages)
         return PartFile(path.name, count, size, digest, invalid=True)
+
+
+def _check_count(path: Path, found: int, count: int) -> None:
+    if found != count:
+        raise ExportError(
+            f"{path} would have {found:,} rows and not {count:,}; all rows are kept in the journal: "
+            "start the same export again"
+        )
 
 
 def _labelled(label: str, lines: bytes) -> bytes:

@@ -163,7 +163,7 @@ class PartSchedule:
             part = await self._thread.run(writer.write)
         finally:
             self.progress.end_writing()
-        await self.worker.run(place, self.journal, self.target, part)
+        await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
         self.parts.append(part)
         return True
 

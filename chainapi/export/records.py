@@ -17,6 +17,7 @@ __all__ = [
     "BEGUN",
     "CLEANED",
     "IN_PLACE",
+    "Base",
     "Batch",
     "Content",
     "PageLog",
@@ -314,6 +315,13 @@ class SourceRows(msgspec.Struct, frozen=True):
     highest: str | None = None
 
 
+class Base(msgspec.Struct, frozen=True):
+    """File before rows are appended to it: its size in bytes, and its digest."""
+
+    size: int
+    digest: str
+
+
 class PartFile(msgspec.Struct, frozen=True):
     """File of a part.
 
@@ -324,6 +332,8 @@ class PartFile(msgspec.Struct, frozen=True):
         digest: digest of its first and last bytes.
         sources: its rows by source.
         invalid: whether it has the invalid rows.
+        base: the file before, where the rows of the part are appended to it; None for a file that is
+            written whole.
 
     """
 
@@ -333,6 +343,7 @@ class PartFile(msgspec.Struct, frozen=True):
     digest: str
     sources: tuple[SourceRows, ...] = ()
     invalid: bool = False
+    base: Base | None = None
 
 
 class Content(msgspec.Struct, frozen=True):

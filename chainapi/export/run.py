@@ -93,7 +93,7 @@ class Exporter:
 
     async def _run(self, journal: Journal) -> ExportResult:
         target, progress, worker = self.target, self.progress, self._worker
-        await worker.run(recover, journal, target)
+        await worker.run(recover, journal, target, worker.stop)
         fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(schedule))
         schedule = PartSchedule(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
         try:

@@ -9,10 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Worker", "settled"]
+__all__ = ["Stopped", "Worker", "settled"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Stopped(Exception):  # noqa: N818 - a request of the caller, not an error
+    """The caller was cancelled, and the step ended early."""
 
 
 class Worker:

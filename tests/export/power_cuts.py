@@ -2,8 +2,9 @@
 
 `PowerCuts` watches the syncs and renames of this process. Before and after each one it keeps two images. A
 kill leaves everything. A power cut leaves each name that its folder was synced with, and the content that its
-file was synced with, or nothing where it never was. The databases of exports are kept as they are: SQLite
-syncs them itself, outside of what can be watched.
+file was synced with, or nothing where it never was. Of bytes that were appended since, it leaves half, or
+all, or as many zeros. The databases of exports are kept as they are: SQLite syncs them itself, outside of
+what can be watched.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ class PowerCuts:
         self.images, self.kills = [], []
         return taken
 
+    def settle(self) -> None:
+        """Take what the folder holds as synced."""
+        for path in (self._folder, *self._folder.rglob("*")):
+            self._synced(path)
+
     def restore(self, image: dict[str, bytes], folder: Path) -> None:
         """Create a folder with the files of an image."""
         folder.mkdir()
@@ -65,11 +71,25 @@ class PowerCuts:
         self._keep()
         self._real["fsync"](handle)
         path = Path(f"/proc/self/fd/{handle}").readlink()
+        if path.is_relative_to(self._folder) and path.is_file():
+            self._tear(path)
+        self._synced(path)
+        self._keep()
+
+    def _synced(self, path: Path) -> None:
         if path.is_dir():
             self._names[path] = {file.name: file.stat().st_ino for file in path.iterdir()}
         elif path.is_relative_to(self._folder):
             self._contents[path.stat().st_ino] = path.read_bytes()
-        self._keep()
+
+    def _tear(self, path: Path) -> None:
+        """Keep the images of a power cut before the sync of bytes that were appended to a file."""
+        name, after = str(path.relative_to(self._folder)), path.read_bytes()
+        before, surviving = self._contents.get(path.stat().st_ino, b""), dict(self._surviving(self._folder))
+        if before and after.startswith(before) and name in surviving:
+            added = after[len(before) :]
+            for torn in (added[: len(added) // 2], bytes(len(added)), added):
+                self.images.append({**surviving, name: before + torn})
 
     def _replace(self, source: Any, target: Any) -> None:
         self._keep()

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from chainapi.export import export
-from chainapi.export.finalize import Stopped
 from chainapi.export.formats import Rows
 from chainapi.export.formats.jsonl import JsonLines
 from chainapi.export.progress import ExportProgress
-from chainapi.export.worker import Worker
+from chainapi.export.worker import Stopped, Worker
 from chainapi.simulator import Simulator
 from tests.export.test_export import blocks_of, numbers_in
 from tests.export.test_parts import blocks_in

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from attrs import evolve
 
@@ -17,7 +17,7 @@ from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 from chainapi.tables.columns import Column
 
-__all__ = ["FORMATS", "Compression", "Format", "Rows", "format_of", "parquet_of"]
+__all__ = ["FORMATS", "Compression", "Format", "Rows", "TextFormat", "format_of", "parquet_of"]
 
 FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
 
@@ -79,6 +79,27 @@ class Format(Protocol):
         Raises:
             ConfigurationError: the file has another format or other columns.
             OSError: the file cannot be read.
+
+        """
+        ...
+
+
+@runtime_checkable
+class TextFormat(Format, Protocol):
+    """File format whose rows may be appended as bytes."""
+
+    def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
+        """Check whether rows of these columns can follow the bytes of a file."""
+        ...
+
+    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+        """Write what follows the bytes of a file, `previous`, and read it back.
+
+        Return the number of rows.
+
+        Raises:
+            ExportError: the file does not have the rows that were written.
+            OSError: the file cannot be written.
 
         """
         ...

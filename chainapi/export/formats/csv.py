@@ -51,13 +51,20 @@ class Csv:
         ordered = extended(names, columns)
         if ordered is None:
             raise unlike(previous or path, self.name)
-        count = checksum = 0
-        with path.open("wb") as file:
-            for records, text in _all_records(ordered, rows, previous, len(ordered) + 1 - len(names)):
-                content = text.encode()
-                file.write(content)
-                count, checksum = count + records, crc32(content, checksum)
-        return check_written(path, Tally(count, checksum), _tally(path))
+        records = _all_records(ordered, rows, previous, len(ordered) + 1 - len(names))
+        return check_written(path, _write(path, records), _tally(path))
+
+    def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
+        """Check whether the header of a file has all columns."""
+        names = _names(path)
+        return extended(names, columns) is not None and len(names) == len(header(columns))
+
+    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+        """Write records in the columns of a file, without a header."""
+        ordered = extended(_names(previous), columns)
+        if ordered is None:
+            raise unlike(previous, self.name)
+        return check_written(path, _write(path, _new_records(ordered, rows)), _tally(path, headers=0))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
@@ -75,6 +82,17 @@ class Csv:
 # Writing
 
 
+def _write(path: Path, records: Iterator[tuple[int, str]]) -> Tally:
+    """Write pieces of a file, each given with its number of records."""
+    count = checksum = 0
+    with path.open("wb") as file:
+        for found, text in records:
+            content = text.encode()
+            file.write(content)
+            count, checksum = count + found, crc32(content, checksum)
+    return Tally(count, checksum)
+
+
 def _all_records(
     columns: Sequence[Column], rows: Rows, previous: Path | None, added: int
 ) -> Iterator[tuple[int, str]]:
@@ -88,6 +106,10 @@ def _all_records(
         next(old)
         for record in old:
             yield 1, record[:-1] + "," * added + "\n"
+    yield from _new_records(columns, rows)
+
+
+def _new_records(columns: Sequence[Column], rows: Rows) -> Iterator[tuple[int, str]]:
     read, writers = reader(columns, nested=False), [_WRITERS.get(column.kind, _plain) for column in columns]
     for label, lines in rows:
         cells = [write(values) for write, values in zip(writers, read(lines), strict=True)]
@@ -181,9 +203,9 @@ def _records(path: Path) -> Iterator[str]:
         raise unlike(path, "csv")
 
 
-def _tally(path: Path) -> Tally:
+def _tally(path: Path, *, headers: int = 1) -> Tally:
     """Return the number of records below the header: line ends outside of texts."""
-    count, checksum, within = -1, 0, 0
+    count, checksum, within = -headers, 0, 0
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             checksum = crc32(chunk, checksum)

@@ -37,6 +37,14 @@ class JsonLines:
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
         return check_written(path, Tally(count, checksum), _tally(path))
 
+    def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
+        """Return True: lines of any columns may follow."""
+        return True
+
+    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+        """Write lines that follow those of a file."""
+        return self.write(path, columns, rows)
+
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
         with path.open("rb") as file:
