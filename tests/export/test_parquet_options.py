@@ -113,20 +113,15 @@ async def test_later_parts_may_differ(tmp_path: Path) -> None:
     """Neither option locks the target: later parts, and a file that grows, have those of their run."""
     simulator, walk_of = Simulator(chains=(1,), rows=100), "/v1/chains/1/blocks"
     folder, path = tmp_path / "blocks", tmp_path / "b.parquet"
+    runs: list[tuple[int, dict[str, Any]]] = [
+        (0, {"row_group_rows": 30}),
+        (50, {"compression": "gzip", "row_group_rows": 40}),
+    ]
     async with simulated(simulator) as session:
-        for new, options in (
-            (0, {"row_group_rows": 30}),
-            (50, {"compression": "gzip", "row_group_rows": 40}),
-        ):
+        for new, options in runs:
             simulator.insert(walk_of, new)
             for out in (folder, path):
-                await export(
-                    session.data.evm.blocks,
-                    [1],
-                    out,
-                    format="parquet",
-                    **options,
-                )
+                await export(session.data.evm.blocks, [1], out, format="parquet", **options)
     first, second = sorted(folder.glob("*.parquet"))
     assert (groups_of(first), compression_of(first)) == ([30, 30, 30, 10], "ZSTD")
     assert (groups_of(second), compression_of(second)) == ([40, 10], "GZIP")
