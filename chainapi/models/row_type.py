@@ -120,7 +120,9 @@ class _Decoder:
     def one(self, raw: bytes | msgspec.Raw) -> Any:
         if self._fast is not None:
             try:
-                return self._fast.finish(self._fast.decode(b"[" + raw + b"]"))[0]
+                rows = self._fast.decode(b"[" + raw + b"]")
+                if len(rows) == 1:  # a body may be empty, or several values
+                    return self._fast.finish(rows)[0]
             except DECODING_ERRORS as error:
                 if is_unknown_field(error):
                     raise to_decode_error(error) from None

@@ -275,6 +275,16 @@ def test_what_is_no_json_is_malformed(body: bytes) -> None:
     assert refused(decode_resource, body).malformed
 
 
+POINT = b'{"timestamp":1,"value":2.0}'
+
+
+@pytest.mark.parametrize("body", [b"", b" ", POINT + b"," + POINT, POINT + b",", b"," + POINT])
+def test_a_typed_resource_is_one_value(body: bytes) -> None:
+    """An empty body and several values are no resource, also where rows have a fast path."""
+    assert refused(decode_resource, body, MetricPoint).malformed
+    assert decode_resource(POINT, MetricPoint) == MetricPoint(1, 2.0)
+
+
 @pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000])
 def test_deep_nesting_is_refused(nested: bytes) -> None:
     """A body deeper than the stack raises DecodeError for any nesting."""
