@@ -131,7 +131,8 @@ class DigestCounter:
     def restart(self) -> None:
         """Begin another pass: nothing was met in it yet."""
         if self.first_pass:
-            self.first_pass, self._tables, self._used = False, [None] * TABLES, [0] * TABLES
+            self.first_pass = False
+            self._tables, self._used = list[bytearray | None]([None] * TABLES), [0] * TABLES
         for table in self._tables:
             if table is not None:
                 zeros = bytes(len(table) // CELL)
