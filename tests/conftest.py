@@ -45,7 +45,7 @@ OTHER_LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = (
 )
 
 
-TRACED = 3  # cases of each test, spread evenly over all of them
+TRACED = 2  # cases of each test, spread evenly over all of them
 COUNTED = pytest.StashKey[bool]()
 
 

@@ -77,7 +77,8 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@pytest.mark.untraced
+@settings(max_examples=10, deadline=None)
 @given(named=st.booleans(), limit=st.integers(1, 120), page_size=st.sampled_from([7, 10, 50]), steps=STEPS)
 @example(named=True, limit=60, page_size=10, steps=[(3.5, 101.0, 100, False)] * 3)
 @example(named=False, limit=60, page_size=10, steps=[(3.5, 101.0, 40, False)] * 3)
