@@ -9,7 +9,7 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, chdir, suppress
+from contextlib import asynccontextmanager, chdir
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -28,6 +28,7 @@ from chainapi import Session
 from chainapi._tooling.files import MARKUP_HEADER, Writer
 from chainapi.cli import run
 from chainapi.cli.terminal import Terminal
+from chainapi.client.background import in_background
 from chainapi.simulator import Simulator
 from chainapi.testing.loops import VirtualLoop
 
@@ -76,13 +77,8 @@ class Recorder(Terminal):
                 self.console.print(render())
                 self.console.print()
 
-        drawing = asyncio.create_task(draw())
-        try:
+        async with in_background(draw()):
             yield
-        finally:
-            drawing.cancel()
-            with suppress(asyncio.CancelledError):
-                await drawing
 
     def note(self, line: str) -> None:
         """Keep a message for people."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,7 @@ from rich.text import Text
 from chainapi.cli.progress import Progress, pause
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
+from chainapi.client.background import in_background
 from chainapi.core.duration import in_words
 from chainapi.models.exact_json import ascii_json
 
@@ -60,7 +61,7 @@ class ExportView:
             yield
         elif how == "json":
             try:
-                async with self._repeated(lambda: self._write_record(terminal), RECORD_EVERY):
+                async with in_background(_repeat(lambda: self._write_record(terminal), RECORD_EVERY)):
                     yield
             finally:
                 self._write_record(terminal)
@@ -68,7 +69,7 @@ class ExportView:
             async with terminal.live(self.render, transient=True):
                 yield
         else:
-            async with self._repeated(lambda: terminal.report(self.line()), REPORT_EVERY):
+            async with in_background(_repeat(lambda: terminal.report(self.line()), REPORT_EVERY)):
                 yield
 
     def render(self) -> RenderableType:
@@ -135,29 +136,19 @@ class ExportView:
         then = now + timedelta(seconds=seconds)
         return f"{then:%H:%M:%S}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
 
-    @asynccontextmanager
-    async def _repeated(self, write: Callable[[], None], seconds: float) -> AsyncIterator[None]:
-        """Call `write` again and again while the block runs."""
-
-        async def repeat() -> None:
-            while True:
-                await asyncio.sleep(seconds)
-                write()
-
-        repeating = asyncio.create_task(repeat())
-        try:
-            yield
-        finally:
-            repeating.cancel()
-            with suppress(asyncio.CancelledError):
-                await repeating
-
     def _write_record(self, terminal: Terminal) -> None:
         """Write the progress as a line of JSON."""
         if self.progress is not None:
             requests = None if self.traffic is None else self.traffic.requests
             terminal.err.write(ascii_json({**self.progress.record, "requests": requests}) + "\n")
             terminal.err.flush()
+
+
+async def _repeat(write: Callable[[], None], seconds: float) -> None:
+    """Call `write` again and again until it is cancelled."""
+    while True:
+        await asyncio.sleep(seconds)
+        write()
 
 
 def _beside(progress: ExportProgress) -> str:

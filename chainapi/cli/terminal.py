@@ -6,7 +6,7 @@ import asyncio
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from io import StringIO, UnsupportedOperation
 from os import fstat
@@ -18,6 +18,7 @@ from rich.live import Live
 
 from chainapi._text import printable
 from chainapi.cli.tables import Lines, RowTable
+from chainapi.client.background import in_background
 from chainapi.core.events import Event, WaitBegan
 from chainapi.models.exact_json import ascii_json
 from chainapi.session import Session
@@ -130,13 +131,8 @@ class Terminal:
                 await asyncio.sleep(REDRAW)
 
         with live:
-            redrawing = asyncio.create_task(redraw())
-            try:
+            async with in_background(redraw()):
                 yield
-            finally:
-                redrawing.cancel()
-                with suppress(asyncio.CancelledError):
-                    await redrawing
 
 
 def standard() -> Terminal:

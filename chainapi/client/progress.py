@@ -19,6 +19,7 @@ from typing import Any, Protocol, TextIO
 
 from attrs import define, field, frozen
 
+from chainapi.client.background import in_background
 from chainapi.core.duration import in_words
 
 __all__ = ["Display", "Progress", "WalkProgress", "display", "progress_text", "shown"]
@@ -117,13 +118,10 @@ async def shown(progress: Progress, on: Display | None = None) -> AsyncIterator[
     if place is None:
         yield
         return
-    ticking = asyncio.create_task(_tick(progress, place))
     try:
-        yield
+        async with in_background(_tick(progress, place)):
+            yield
     finally:
-        ticking.cancel()
-        with suppress(asyncio.CancelledError):
-            await ticking
         with suppress(OSError, ValueError):  # the terminal is gone: that is no fault of the work
             place.update(progress.text(), progress.share)
             place.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from attrs import define, field, frozen
 
+from chainapi.client.background import in_background
 from chainapi.errors import ChainAPIError, IncompleteExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import Target
@@ -98,7 +98,8 @@ class Exporter:
         schedule = PartSchedule(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
         try:
             await fetcher.fetch()
-            async with self._reporting():
+            self._report("writing")
+            async with in_background(self._report_again()):
                 await schedule.finish()
         finally:
             await schedule.aclose()
@@ -121,23 +122,11 @@ class Exporter:
             progress.closed,
         )
 
-    @asynccontextmanager
-    async def _reporting(self) -> AsyncIterator[None]:
-        """Report the progress of the last parts while the block writes them."""
-
-        async def report() -> None:
-            while True:
-                await asyncio.sleep(REPORT_EVERY)
-                self._report("writing")
-
-        self._report("writing")
-        reporting = asyncio.create_task(report())
-        try:
-            yield
-        finally:
-            reporting.cancel()
-            with suppress(asyncio.CancelledError):
-                await reporting
+    async def _report_again(self) -> None:
+        """Report the progress of the last parts until it is cancelled."""
+        while True:
+            await asyncio.sleep(REPORT_EVERY)
+            self._report("writing")
 
     def _committed(self, schedule: PartSchedule) -> None:
         self._report()
