@@ -19,7 +19,7 @@ from io import FileIO
 from pathlib import Path
 
 from chainapi.errors import ExportError
-from chainapi.export.files import digest_of, partial_of, reason_of, refuse_link
+from chainapi.export.files import SYNC_EVERY, digest_of, partial_of, reason_of, refuse_link
 from chainapi.export.formats import Format, TextFormat
 from chainapi.export.records import Base, PartFile
 from chainapi.export.worker import Stopped
@@ -28,7 +28,6 @@ from chainapi.tables.columns import Column
 __all__ = ["append", "appending", "cut", "has_base", "has_tail"]
 
 CHUNK = 1 << 20  # bytes between two looks at `stop`
-SYNC_EVERY = 64 << 20  # bytes: a sync of gigabytes at once could not be stopped
 
 
 def appending(format_: Format, path: Path, columns: Sequence[Column]) -> TextFormat | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JOURNAL",
+    "SYNC_EVERY",
     "Target",
     "digest_of",
     "os_errors_explained",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 HEAD, TAIL = 16 << 10, 64 << 10  # bytes of a file whose digest is kept
+SYNC_EVERY = 64 << 20  # bytes: a sync of gigabytes at once could not be stopped
 JOURNAL = "journal"  # name of the database in the folder of a journal
 FOLDER_FORMAT = "jsonl"  # default format of the files in a folder
 

@@ -32,6 +32,7 @@ from attrs import field, frozen
 from chainapi.errors import ExportError
 from chainapi.export.append import append, appending, cut, has_base, has_tail
 from chainapi.export.files import (
+    SYNC_EVERY,
     Target,
     digest_of,
     os_errors_explained,
@@ -59,8 +60,6 @@ from chainapi.export.worker import Stopped
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["PartWriter", "place", "recover"]
-
-SYNC_EVERY = 64 << 20  # bytes of rows: a sync of gigabytes at once could not be stopped
 
 
 # Steps in the thread of the journal

@@ -401,11 +401,6 @@ class Part:
         """First file with valid rows."""
         return next((file for file in self.content.files if not file.invalid), None)
 
-    @property
-    def invalid_file(self) -> PartFile | None:
-        """File with invalid rows."""
-        return next((file for file in self.content.files if file.invalid), None)
-
 
 @frozen
 class Waiting:
