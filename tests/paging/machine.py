@@ -9,7 +9,7 @@ is left, and compares.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal, TypeVar
 from unittest.mock import patch
@@ -498,19 +498,31 @@ class PagingMachine(RuleBasedStateMachine):
 
     async def _rows(self, count: int) -> None:
         left = count
-        async for row in self.pages.items():
+        async for row in self._each():
             self._take_row(row)
             self.saved.append(Saved(self.pages.checkpoint, self.walked.copy()))
             left -= 1
             if not left:
                 break
 
+    def _each(self) -> AsyncIterator[Any]:
+        """Read the rows one by one."""
+        return self.pages.items()
+
+    async def _all(self, limit: int | None) -> Any:
+        """Read all rows at once."""
+        return await self.pages.collect(limit)
+
+    def _listed(self, result: Any) -> list[Any]:
+        """Return the rows of a result of `_all`, or of the part before an error."""
+        return result or []
+
     async def _collect(self, limit: int | None) -> None:
         self.collecting = True
         try:
-            rows = await self.pages.collect(limit)
+            rows = self._listed(await self._all(limit))
         except ChainAPIError as error:
-            for row in error.partial or ():
+            for row in self._listed(error.partial):
                 self._take_row(row, passes=True)
             raise
         finally:

@@ -5,12 +5,12 @@ All else is as in `tests.paging.machine`: what happens, and what must hold.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from attrs import frozen
 
-from chainapi.errors import ChainAPIError
-from tests.paging.machine import PagingMachine, Saved
+from tests.paging.machine import PagingMachine
 from tests.paging.service import Label
 from tests.paging.worlds import SessionWorld
 
@@ -61,26 +61,13 @@ class TableMachine(PagingMachine):
     def _number(self, row: Any) -> int:
         return int(row.timestamp)
 
-    async def _rows(self, count: int) -> None:
-        left = count
+    async def _each(self) -> AsyncIterator[Entry]:
         async for batch in self.pages.arrow_batches(size=1):
             (row,) = entries(batch)
-            self._take_row(row)
-            self.saved.append(Saved(self.pages.checkpoint, self.walked.copy()))
-            left -= 1
-            if not left:
-                break
+            yield row
 
-    async def _collect(self, limit: int | None) -> None:
-        self.collecting = True
-        try:
-            table = await self.pages.to_arrow(limit)
-        except ChainAPIError as error:
-            for row in () if error.partial is None else entries(error.partial):
-                self._take_row(row, passes=True)
-            raise
-        finally:
-            self.collecting = False
-        for row in entries(table):
-            self._take_row(row, passes=True)
-        assert table.num_rows == limit or self.pages.exhausted, "a partial table"
+    async def _all(self, limit: int | None) -> Any:
+        return await self.pages.to_arrow(limit)
+
+    def _listed(self, result: Any) -> list[Any]:
+        return [] if result is None else entries(result)
