@@ -118,7 +118,7 @@ def serve(pipe: Connection, pages: int, points: int, rows: int, nulls: int) -> N
 def canned_server(pages: int, points: int = 100, *, rows: int = 100, nulls: int = 0) -> Iterator[str]:
     """Start a canned server, yield its base address, and end it.
 
-    A page has `points` points or `rows` blocks, of which each row whose number `nulls` divides has null.
+    A page has `points` points or `rows` blocks. Blocks whose number `nulls` divides have a null.
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()

@@ -225,4 +225,4 @@ def test_what_further_fields_take() -> None:
         assert len(held) == 2_000
         return size // 2_000
 
-    assert kept(',"a":1') - kept("") < 360  # bytes a row, of which its JSON takes about 75
+    assert kept(',"a":1') - kept("") < 360  # bytes a row; its JSON takes about 75

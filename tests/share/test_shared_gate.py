@@ -21,7 +21,7 @@ from tests.limits.servers import FromFirst, Server
 from tests.share.exchange import Exchange, ExchangeCarrier
 from tests.share.responses import end, headers
 
-LIVING = 31.4  # seconds of 2,400 requests without a death, of which the quota needs 30
+LIVING = 31.4  # seconds of 2,400 requests without a death; the quota alone needs 30
 
 
 def time() -> float:

@@ -1,4 +1,4 @@
-"""Position behind a page, of which a checkpoint is made when somebody asks for it."""
+"""Position behind a page; a checkpoint is made of it on access."""
 
 from __future__ import annotations
 

@@ -312,7 +312,7 @@ def test_forecast_after_a_refusal_that_reports_nothing_left_and_no_limit() -> No
 
 
 def drained(kind: Kind, info: RateLimitInfo = RateLimitInfo()) -> Quota:  # noqa: B008 - frozen
-    """Return a quota of which 1, 40 and 59 units were spent, with responses at 1, 2 and 20."""
+    """Return a quota after costs of 1, 40 and 59 units, with responses at 1, 2 and 20."""
     quota = started(99.0)
     quota.answered(go(quota, 1.5, 40.0), 2.0, 200, reported(59.0), 0.5)
     quota.answered(go(quota, 19.0, 59.0), 20.0, 200, replace(reported(0.0), reset=info.reset), 0.5)
