@@ -37,11 +37,10 @@ from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
 from chainapi.export.formats.arrow import tables_of
-from chainapi.export.matching import Matched, Matcher, NewRows, new_rows
+from chainapi.export.matching import Matched, Matcher, NewRows, new_rows, packed
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 from chainapi.tables.arrow import arrow_schema
-from chainapi.tables.codec import INVALID
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["CLAIMS", "INVALID_FOLDER", "LOGS", "PENDING_INVALID", "Outrun", "PartLog", "partition_of"]
@@ -193,16 +192,13 @@ class PartLog:
 
     def _take(self, batch: Batch) -> int:
         source, new = batch.source, self._new_rows(batch)
-        for encoded in batch.encode(new.rows).split(b"\n")[:-1]:
-            self._bytes += len(encoded)
-            if encoded.startswith(INVALID):
-                self.invalid += 1
-                label = msgspec.json.encode(source.label)
-                self._invalid_rows.append(
-                    b'{"%b":%b,%b\n' % (SOURCE.encode(), label, encoded[len(INVALID) + 1 :])
-                )
-            else:
-                self._rows.append((source.label, encoded))
+        valid, invalid = batch.encode(new.rows)
+        self._bytes += len(valid) + len(invalid)
+        label = msgspec.json.encode(source.label)
+        for line in invalid.split(b"\n")[:-1]:
+            self.invalid += 1
+            self._invalid_rows.append(b'{"%b":%b,%b\n' % (SOURCE.encode(), label, line[1:]))
+        self._rows += [(source.label, line) for line in valid.split(b"\n")[:-1]]
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
             self._forget(source.number)
@@ -216,7 +212,7 @@ class PartLog:
         new = new_rows(batch, lambda: self._matcher(number))
         if number in self._matchers:
             self._matchers[number].add(restarts, new.added)
-        outcome = Matched(restarts, b"".join(new.added), b"".join(new.again))
+        outcome = Matched(restarts, packed(new.added), packed(new.again))
         self._digests.setdefault(number, []).append(outcome)
         return new
 

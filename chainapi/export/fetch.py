@@ -12,7 +12,6 @@ from attrs import define, field
 
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.export.formats.values import require
 from chainapi.export.progress import ExportProgress
@@ -150,7 +149,10 @@ class Fetcher:
         pages = self._reopened(source, arguments, pages)
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
         limit = self.spec.limit if source.exported is None else None
-        return source, SourceStream(source, pages, self._codec.encode_lines, limit)
+        pages.use_structs(self._codec.structs)
+        return source, SourceStream(
+            source, pages, partial(self._codec.encode_page, label=source.label), limit
+        )
 
     def _reopened(self, source: SourceRecord, arguments: Arguments, pages: Pages[Any]) -> Pages[Any]:
         """Return the stream of what the target lacks of a source."""
@@ -163,7 +165,7 @@ class Fetcher:
             pages = open_()
         if source.checkpoint is None or source.done:
             return pages
-        begun, query = Checkpoint.loads(source.checkpoint), pages.checkpoint.query
+        begun, query = source.checkpoint, pages.checkpoint.query
         # The page token of another query belongs to another page size.
         return open_(resume=begun if begun.query == query else begun.at_first_page(query))
 
@@ -172,6 +174,7 @@ class Fetcher:
         spec, format_ = self.spec, self.spec.format
         raw = spec.query.get("on_invalid") == "raw"
         codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise", spec.fields)
+        _ = codec.structs  # making classes would block the event loop
         if format_.needs_columns:
             require(codec.columns, format_.name)
         settings = spec.settings(pages, codec.columns)

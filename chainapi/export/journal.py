@@ -8,7 +8,7 @@ power cut the journal has both or neither. Everything here blocks, and belongs t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Self
@@ -19,11 +19,10 @@ from attrs import evolve
 from chainapi.export.database import Database
 from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
-from chainapi.export.matching import Matched, Matcher, NewRows, new_rows
+from chainapi.export.matching import Matched, Matcher, NewRows, new_rows, packed
 from chainapi.export.records import CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
 from chainapi.export.segments import SegmentReader, Segments
 from chainapi.export.spec import free_label
-from chainapi.tables.codec import INVALID
 
 __all__ = ["Journal"]
 
@@ -155,7 +154,7 @@ class Journal:
         before = self.invalid, self.waiting, self._pages
         try:
             with self._database.transaction() as db:
-                count = sum(self._store(db, batch) for batch in batches)
+                count = self._store(db, batches)
                 self._segments.sync()
         except BaseException:
             self.invalid, self.waiting, self._pages = before
@@ -164,30 +163,32 @@ class Journal:
             raise
         return count
 
-    def _store(self, db: Connection, batch: Batch) -> int:
-        source, self._pages = batch.source, self._pages + 1
-        new = self._new_rows(db, batch)
-        if new.rows:
-            self._store_rows(db, batch, new.rows)
-        source.advance(batch, len(new.rows), met=new.met)
-        if source.done:
-            self._forget(db, source)
-        number, _, _, *changed = fields = source.fields
-        db.execute(
-            "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?,"
-            " checksum = ? WHERE number = ?",
-            (*changed, checksum(*fields), number),
-        )
-        return len(new.rows)
+    def _store(self, db: Connection, batches: Sequence[Batch]) -> int:
+        pages, count = list[PageRecord](), 0
+        for batch in batches:
+            self._pages += 1
+            source, new = batch.source, self._new_rows(db, batch)
+            if new.rows:
+                pages.append(self._append(batch, new.rows))
+            source.advance(batch, len(new.rows), met=new.met)
+            if source.done:
+                self._forget(db, source)
+            count += len(new.rows)
+        _insert(db, "pages", [page.fields for page in pages])
+        self._database.add_to_total("pages", len(pages))
+        self._count(pages)
+        _update_sources(db, {batch.source.number: batch.source for batch in batches}.values())
+        return count
 
-    def _store_rows(self, db: Connection, batch: Batch, rows: Sequence[Any]) -> None:
-        valid, invalid = _separated(batch.encode(rows))
+    def _append(self, batch: Batch, rows: Sequence[Any]) -> PageRecord:
+        """Append rows of a page to the segment."""
+        valid, invalid = batch.encode(rows)
         count = invalid.count(b"\n") if invalid else 0
-        content = valid + invalid
+        content = valid + invalid if invalid else valid
         segment, start = self._segments.append(content)
         numbers = (None, None) if len(rows) < len(batch.rows) else (batch.oldest, batch.newest)
         lowest, highest = (None if number is None else str(number) for number in numbers)
-        page = PageRecord(
+        return PageRecord(
             self._pages,
             batch.source.number,
             segment,
@@ -200,12 +201,15 @@ class Journal:
             highest,
             crc32(content),
         )
-        fields = page.fields
-        db.execute(f"INSERT INTO pages VALUES ({', '.join('?' * 12)})", (*fields, checksum(*fields)))  # noqa: S608
-        self._database.add_to_total("pages", 1)
-        self.invalid += count
+
+    def _count(self, pages: Sequence[PageRecord]) -> None:
         waiting = self.waiting
-        self.waiting = Waiting(waiting.pages + 1, waiting.rows + len(rows), waiting.size + len(content))
+        self.invalid += sum(page.invalid for page in pages)
+        self.waiting = Waiting(
+            waiting.pages + len(pages),
+            waiting.rows + sum(page.rows + page.invalid for page in pages),
+            waiting.size + sum(page.length + page.invalid_length for page in pages),
+        )
 
     # Rows of later passes
 
@@ -216,8 +220,8 @@ class Journal:
         if number in self._matchers:
             self._matchers[number].add(restarts, new.added)
         if not batch.done and (new.added or new.again):
-            fields = self._pages, number, restarts, b"".join(new.added), b"".join(new.again)
-            db.execute("INSERT INTO digests VALUES (?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
+            fields = self._pages, number, restarts, packed(new.added), packed(new.again)
+            _insert(db, "digests", [fields])
             self._database.add_to_total("digests", 1)
         return new
 
@@ -355,21 +359,28 @@ def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
         yield name, text, checksum(name, text)
 
 
+def _insert(db: Connection, table: str, records: Sequence[tuple[Any, ...]]) -> None:
+    """Insert records with their checksums."""
+    if records:
+        places = ", ".join("?" * (len(records[0]) + 1))
+        rows = [(*fields, checksum(*fields)) for fields in records]
+        db.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
+
+
+def _update_sources(db: Connection, sources: Iterable[SourceRecord]) -> None:
+    records = []
+    for source in sources:
+        number, _, _, *changed = fields = source.fields
+        records.append((*changed, checksum(*fields), number))
+    db.executemany(
+        "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?,"
+        " checksum = ? WHERE number = ?",
+        records,
+    )
+
+
 def _set_state(db: Connection, part: Part, state: int) -> None:
     fields = evolve(part, state=state).fields
     db.execute(
         "UPDATE parts SET state = ?, checksum = ? WHERE number = ?", (state, checksum(*fields), part.number)
     )
-
-
-def _separated(lines: bytes) -> tuple[bytes, bytes]:
-    """Return the lines of valid rows, and those of invalid rows without `INVALID`."""
-    if not lines.startswith(INVALID) and b"\n" + INVALID not in lines:
-        return lines, b""
-    valid, invalid = list[bytes](), list[bytes]()
-    for line in lines.split(b"\n")[:-1]:
-        if line.startswith(INVALID):
-            invalid.append(line.removeprefix(INVALID) + b"\n")
-        else:
-            valid.append(line + b"\n")
-    return b"".join(valid), b"".join(invalid)

@@ -39,7 +39,7 @@ class SourceRecord:
         number: counts the sources from 1, in the order in which the export met them.
         label: name of the source, such as ``43114``; no other one has it.
         query: fingerprint of its query, whatever the page size.
-        checkpoint: position of its walk, as text; None before the first page.
+        checkpoint: position of its walk; None before the first page.
         taken: rows that were stored before the source ended for the first time; a limit counts these.
         newest: greatest number among its rows, where the route has a descending number or a cursor.
         newest_ties: marks of its rows that have the number `newest`.
@@ -57,7 +57,7 @@ class SourceRecord:
     number: int
     label: str
     query: str
-    checkpoint: str | None = None
+    checkpoint: Checkpoint | None = None
     taken: int = 0
     newest: int | None = None
     exported: int | None = None
@@ -88,14 +88,12 @@ class SourceRecord:
             ValueError, TypeError: a column does not have the form that `fields` writes.
 
         """
-        if checkpoint is not None:
-            Checkpoint.loads(checkpoint)
         known, new, met, trend, last = json.loads(edge)
         return cls(
             number,
             label,
             query,
-            checkpoint,
+            None if checkpoint is None else Checkpoint.loads(checkpoint),
             taken,
             newest=_number(newest),
             exported=_number(exported),
@@ -112,12 +110,12 @@ class SourceRecord:
         """Columns of the record; large numbers are texts, as SQLite has 64 bits."""
         numbers = _text(self.newest), _text(self.exported)
         order = self.trend.value, _text(self.last)
-        edge = json.dumps([self.exported_ties, self.newest_ties, self.met_ties, *order])
+        edge = msgspec.json.encode([self.exported_ties, self.newest_ties, self.met_ties, *order]).decode()
         return (
             self.number,
             self.label,
             self.query,
-            self.checkpoint,
+            None if self.checkpoint is None else self.checkpoint.dumps(),
             self.taken,
             *numbers,
             edge,
@@ -136,7 +134,7 @@ class SourceRecord:
         checkpoint, first = batch.checkpoint, self.exported is None
         self.taken += stored if first else 0
         self.limited = self.limited or self._at_limit(batch, met=met)
-        self.checkpoint, self.done = checkpoint.dumps(), batch.done or self.limited
+        self.checkpoint, self.done = checkpoint, batch.done or self.limited
         self._advance_newest(batch)
         self.trend, self.last, self.met_ties = batch.trend, batch.last, batch.met_ties
         if self.done:
@@ -174,7 +172,8 @@ class Batch:
         source: the source; a commit moves its position.
         rows: rows of the page that the target may lack.
         digests: digest of each row.
-        encode: returns rows as JSON lines; that of an invalid row begins with `INVALID`.
+        encode: returns the JSON lines of valid rows, each with the label of the source in front, and those of
+            invalid rows.
         checkpoint: position of the walk behind the page.
         done: whether the walk has ended.
         repeats: digests of rows that the stream recognised as rows of an earlier pass.
@@ -194,7 +193,7 @@ class Batch:
     source: SourceRecord
     rows: Sequence[Any]
     digests: Sequence[bytes]
-    encode: Callable[[Sequence[Any]], bytes]
+    encode: Callable[[Sequence[Any]], tuple[bytes, bytes]]
     checkpoint: Checkpoint
     done: bool
     repeats: Sequence[bytes] = ()

@@ -1,8 +1,9 @@
 """Segments: append-only files with the rows of pages that wait for a part.
 
-The rows of a page are JSON lines, the valid ones first. A segment has no index: the journal stores the place
-and the checksum of each page, in a transaction that follows the sync of the segment. Bytes that no record
-names were never committed. Each opened journal begins a new segment, so that nothing is written behind them.
+The rows of a page are JSON lines, the valid ones first; these have the label of their source in front. A
+segment has no index: the journal stores the place and the checksum of each page, in a transaction that
+follows the sync of the segment. Bytes that no record names were never committed. Each opened journal begins a
+new segment, so that nothing is written behind them.
 Everything here blocks.
 """
 

@@ -18,12 +18,17 @@ from chainapi.models.convert import fast_path, row_type
 from chainapi.models.envelope import Envelope, envelope_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.row_type import FastPath, Finish, RowType
+from chainapi.models.structs import Decoded
 
 __all__ = ["POINT", "StructDecoder", "struct_rows"]
 
 # Floats of the fast path are any value, so that a text is no number; here nothing is taken from texts.
 POINT = msgspec.defstruct(
-    "Point", [("timestamp", int), ("value", float)], gc=False, forbid_unknown_fields=True
+    "Point",
+    [("timestamp", int), ("value", float)],
+    bases=(Decoded,),
+    gc=False,
+    forbid_unknown_fields=True,
 )
 
 

@@ -62,11 +62,8 @@ def _all_lines(rows: Rows, previous: Path | None) -> Iterator[bytes]:
     if previous is not None:
         with previous.open("rb") as old:
             yield from _chunks(old)
-    for label, lines in rows:
-        head = b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
-        rest = [line[1:] for line in lines.split(b"\n")[:-1]]  # a line end is never inside a text
-        made = head + b"," + (b"\n" + head + b",").join(rest) + b"\n"
-        yield made.replace(head + b",}\n", head + b"}\n") if b"}" in rest else made
+    for _, lines in rows:
+        yield lines
 
 
 def _tally(path: Path) -> Tally:
