@@ -184,7 +184,7 @@ class PageRows:
             return [self.digest(index) for index in indices]
         if self._identity.unique and isinstance(numbers, range) and isinstance(indices, range):
             return RunDigests(numbers[indices.start : indices.stop])  # their step is 1
-        return [key_digest(keys[index]) for index in indices]
+        return [_digest(b"k", repr(keys[index]).encode("utf-8", "surrogatepass")) for index in indices]
 
     def content_digest(self, index: int) -> bytes:
         """Return the digest of a row's content."""
@@ -268,4 +268,11 @@ def mark_digest(number: int, mark: str) -> bytes:
 
 
 def _digest(kind: bytes, content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=DIGEST_SIZE, person=kind).digest()
+    made = _HASHES[kind].copy()  # twice as fast as making it
+    made.update(content)
+    return made.digest()
+
+
+_HASHES = {
+    kind: hashlib.blake2b(digest_size=DIGEST_SIZE, person=kind) for kind in (b"c", b"k", b"m", b"n", b"s")
+}
