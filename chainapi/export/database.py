@@ -35,7 +35,7 @@ CREATE TABLE sources (
 CREATE TABLE pages (
     number INTEGER PRIMARY KEY, source INTEGER NOT NULL, segment INTEGER NOT NULL, start INTEGER NOT NULL,
     length INTEGER NOT NULL, rows INTEGER NOT NULL, invalid_length INTEGER NOT NULL, invalid INTEGER NOT NULL,
-    lowest TEXT, highest TEXT, crc INTEGER NOT NULL, checksum INTEGER NOT NULL
+    lowest TEXT, highest TEXT, crc INTEGER NOT NULL, stored INTEGER NOT NULL, checksum INTEGER NOT NULL
 );
 CREATE TABLE digests (
     page INTEGER PRIMARY KEY, source INTEGER NOT NULL, pass INTEGER NOT NULL, added BLOB NOT NULL,

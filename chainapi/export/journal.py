@@ -8,7 +8,7 @@ power cut the journal has both or neither. Everything here blocks, and belongs t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Self
@@ -26,7 +26,7 @@ from chainapi.export.spec import free_label
 
 __all__ = ["Journal"]
 
-_PAGES = "number, source, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc"
+_PAGES = "number, source, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc, stored"
 
 
 class Journal:
@@ -40,7 +40,7 @@ class Journal:
 
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, compress: bool = False) -> None:
         self.path = database.path
         self.folder = database.path.parent
         self.invalid = 0
@@ -49,10 +49,13 @@ class Journal:
         self._segments = Segments(self.folder)
         self._matchers: dict[int, Matcher] = {}
         self._pages = 0  # number of the last page
+        self._compress = _compressor() if compress else None
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, *, compress: bool = False) -> Self:
         """Open or create the journal in a folder, lock it and check it.
+
+        With `compress`, the rows of pages are compressed (extra `parquet`).
 
         Raises:
             ExportError: another export has it open, it is not a journal, it is damaged, or it cannot be
@@ -62,7 +65,7 @@ class Journal:
         with os_errors_explained(folder):
             folder.mkdir(exist_ok=True)
             sync_folder(folder.parent)
-        journal = cls(Database.open(folder / JOURNAL))
+        journal = cls(Database.open(folder / JOURNAL), compress=compress)
         try:
             journal._check_pages()
         except BaseException:
@@ -185,6 +188,8 @@ class Journal:
         valid, invalid = batch.encode(rows)
         count = invalid.count(b"\n") if invalid else 0
         content = valid + invalid if invalid else valid
+        if self._compress is not None:
+            content = self._compress(content)
         segment, start = self._segments.append(content)
         numbers = (None, None) if len(rows) < len(batch.rows) else (batch.oldest, batch.newest)
         lowest, highest = (None if number is None else str(number) for number in numbers)
@@ -200,6 +205,7 @@ class Journal:
             lowest,
             highest,
             crc32(content),
+            0 if self._compress is None else len(content),
         )
 
     def _count(self, pages: Sequence[PageRecord]) -> None:
@@ -350,6 +356,12 @@ class Journal:
         with self._database.transaction() as db:
             self._database.add_to_total("parts", -1)
             db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
+
+
+def _compressor() -> Callable[[bytes], bytes]:
+    from chainapi.export.compression import compressed  # loads pyarrow
+
+    return compressed
 
 
 def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:

@@ -283,7 +283,8 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
         invalid: number of invalid rows.
         lowest: least number among the rows, as text; None for a list without a descending number.
         highest: greatest number among the rows, as text.
-        crc: checksum of the bytes.
+        crc: checksum of the bytes in the segment.
+        stored: number of these bytes, if they are compressed; 0 if not.
 
     """
 
@@ -298,6 +299,7 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
     lowest: str | None
     highest: str | None
     crc: int
+    stored: int = 0
 
     @property
     def fields(self) -> tuple[Any, ...]:
