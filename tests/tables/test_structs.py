@@ -104,7 +104,9 @@ def test_structs_of_nested_rows_give_the_lines_of_rows(name: str, data: st.DataO
         key = data.draw(st.sampled_from([*target]))
         inner = [value for value in [target[key]] if isinstance(value, dict) and data.draw(st.booleans())]
         if not inner:
-            target[key] = data.draw(st.sampled_from([target[key], None, "null", 1.5, 2**65, "x", True, {}, []]))
+            target[key] = data.draw(
+                st.sampled_from([target[key], None, "null", 1.5, 2**65, "x", True, {}, []])
+            )
             break
         (target,) = inner
     body = json.dumps({"rows": rows}).encode()
