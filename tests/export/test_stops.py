@@ -31,7 +31,14 @@ class SlowLines(JsonLines):
         self.begun, self.go = threading.Event(), threading.Semaphore(0)
         self.pages = 0
 
-    def write(self, path: Path, columns: Any, rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Any,
+        rows: Rows,
+        previous: Path | None = None,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write a file, a page at a time."""
 
         def slowly() -> Iterator[tuple[str, bytes]]:
@@ -41,7 +48,7 @@ class SlowLines(JsonLines):
                 self.pages += 1
                 yield page
 
-        return super().write(path, columns, slowly(), previous)
+        return super().write(path, columns, slowly(), previous, stop)
 
 
 @pytest.mark.parametrize("out", ["b.jsonl", "b/"])

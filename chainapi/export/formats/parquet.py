@@ -6,6 +6,7 @@ text. Amounts are text, or by choice decimal128(38, 0), double, or 32 bytes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from attrs import frozen
 from chainapi.export.formats import Compression, Rows
 from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, tables_of
 from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
+from chainapi.export.worker import until
 from chainapi.tables.arrow import arrow_schema, grows_to
 from chainapi.tables.columns import Column
 
@@ -44,7 +46,14 @@ class Parquet:
     level: int | None = None
     group_rows: int | None = None
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write a file."""
         require(columns, self.name)
         with ExitStack() as stack:
@@ -56,7 +65,7 @@ class Parquet:
             options = {"compression": self.compression, "compression_level": self.level}
             with pq.ParquetWriter(path, arrow_schema(columns), **options) as writer:
                 written = write_tables(writer, tables_of(columns, rows, earlier, self.group_rows))
-        return check_written(path, written, _tally(path))
+        return check_written(path, written, _tally(path, stop))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
@@ -95,11 +104,11 @@ def _columns_in(file: Any, path: Path, columns: Sequence[Column]) -> list[Column
     return ordered
 
 
-def _tally(path: Path) -> Tally:
+def _tally(path: Path, stop: threading.Event | None = None) -> Tally:
     """Return the tally of a file."""
     tally = Tally(0, 0)
     with _opened(path) as file:
-        for group in range(file.num_row_groups):
+        for group in until(stop, range(file.num_row_groups)):
             tally = _added(tally, file.read_row_group(group))
     return tally
 
