@@ -150,7 +150,7 @@ class Statements:
 
     def __exit__(self, *_: object) -> None:
         for module, real in self._real:
-            module.connect = real
+            setattr(module, "connect", real)  # noqa: B010 - mypy knows no such attribute of a module
         self._keep()
 
     def _watched(self, connect: Any) -> Any:
