@@ -37,7 +37,7 @@ def written(tmp_path: Path, form: Parquet = FORMAT) -> Path:
     return tmp_path / "old"
 
 
-@pytest.mark.parametrize("form", [FORMAT, Parquet("snappy", group_rows=100)])
+@pytest.mark.parametrize("form", [FORMAT, Parquet("none"), Parquet("snappy")])
 def test_old_groups_are_copied_as_bytes(form: Parquet, tmp_path: Path) -> None:
     """The old groups keep their bytes and places; every reader finds all rows, in their order."""
     old, new, again = written(tmp_path, form), tmp_path / "new", tmp_path / "again"
@@ -67,6 +67,24 @@ def test_small_groups_become_large_ones(tmp_path: Path, monkeypatch: pytest.Monk
         path, other = other, path
         found.append(groups_of(path))
     assert found == [[300, 2], [300, 2, 2], [300, 2, 2, 2], [308], [308, 2]]
+
+
+def test_groups_of_the_chosen_size(tmp_path: Path) -> None:
+    """Groups of a chosen size are copied if all have it; otherwise all rows are written again."""
+    form, old, new, again = Parquet(group_rows=100), tmp_path / "old", tmp_path / "new", tmp_path / "again"
+    form.write(old, COLUMNS, lines(ROWS))
+    form.write(new, COLUMNS, lines(20), old)
+    form.write(again, COLUMNS, lines(7), new)
+    assert groups_of(new) == [100, 100, 100, 20]
+    assert groups_of(again) == [100, 100, 100, 27]
+    assert new.read_bytes().startswith(old.read_bytes()[: row_groups._end_of_groups(old)])
+
+
+def test_another_compression_writes_all_rows(tmp_path: Path) -> None:
+    """A file gets the compression of the newest run as a whole."""
+    Parquet("gzip").write(tmp_path / "new", COLUMNS, lines(20), written(tmp_path))
+    assert groups_of(tmp_path / "new") == [320]
+    assert pq.read_metadata(tmp_path / "new").row_group(0).column(0).compression == "GZIP"
 
 
 def test_a_new_column_writes_all_rows(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class Parquet:
             old = None if previous is None else stack.enter_context(_opened(previous))
             if previous is not None and old is not None:
                 columns = _columns_in(old, previous, columns)
-                if can_copy(old, arrow_schema(columns), self.group_rows):
+                if can_copy(old, arrow_schema(columns), self.compression, self.group_rows):
                     return self._write_behind(path, columns, rows, previous, old, stop)
             earlier = () if old is None else old.iter_batches(BATCH_ROWS)
             with pq.ParquetWriter(path, arrow_schema(columns), **self._options) as writer:

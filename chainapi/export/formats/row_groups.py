@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from chainapi.export.formats import Compression
 from chainapi.export.formats.arrow import GROUP_ROWS
 from chainapi.export.formats.values import Tally, lost
 from chainapi.export.worker import until
@@ -27,21 +28,26 @@ SMALL_GROUPS, SMALL_BYTES = 32, 8 << 20  # number of small groups that a file ma
 TRAILER = 8  # bytes behind the footer: its length, and the magic number
 
 
-def can_copy(file: Any, schema: Any, group_rows: int | None) -> bool:
+def can_copy(file: Any, schema: Any, compression: Compression, group_rows: int | None) -> bool:
     """Check whether new groups may follow those of a file.
 
-    It must have the same columns. Each run leaves a small group behind; a file with more than 32 small ones
-    is written again, so that readers find few large groups.
+    It must have the same columns, the same compression, and the rows of a group that were chosen. By default
+    each run leaves a small group behind; a file with more than 32 small ones is written again, so that
+    readers find few large groups.
     """
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema):
         pass
     if not file.metadata.schema.equals(pq.read_metadata(pa.BufferReader(sink.getvalue())).schema):
         return False
-    groups = map(file.metadata.row_group, range(file.num_row_groups))
-    least = (group_rows or GROUP_ROWS) // 2
-    small = sum(group.num_rows < least and group.total_byte_size < SMALL_BYTES for group in groups)
-    return bool(small <= SMALL_GROUPS)
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    codec = "UNCOMPRESSED" if compression == "none" else compression.upper()
+    if any(group.column(0).compression != codec for group in groups):
+        return False
+    if group_rows is not None:
+        return not any(group.num_rows != group_rows for group in groups)
+    small = (group.num_rows < GROUP_ROWS // 2 and group.total_byte_size < SMALL_BYTES for group in groups)
+    return sum(small) <= SMALL_GROUPS
 
 
 def copy_groups(
