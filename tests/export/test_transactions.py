@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,8 @@ def opened(path: Path) -> Iterator[Any]:
 def ask(path: Path, *statements: str) -> list[tuple[Any, ...]]:
     """Run statements, and return the rows of the last one."""
     with opened(path) as database:
-        for statement in statements:
-            found = database.execute(statement).fetchall()
-    return list(found)
+        found = [database.execute(statement).fetchall() for statement in statements]
+    return list(found[-1])
 
 
 def own(name: str) -> DatabaseFormat:
@@ -437,3 +437,21 @@ def test_no_file_of_an_export_is_left(tmp_path: Path) -> None:
     with files_of_at_most(old.stat().st_size), pytest.raises(OSError, match=r"b\.sqlite"):
         form.write(tmp_path / "b.sqlite", COLUMNS, many(100), old)
     assert sorted(path.name for path in tmp_path.iterdir() if "rows" in path.name) == []
+
+
+def test_a_copy_of_a_database_that_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop ends the copy of a SQLite database at the next pages."""
+    monkeypatch.setattr(sqlites, "PAGES", 1)
+    form, old, stop = own("sqlite"), tmp_path / "a.sqlite", threading.Event()
+    form.write(old, COLUMNS, many(200))
+    looks = count(1)
+
+    def look(found: threading.Event | None) -> None:
+        if next(looks) == 3:
+            stop.set()
+        worker.look(found)
+
+    monkeypatch.setattr(sqlites, "look", look)
+    with pytest.raises(Stopped):
+        form.write(tmp_path / "b.sqlite", COLUMNS, many(1), old, stop)
+    assert next(looks) == 4
