@@ -82,6 +82,7 @@ async def export(
     compression_level: Rows | None = None,
     row_group_rows: Rows | None = None,
     limit: Rows | None = None,
+    ranges: str | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
     part_rows: Rows | None = None,
@@ -117,6 +118,8 @@ async def export(
         compression_level: Its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
         row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
+        ranges: Number of ranges in which each source is walked side by side, such as 8, or the width of each,
+            such as "100000 blocks" or "7 days"; one walk by default.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
         part_rows: Rows after which a folder gets a part, also while the export runs; 1,000,000 by default.
@@ -136,6 +139,7 @@ async def export(
         "compression_level": compression_level,
         "row_group_rows": row_group_rows,
     }
+    more = {**parts, **parquet, "ranges": ranges}
     options = {
         "out": out,
         "format": format_,
@@ -149,6 +153,7 @@ async def export(
         "amounts": None if amounts == "text" else amounts,
         **parquet,
         "limit": limit,
+        "ranges": ranges,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
         **parts,
@@ -164,7 +169,7 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
-                    _check_distributed(route, format_, parts, parquet)
+                    _check_distributed(route, format_, parts, parquet, ranges)
                 if progress == "bar" and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
@@ -179,7 +184,7 @@ async def export(
                         concurrency=concurrency,
                         on_progress=view.update,
                         on_invalid=on_invalid,
-                        **{name: value for name, value in {**parts, **parquet}.items() if value is not None},
+                        **{name: value for name, value in more.items() if value is not None},
                         **query,
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
@@ -236,7 +241,9 @@ def _check_distributed(
     format_: FileFormat | None,
     parts: Mapping[str, float | None],
     parquet: Mapping[str, object],
+    ranges: str | None,
 ) -> None:
+    refuse("workers of a cluster walk each source as a whole", ranges=ranges)
     refuse("workers of a cluster write zstd and groups of 100,000 rows", **parquet)
     for name in ("part_bytes", "part_seconds"):
         if parts[name] is not None:
