@@ -169,7 +169,7 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
-                    _check_distributed(route, format_, parts, parquet, ranges)
+                    _check_distributed(route, format_, parts, parquet)
                 if progress == "bar" and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
@@ -241,9 +241,7 @@ def _check_distributed(
     format_: FileFormat | None,
     parts: Mapping[str, float | None],
     parquet: Mapping[str, object],
-    ranges: str | None,
 ) -> None:
-    refuse("workers of a cluster walk each source as a whole", ranges=ranges)
     refuse("workers of a cluster write zstd and groups of 100,000 rows", **parquet)
     for name in ("part_bytes", "part_seconds"):
         if parts[name] is not None:

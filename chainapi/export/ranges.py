@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -79,7 +79,7 @@ def _read(given: object) -> RangesOfSources:
 _WORDS = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:(block|day)s?)?", re.ASCII)
 
 
-async def ahead(work: AsyncGenerator[Coroutine[Any, Any, T], None], count: int) -> AsyncIterator[T]:
+async def ahead(work: AsyncGenerator[Coroutine[Any, Any, T], None], count: int) -> AsyncGenerator[T, None]:
     """Run `count` coroutines at once, and yield their results in order.
 
     The next coroutine is taken only when there is room for it.
@@ -94,10 +94,12 @@ async def ahead(work: AsyncGenerator[Coroutine[Any, Any, T], None], count: int) 
     async def begin() -> None:
         try:
             async with aclosing(work):
-                while await room.acquire() and (one := await anext(work, None)) is not None:
+                await room.acquire()
+                async for one in work:
                     task = asyncio.create_task(one)
                     begun.append(task)
                     tasks.put_nowait(task)
+                    await room.acquire()
         finally:
             tasks.put_nowait(None)
 
