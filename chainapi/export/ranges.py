@@ -50,8 +50,8 @@ def checked_ranges(given: object, limit: int | None = None) -> RangesOfSources |
         return None
     if limit is not None:
         raise ConfigurationError(
-            "ranges= does not apply with limit=: the rows of a limit are the first ones of the list, which"
-            " one walk fetches; leave one of them out"
+            "ranges= does not apply with a limit: its rows are the first ones of the list, which one walk"
+            " fetches; leave one of them out"
         )
     try:
         made = _read(given)

@@ -23,6 +23,7 @@ from chainapi.export.progress import ExportProgress
 from chainapi.export.run import ExportResult
 from chainapi.testing import run
 from tests.export.power_cuts import PowerCuts
+from tests.export.walked_in_ranges import LATENCY, walked
 from tests.ledger import ADDRESS, Ledger, point
 from tests.sessions import reaching
 
@@ -69,19 +70,13 @@ async def stopped_after(seconds: float, session: Session, path: Path, **options:
 # Time and order
 
 
-async def test_eight_ranges_take_an_eighth_of_the_time(tmp_path: Path) -> None:
+def test_eight_ranges_take_an_eighth_of_the_time() -> None:
     """An export in eight ranges sends pages side by side; its file is that of one walk, in its order."""
-    ledger = Ledger(list(range(800)))
-    seconds = dict[str, float]()
-    async with reaching(ledger) as session:
-        for name, ranges in (("one.jsonl", None), ("eight.jsonl", 8)):
-            began = ledger.now
-            result = await exported(session, tmp_path / name, ranges=ranges)
-            seconds[name] = ledger.now - began
-            assert result.rows == 800
-    assert (tmp_path / "eight.jsonl").read_bytes() == (tmp_path / "one.jsonl").read_bytes()
-    assert seconds["one.jsonl"] == pytest.approx(80 * 0.02)
-    assert seconds["eight.jsonl"] == pytest.approx((1 + 11) * 0.02)  # one request asks for the newest row
+    one, eight = (walked(list(range(800)), ranges) for ranges in (None, 8))
+    assert one.content.count(b"\n") == 800
+    assert eight.content == one.content
+    assert one.seconds == pytest.approx(80 * LATENCY)
+    assert eight.seconds == pytest.approx((1 + 11) * LATENCY)  # one request asks for the newest row
 
 
 @pytest.mark.parametrize(
@@ -387,7 +382,7 @@ async def test_lists_without_ranges_are_refused(tmp_path: Path) -> None:
             (session.data.evm.blocks, [43114], {}, "cannot be split into ranges"),
             (session.data.primary_network.transactions, [("mainnet", "p-chain")], {}, "with addresses= only"),
             (session.data.evm.erc20_transactions, [ONE], {"ranges": "7 days"}, "days do not fit"),
-            (session.data.evm.erc20_transactions, [ONE], {"limit": 5}, "ranges= does not apply with limit="),
+            (session.data.evm.erc20_transactions, [ONE], {"limit": 5}, "ranges= does not apply with a limit"),
             (session.metrics.chains.metric, [43114], {"metric": "txCount"}, "pass start_timestamp="),
         ):
             with pytest.raises(ConfigurationError, match=words):
