@@ -107,16 +107,18 @@ class Split(Generic[P]):
 
     async def __aiter__(self) -> AsyncGenerator[P, None]:
         """Yield the stream of each range."""
-        for within in await self._intervals():
+        for within in await self.intervals():
             yield self._stream(*self._ranges.part(within))
 
-    async def _streams(self) -> list[P]:
-        return [self._stream(*self._ranges.part(within)) for within in await self._intervals()]
-
-    async def _intervals(self) -> list[Interval]:
-        """Return the intervals of the ranges.
+    async def intervals(self) -> list[Interval]:
+        """Return the intervals of all ranges.
 
         The numbers asked for only place the borders: they decide about no row.
+
+        Raises:
+            ConfigurationError: there are too many ranges.
+            ChainAPIError: the newest or the oldest row could not be asked for.
+
         """
         ranges, ends = self._ranges, self._ranges.ends
         newest = await ranges.outermost(newest=True) if ends.end is None else ends.end
@@ -128,6 +130,9 @@ class Split(Generic[P]):
         cuts = self._widths.cuts(ranges.ranged, oldest, newest)
         found = intervals(cuts, ranges.within)
         return found if ranges.ascending else found[::-1]
+
+    async def _streams(self) -> list[P]:
+        return [self._stream(*self._ranges.part(within)) for within in await self.intervals()]
 
     async def _oldest(self) -> int | None:
         """Return the number at which a list without a start begins; None for an empty list."""

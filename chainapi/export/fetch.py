@@ -8,7 +8,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
@@ -192,8 +192,9 @@ class Fetcher:
 
     async def _split(self, source: SourceRecord, pages: Pages[Any], ranges: RangesOfSources) -> None:
         """Split a source that has not begun; an empty list stays whole."""
-        starts = [part.checkpoint async for part in ranges.of(pages)]
-        if len(starts) > 1:
+        intervals = await ranges.of(pages).intervals()
+        if len(intervals) > 1:
+            starts = [evolve(pages.checkpoint, range=one) for one in intervals]
             await self.worker.run(self.journal.split, source, starts)
 
     def _shows_new_rows(self, source: SourceRecord, pages: Pages[Any]) -> bool:
