@@ -1,4 +1,4 @@
-"""dlt: the blocks of several chains in DuckDB, and on each later run the new ones; `python pipeline_dlt.py`."""
+"""dlt: the blocks of several chains in DuckDB, and later the new ones; `python pipeline_dlt.py`."""
 
 from collections.abc import AsyncIterator, Iterator
 
