@@ -6,7 +6,7 @@
 
 A run has two stages. Pages are fetched and committed to a journal, a SQLite database beside the target; then
 the rows of finished sources are written to the final file. Start reading at ``run``, which calls the stages:
-``fetch`` (``sources``, ``writer``, ``journal``) and ``finalize`` (``files``, ``columns``, ``formats``).
+``fetch`` (``sources``, ``writer``, ``journal``), ``part_writer`` (``files``, ``formats``) and ``placement``.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from attrs import define, field, frozen
 from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ConfigurationError
 from chainapi.export.files import Target
-from chainapi.export.finalize import PartWriter, place
 from chainapi.export.journal import Journal
+from chainapi.export.part_writer import PartWriter
+from chainapi.export.placement import place
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Part, Waiting
 from chainapi.export.worker import Worker, settled

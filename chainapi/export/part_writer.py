@@ -1,18 +1,7 @@
-"""Parts of an export: each waiting row goes into one of them exactly once.
+"""Files of one part: written under ``.partial`` names, synced and read back.
 
-1. The files of a part are written under other names (``.partial``), synced and read back.
-2. The journal stores their digests.
-3. The files are renamed, or appended to a single file (`append`).
-4. The journal stores that the part is in place, in a transaction of its own; a folder gets a new manifest.
-5. The journal forgets the pages of the part, and deletes their segments.
-
-A run that finds a part of step 2 follows one that stopped before 4. A ``.partial`` file with the digest is
-appended or gets its name now. A file that is renamed and has no ``.partial`` file has its name: the
-``.partial`` file was on the disk before step 2. A user may have taken the file away since then, so its rows
-are never written again.
-
-Invalid rows go to a file of their own. Everything here blocks; 1 may run beside the commits of pages, and
-the other steps are short.
+Invalid rows go to a file of their own. This runs in a thread of its own, beside the commits of pages;
+`placement` has the steps before and after it.
 """
 
 from __future__ import annotations
@@ -21,7 +10,6 @@ import operator
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -30,162 +18,23 @@ import msgspec
 from attrs import field, frozen
 
 from chainapi.errors import ExportError
-from chainapi.export.append import append, appending, cut, has_base, has_tail
+from chainapi.export.append import appending
 from chainapi.export.files import (
     SYNC_EVERY,
     Target,
     digest_of,
-    os_errors_explained,
     partial_of,
-    put_in_place,
     refuse_link,
     sync_file,
     write_partial,
 )
 from chainapi.export.formats import TextFormat
-from chainapi.export.journal import Journal
-from chainapi.export.manifest import check_manifest, write_manifest
-from chainapi.export.records import (
-    BEGUN,
-    CLEANED,
-    Base,
-    Content,
-    PageRecord,
-    Part,
-    PartFile,
-    SourceRows,
-)
+from chainapi.export.records import BEGUN, Base, Content, PageRecord, Part, PartFile, SourceRows
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import SOURCE, Column
 
-__all__ = ["PartWriter", "place", "recover"]
-
-
-# Steps in the thread of the journal
-
-
-def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
-    """Complete the part of a killed run; check that a single file is unchanged.
-
-    Raises:
-        ExportError: the file is missing or was changed, or the journal has no record of it.
-        Stopped: `stop` was set meanwhile.
-
-    """
-    part = journal.last_part()
-    with os_errors_explained(target.path):
-        if part is not None and part.state == BEGUN and not _placed(target, part, stop):
-            journal.discard_part(part)
-            part = journal.last_part()
-        if part is not None and part.state != CLEANED:
-            _complete(journal, target, part)
-        for left in target.left_behind():
-            refuse_link(left)
-            if left.is_file():
-                left.unlink()
-        if part is not None and not target.folder:
-            file = part.rows_file
-            _check_unchanged(target, unchanged=file is not None and _matches(target.path, file))
-        elif part is not None:
-            check_manifest(journal, target)
-        if part is None or target.folder:
-            _check_free(target.part(1 if part is None else part.number + 1), target)
-
-
-def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -> None:
-    """Rename or append the files of a written part, and forget its pages.
-
-    Raises:
-        ExportError: a file cannot be renamed or appended to, or the journal cannot be written.
-        Stopped: `stop` was set meanwhile; the next run completes the part.
-
-    """
-    with os_errors_explained(target.path):
-        for file in part.content.files:
-            if file.base is not None:
-                path = target.root / file.name
-                whole = has_base(path, file.base) and path.stat().st_size == file.base.size
-                _check_unchanged(target, unchanged=whole)
-    journal.begin_part(part)
-    for file in part.content.files:
-        _put(target.root / file.name, file, stop)
-    _complete(journal, target, part)
-
-
-def _put(path: Path, file: PartFile, stop: threading.Event) -> None:
-    if file.base is None:
-        put_in_place(path)
-    else:
-        append(path, file.base, stop)
-
-
-def _complete(journal: Journal, target: Target, part: Part) -> None:
-    if part.state == BEGUN:
-        journal.complete_part(part)
-    for file in part.content.files:
-        if file.base is not None:
-            with suppress(OSError):  # the next run deletes it
-                partial_of(target.root / file.name).unlink(missing_ok=True)
-    if target.folder:
-        write_manifest(journal, target)
-    journal.clean(part, finished=not target.folder)
-
-
-def _placed(target: Target, part: Part, stop: threading.Event) -> bool:
-    """Rename or append the files of a begun part; return False to write them again."""
-    paths = {target.root / file.name: file for file in part.content.files}
-    bases = {path: file.base for path, file in paths.items() if file.base is not None}
-    for path, base in bases.items():
-        _check_unchanged(target, unchanged=has_base(path, base))
-    left = [path for path in paths if path in bases or partial_of(path).exists()]
-    changed = [path for path in left if not _is_ready(path, paths[path])]
-    if changed and len(left) < len(paths):
-        raise ExportError(
-            f"{partial_of(changed[0])} was changed since it was written: put it back as it was, or move "
-            f"{target.path} and {target.journal} away to start over"
-        )
-    for path, base in bases.items() if changed else ():
-        cut(path, base)
-    for path in left if not changed else ():
-        _put(path, paths[path], stop)
-    return not changed
-
-
-def _is_ready(path: Path, file: PartFile) -> bool:
-    """Check whether the ``.partial`` file has what the journal says."""
-    return _matches(partial_of(path), file) if file.base is None else has_tail(path, file.base, file)
-
-
-def _matches(path: Path, file: PartFile) -> bool:
-    return path.is_file() and path.stat().st_size == file.size and digest_of(path) == file.digest
-
-
-def _check_free(path: Path, target: Target) -> None:
-    """Refuse to overwrite a file that the journal lacks.
-
-    The journal is then an old copy, or lost its -wal file.
-    """
-    refuse_link(path)
-    if path.exists():
-        raise ExportError(
-            f"{path} exists, but {target.journal} has no record of it: is that an old copy, or without its "
-            "-wal file? Put the newest copy back, or choose another target"
-        )
-
-
-def _check_unchanged(target: Target, *, unchanged: bool) -> None:
-    """Refuse a single file unless it is `unchanged`."""
-    if unchanged:
-        return
-    path = target.path
-    what = "was changed since it was written" if path.exists() else "is missing"
-    raise ExportError(
-        f"{path} {what}: put it back as it was, or delete {target.journal} (and {path.name}) to start over"
-    )
-
-
-# Writing, in a thread of its own
+__all__ = ["PartWriter"]
 
 
 @frozen
