@@ -42,7 +42,7 @@ class Deadlines(Generic[T]):
         return max(seconds, self._own_limits(now, ticket, units, requests))
 
     def _own_limits(self, now: float, ticket: T, units: float, requests: float) -> float:
-        """Return the seconds for which its route or the ceiling of its session holds a request back."""
+        """Return the seconds until its route and its ceiling let a request leave."""
         routes, ceiling = self.quota.routes, ticket.ceiling
         seconds = routes.closed_until(ticket.route) - now if routes.known else 0.0
         return seconds if ceiling is None else max(seconds, ceiling.wait(ceiling.toll(units, requests)))
@@ -67,7 +67,7 @@ class Deadlines(Generic[T]):
         return max(self._behind(now, ticket, joins=joins), trips, 0.0 if probe is None else probe - now)
 
     def _behind(self, now: float, ticket: T, *, joins: bool) -> float:
-        """Return the seconds until all that wait have left, and then a request that `joins` them.
+        """Return the seconds until all that wait have left, and one that `joins` them.
 
         A request that pays the ceiling is not among them, so the ceiling is that of one more in any case.
         """
