@@ -95,7 +95,7 @@ def lines(codec: Codec, body: bytes, label: str | None, *, exact: bool) -> Any:
 
 @given(st.sampled_from([name for name in LISTS if name not in WITHOUT]), st.data())
 def test_structs_of_nested_rows_give_the_lines_of_rows(name: str, data: st.DataObject) -> None:
-    """Rows with records and lists in them give the same lines both ways; odd values take them to the model."""
+    """Rows with records and lists in them give the same lines both ways, with odd values too."""
     model = ROUTES[name].rows
     codec = Codec(model, data.draw(st.sampled_from(AMOUNTS)))
     rows = [Maker(data.draw(st.integers(0, 50)), whole=data.draw(st.booleans())).value(model) for _ in "ab"]
