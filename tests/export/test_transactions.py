@@ -172,12 +172,14 @@ async def test_a_new_column_is_added_to_the_table(format_: str, tmp_path: Path) 
 # Locks
 
 
-async def test_a_locked_sqlite_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "SELECT * FROM rows"])
+async def test_a_locked_sqlite_database(lock: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of another program is an error that says so; the next run adds the rows, without a request."""
     monkeypatch.setattr(sqlites, "BUSY", 0.0)
     growing, _ = await started(tmp_path, "sqlite")
     with closing(sqlite3.connect(growing.path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+        reading = other.execute(lock)  # a cursor that has not reached its end
+        reading.fetchone()
         with pytest.raises(
             TargetInUseError, match=r"b\.sqlite is locked: .*Close it there, and start the same"
         ):
