@@ -184,6 +184,7 @@ async def test_a_locked_sqlite_database(lock: str, tmp_path: Path, monkeypatch: 
             TargetInUseError, match=r"b\.sqlite is locked: .*Close it there, and start the same"
         ):
             await growing.run()
+        reading.close()
     await growing.run()
     growing.check()
 
