@@ -321,7 +321,8 @@ class APITimeoutError(APIConnectionError, TimeoutError):
 class DeadlineExceededError(APITimeoutError):
     """The call's ``deadline`` passed, or will pass before another attempt can begin.
 
-    `__cause__` is the error of the last attempt that failed before the deadline, if one did.
+    `__cause__` is the error of the last attempt that failed before the deadline, if one did. Of a block of
+    calls, for which `chainapi.contrib.deadlines.within` raises it, the seconds below are not known, and 0.
 
     Attributes:
         deadline: seconds that the call had in total.
@@ -355,10 +356,12 @@ class DeadlineExceededError(APITimeoutError):
         self.between_attempts = between_attempts
         self.retry_after = retry_after
         tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-        text = (
-            f"{self.args[0]}: {in_queue:.1f} s in the queue, {in_attempts:.1f} s in {tries},"
-            f" {between_attempts:.1f} s between attempts"
-        )
+        text = str(self.args[0])
+        if in_queue or in_attempts or between_attempts:
+            text += (
+                f": {in_queue:.1f} s in the queue, {in_attempts:.1f} s in {tries},"
+                f" {between_attempts:.1f} s between attempts"
+            )
         if retry_after is not None:
             text += f"; the next would begin in {retry_after:.1f} s"
         self.args = (_plain(f"{text}; the last error: {last}" if last else text),)
