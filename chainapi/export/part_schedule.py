@@ -16,8 +16,9 @@ from attrs import define, field, frozen
 from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ConfigurationError
 from chainapi.export.files import Target
-from chainapi.export.finalize import PartWriter, place
 from chainapi.export.journal import Journal
+from chainapi.export.part_writer import PartWriter
+from chainapi.export.placement import place
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Part, Waiting
 from chainapi.export.worker import Worker, settled
@@ -161,9 +162,10 @@ class PartSchedule:
         self.progress.begin_writing(writer.rows, self.journal.waiting.rows if self.target.folder else 0)
         try:
             part = await self._thread.run(writer.write)
+            self.progress.begin_placing()
+            await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
         finally:
             self.progress.end_writing()
-        await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
         self.parts.append(part)
         return True
 

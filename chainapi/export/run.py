@@ -12,9 +12,9 @@ from chainapi.client.background import in_background
 from chainapi.errors import ChainAPIError, IncompleteExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import Target
-from chainapi.export.finalize import recover
 from chainapi.export.journal import Journal
 from chainapi.export.part_schedule import PartLimits, PartSchedule
+from chainapi.export.placement import recover
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.spec import ExportSpec
 from chainapi.export.worker import Worker

@@ -1,0 +1,201 @@
+"""Files of one part: written under ``.partial`` names, synced and read back.
+
+Invalid rows go to a file of their own. This runs in a thread of its own, beside the commits of pages;
+`placement` has the steps before and after it.
+"""
+
+from __future__ import annotations
+
+import operator
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+from attrs import field, frozen
+
+from chainapi.errors import ExportError
+from chainapi.export.append import appending
+from chainapi.export.files import (
+    SYNC_EVERY,
+    Target,
+    digest_of,
+    partial_of,
+    refuse_link,
+    sync_file,
+    write_partial,
+)
+from chainapi.export.formats import DatabaseFormat, TextFormat
+from chainapi.export.formats.markers import Marker
+from chainapi.export.records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
+from chainapi.export.segments import SegmentReader
+from chainapi.export.worker import Stopped
+from chainapi.tables.columns import SOURCE, Column
+
+__all__ = ["PartWriter"]
+
+
+@frozen
+class PartWriter:
+    """Writer of the files of one part.
+
+    Attributes:
+        target: target of the export.
+        number: number of the part.
+        previous: part before it; a single file keeps its rows, and the new ones follow.
+        pages: pages of the part with the labels of their sources, sorted by source.
+        columns: columns of the rows.
+        run: name of the run.
+        stop: once it is set, writing ends with `Stopped`.
+        on_rows: called with the number of rows of each page that was written.
+
+    """
+
+    target: Target
+    number: int
+    previous: Part | None
+    pages: Sequence[tuple[str, PageRecord]] = field(repr=False)
+    columns: Sequence[Column] = field(repr=False)
+    run: str
+    stop: threading.Event = field(repr=False)
+    on_rows: Callable[[int], None] = field(repr=False)
+
+    @property
+    def rows(self) -> int:
+        """Number of valid rows of the part."""
+        return sum(page.rows for _, page in self.pages)
+
+    def write(self) -> Part:
+        """Write, sync and read back the files under their ``.partial`` names.
+
+        Raises:
+            ExportError: a file cannot be written; every row is still in the journal.
+            Stopped: `stop` was set meanwhile.
+
+        """
+        with SegmentReader(self.target.journal) as reader:
+            files = [self._write_rows(reader)]
+            if any(page.invalid for _, page in self.pages):
+                files.append(self._write_invalid(reader))
+        time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        columns = tuple((column.name, column.kind) for column in self.columns)
+        upto = max((page.number for _, page in self.pages), default=0)
+        return Part(self.number, BEGUN, upto, Content(tuple(files), self.run, time, columns))
+
+    def _write_rows(self, reader: SegmentReader) -> PartFile:
+        path = self.target.part(self.number)
+        before = None if self.target.folder or self.previous is None else self.previous.rows_file
+        if before is not None:
+            format_ = appending(self.target.format, path, self.columns)
+            if isinstance(format_, TextFormat):
+                return self._write_tail(reader, path, before, format_)
+            if format_ is not None:
+                return self._write_added(reader, path, before)
+        old = None if before is None else path
+        count = self.rows + (0 if before is None else before.rows)
+
+        def write(new: Path) -> None:
+            found = self.target.format.write(new, self.columns, self._pages(reader, new), old, self.stop)
+            _check_count(path, found, count)
+            if isinstance(self.target.format, DatabaseFormat) and not self.target.folder:
+                self.target.format.mark(new, Marker(self.number, self.run, count))
+
+        size, digest = write_partial(path, write)
+        return PartFile(path.name, count, size, digest, _sources(self.pages))
+
+    def _write_tail(
+        self, reader: SegmentReader, path: Path, before: PartFile, format_: TextFormat
+    ) -> PartFile:
+        """Write the rows that are appended to a single file."""
+
+        def write(new: Path) -> None:
+            found = format_.write_tail(new, self.columns, self._pages(reader, new), path, self.stop)
+            _check_count(path, before.rows + found, before.rows + self.rows)
+
+        size, _ = write_partial(path, write)
+        base = Base(before.size, before.digest)
+        return PartFile(
+            path.name,
+            before.rows + self.rows,
+            base.size + size,
+            digest_of(path, base.size, partial_of(path)),
+            _sources(self.pages),
+            base=base,
+        )
+
+    def _write_added(self, reader: SegmentReader, path: Path, before: PartFile) -> PartFile:
+        """Write a database with the rows that a transaction adds to the one of a single file."""
+        rows = before.rows + self.rows
+
+        def write(new: Path) -> None:
+            found = self.target.format.write(new, self.columns, self._pages(reader, new), stop=self.stop)
+            _check_count(path, before.rows + found, rows)
+
+        added = Added(*write_partial(path, write))
+        return PartFile(path.name, rows, 0, "", _sources(self.pages), added=added)
+
+    def _pages(self, reader: SegmentReader, partial: Path) -> Iterator[tuple[str, bytes]]:
+        """Yield the valid rows of each page; sync what was written of them now and then."""
+        unsynced = 0
+        for label, page in self.pages:
+            if self.stop.is_set():
+                raise Stopped
+            if page.rows:
+                yield label, reader.read(page)[0]
+                self.on_rows(page.rows)
+            unsynced += page.length
+            if unsynced >= SYNC_EVERY and partial.exists():
+                sync_file(partial)
+                unsynced = 0
+
+    def _write_invalid(self, reader: SegmentReader) -> PartFile:
+        """Write the invalid rows; those of a single file follow the earlier ones."""
+        path = self.target.invalid_part(self.number)
+        refuse_link(path)
+
+        def write(new: Path) -> None:
+            with new.open("wb") as file:
+                if not self.target.folder and path.is_file():
+                    with path.open("rb") as old:
+                        shutil.copyfileobj(old, file)
+                for label, page in self.pages:
+                    if page.invalid:
+                        file.write(_labelled(label, reader.read(page)[1]))
+
+        size, digest = write_partial(path, write)
+        count = sum(page.invalid for _, page in self.pages)
+        return PartFile(path.name, count, size, digest, invalid=True)
+
+
+def _check_count(path: Path, found: int, count: int) -> None:
+    if found != count:
+        raise ExportError(
+            f"{path} would have {found:,} rows and not {count:,}; all rows are kept in the journal: "
+            "start the same export again"
+        )
+
+
+def _labelled(label: str, lines: bytes) -> bytes:
+    """Return the JSON lines of invalid rows with the label of their source in front."""
+    head = b'{"%b":%b,' % (SOURCE.encode(), msgspec.json.encode(label))
+    return head + lines[1:-1].replace(b"\n{", b"\n" + head) + b"\n"
+
+
+def _sources(pages: Sequence[tuple[str, PageRecord]]) -> tuple[SourceRows, ...]:
+    """Return the rows of a part by source, with the range of their numbers."""
+    found = []
+    for label, group in groupby(pages, key=operator.itemgetter(0)):
+        records = [page for _, page in group if page.rows]
+        if not records:
+            continue
+        rows = sum(page.rows for page in records)
+        if any(page.lowest is None or page.highest is None for page in records):
+            found.append(SourceRows(label, rows))
+        else:
+            lowest = min((page.lowest or "" for page in records), key=int)
+            highest = max((page.highest or "" for page in records), key=int)
+            found.append(SourceRows(label, rows, lowest, highest))
+    return tuple(found)
