@@ -93,14 +93,18 @@ class Target:
         return self.path / f"part-{number:05}{self.format.suffix}" if self.folder else self.path
 
     def invalid_part(self, number: int) -> Path:
-        """Return the path of the JSON lines with the invalid rows of a part."""
-        name = f"part-{number:05}" if self.folder else self.path.name
-        return self.root / f"{name}.invalid"
+        """Return the path of the JSON lines with the invalid rows of a part.
+
+        No pattern for the parts of a folder matches it, and readers of folders skip the underscore.
+        """
+        name = f"_invalid-{number:05}.ndjson" if self.folder else f"{self.path.name}.invalid"
+        return self.root / name
 
     def left_behind(self) -> Iterator[Path]:
         """Yield the ``.partial`` files of a killed run."""
         if self.folder:
             yield from self.path.rglob(".part-*.partial*")
+            yield from self.path.glob("._invalid-*.partial")
         else:
             yield from self.root.glob(f"{glob.escape(partial_of(self.path).name)}*")
 

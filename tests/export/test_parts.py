@@ -27,7 +27,7 @@ def manifest_of(folder: Path) -> list[dict[str, Any]]:
     """Return the entries of the manifest; the parts that it names are those of the folder."""
     entries = [json.loads(line) for line in (folder / MANIFEST).read_text().splitlines()]
     assert {entry["name"] for entry in entries} == {
-        str(path.relative_to(folder)) for path in folder.rglob("part-*") if path.suffix != ".invalid"
+        str(path.relative_to(folder)) for path in folder.rglob("part-*")
     }
     return entries
 
