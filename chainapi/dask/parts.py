@@ -37,7 +37,7 @@ from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
 from chainapi.export.formats.arrow import tables_of
-from chainapi.export.matching import Matched, Matcher, NewRows, new_rows
+from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 from chainapi.tables.arrow import arrow_schema
@@ -192,8 +192,14 @@ class PartLog:
         return count
 
     def _take(self, batch: Batch) -> int:
-        source, new = batch.source, self._new_rows(batch)
-        for encoded in batch.encode(new.rows).split(b"\n")[:-1]:
+        source = batch.source
+        found = encoded_rows(batch, lambda: self._matcher(source.number))
+        if found is None:
+            self._matchers.pop(source.number, None)
+            return 0
+        new, lines = found
+        self._keep_digests(batch, new)
+        for encoded in lines.split(b"\n")[:-1]:
             self._bytes += len(encoded)
             if encoded.startswith(INVALID):
                 self.invalid += 1
@@ -210,15 +216,13 @@ class PartLog:
 
     # Rows of later passes
 
-    def _new_rows(self, batch: Batch) -> NewRows:
-        """Return the rows of a batch that the export lacks, and log their digests."""
+    def _keep_digests(self, batch: Batch, new: NewRows) -> None:
+        """Keep the digests of new rows for the next log."""
         number, restarts = batch.source.number, batch.checkpoint.restarts
-        new = new_rows(batch, lambda: self._matcher(number))
         if number in self._matchers:
             self._matchers[number].add(restarts, new.added)
         outcome = Matched(restarts, b"".join(new.added), b"".join(new.again))
         self._digests.setdefault(number, []).append(outcome)
-        return new
 
     def _matcher(self, number: int) -> Matcher:
         """Return the matcher of a source, at its first use from the logs."""

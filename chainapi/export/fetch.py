@@ -85,6 +85,8 @@ class Fetcher:
             await writer.flush()
 
     def _failed(self, label: str, error: ChainAPIError) -> None:
+        if label in self.failures:  # a request was still under way
+            return
         if isinstance(error, DecodeError) and error.row is not None:
             error = error.changed(advice=_ADVICE)
         self.failures[label] = error
@@ -99,6 +101,9 @@ class Fetcher:
         last = {batch.source.label: batch for batch in batches}
         for batch in batches:
             label, ended = batch.source.label, None
+            if batch.source.failure is not None:
+                self._failed(label, batch.source.failure)
+                continue
             if batch is last[label] and batch.source.done:
                 ended = self._open_streams.pop(label, None)
             self.progress.committed(label, done=ended is not None)

@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend
+from chainapi.errors import ColumnValueError
 
 __all__ = [
     "BEGUN",
@@ -51,6 +52,7 @@ class SourceRecord:
         last: number of the last row of the pass under way, by the cursor.
         done: whether its walk has ended.
         limited: whether the limit ended it in this run.
+        failure: error of a page with a value that no column holds; no later page of this run is stored.
 
     """
 
@@ -68,6 +70,7 @@ class SourceRecord:
     trend: Trend = Trend.LEVEL
     last: int | None = None
     limited: bool = field(default=False, init=False)
+    failure: ColumnValueError | None = field(default=None, init=False)
 
     @classmethod
     def from_fields(
@@ -266,7 +269,11 @@ class PageLog(Protocol):
         ...
 
     def commit(self, batches: Sequence[Batch]) -> int:
-        """Take the rows of pages and the positions behind; count and return new rows."""
+        """Take the rows of pages and the positions behind; count and return new rows.
+
+        A page with a value that does not fit its column is not taken, and no later page of its source:
+        `SourceRecord.failure` has the error.
+        """
         ...
 
 
