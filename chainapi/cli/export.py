@@ -164,7 +164,7 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
-                    _check_distributed(route, format_, parts, parquet)
+                    _check_distributed(route, format_, parts)
                 if progress == "bar" and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
@@ -231,13 +231,7 @@ def _code(error: ChainAPIError, view: ExportView) -> int:
     return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
 
 
-def _check_distributed(
-    route: str,
-    format_: FileFormat | None,
-    parts: Mapping[str, float | None],
-    parquet: Mapping[str, object],
-) -> None:
-    refuse("workers of a cluster write zstd and groups of 100,000 rows", **parquet)
+def _check_distributed(route: str, format_: FileFormat | None, parts: Mapping[str, float | None]) -> None:
     for name in ("part_bytes", "part_seconds"):
         if parts[name] is not None:
             option = f"--{name.replace('_', '-')}"

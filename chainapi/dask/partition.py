@@ -17,7 +17,8 @@ from chainapi.dask.store import Store
 from chainapi.errors import ChainAPIError, ExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import JOURNAL
-from chainapi.export.formats import format_of
+from chainapi.export.formats.parquet import FORMAT as PARQUET
+from chainapi.export.formats.parquet import Parquet
 from chainapi.export.progress import ExportProgress
 from chainapi.export.spec import Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker
@@ -67,6 +68,7 @@ class Job:
         part_bytes: bytes of the rows of a part, as JSON.
         amounts: type of amounts.
         fields: names of the columns; None for all.
+        format: options of the files.
 
     """
 
@@ -83,6 +85,7 @@ class Job:
     part_bytes: int
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
+    format: Parquet = PARQUET
 
     @property
     def key(self) -> tuple[str, int]:
@@ -217,12 +220,13 @@ class _Run:
             lambda: self.fetcher.columns,
             job.part_rows,
             job.part_bytes,
+            job.format,
         )
         spec = ExportSpec(
             operator.attrgetter(job.route)(self.session),
             job.sources,
             job.folder.url,
-            format_of("parquet"),
+            job.format,
             job.query,
             job.limit,
             job.concurrency,

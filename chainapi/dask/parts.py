@@ -36,11 +36,10 @@ from attrs import define, field
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
-from chainapi.export.formats.arrow import tables_of
+from chainapi.export.formats.parquet import Parquet
 from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.spec import free_label
-from chainapi.tables.arrow import arrow_schema
 from chainapi.tables.codec import INVALID
 from chainapi.tables.columns import SOURCE, Column
 
@@ -74,6 +73,7 @@ class PartLog:
         columns: returns the columns of the rows.
         part_rows: rows of a part.
         part_bytes: bytes of the rows of a part, as JSON.
+        format: options of the files.
         invalid: invalid rows taken since the log was opened.
         written: names of the parts that were written, and of the files with invalid rows.
 
@@ -85,6 +85,7 @@ class PartLog:
     columns: Callable[[], Sequence[Column]]
     part_rows: int
     part_bytes: int
+    format: Parquet
     invalid: int = field(default=0, init=False)
     written: list[str] = field(factory=list[str], init=False)
     _writer: str = field(factory=lambda: uuid4().hex, init=False)
@@ -303,14 +304,10 @@ class PartLog:
             self.store.create(f"{PENDING_INVALID}/{name}", b"".join(self._invalid_rows))
 
     def _encoded(self, state: State) -> bytes:
-        """Return the next part as a Parquet file."""
-        columns, made = self.columns(), pa.BufferOutputStream()
+        """Return the next part as a Parquet file, which was read back."""
         rows = ((label, row + b"\n") for label, row in self._rows)
-        with pq.ParquetWriter(made, arrow_schema(columns), compression="zstd") as writer:
-            for table in tables_of(columns, rows):
-                writer.write_table(table, row_group_size=table.num_rows)
-            writer.add_key_value_metadata({FOOTER_KEY: state.dumps()})
-        return bytes(made.getvalue())
+        name, footer = self._part(state.part), {FOOTER_KEY: state.dumps()}
+        return self.format.encode(name, self.columns(), rows, footer)
 
     def _footer(self, name: str) -> State:
         """Return the state in a part."""

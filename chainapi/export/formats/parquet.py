@@ -6,7 +6,7 @@ text. Amounts are text, or by choice decimal128(38, 0), double, or 32 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -53,10 +53,32 @@ class Parquet:
                 old = stack.enter_context(_opened(previous))
                 columns = _columns_in(old, previous, columns)
                 earlier = old.iter_batches(BATCH_ROWS)
-            options = {"compression": self.compression, "compression_level": self.level}
-            with pq.ParquetWriter(path, arrow_schema(columns), **options) as writer:
+            with self._writer(path, columns) as writer:
                 written = write_tables(writer, tables_of(columns, rows, earlier, self.group_rows))
         return check_written(path, written, _tally(path))
+
+    def encode(
+        self, name: str, columns: Sequence[Column], rows: Rows, metadata: Mapping[bytes, bytes]
+    ) -> bytes:
+        """Return the bytes of a file with this name, and `metadata` in its footer.
+
+        Raises:
+            ExportError: the file does not have the rows that were encoded.
+
+        """
+        made = pa.BufferOutputStream()
+        with self._writer(made, columns) as writer:
+            written = write_tables(writer, tables_of(columns, rows, (), self.group_rows))
+            writer.add_key_value_metadata(metadata)
+        content = made.getvalue()
+        found = _tally(pa.BufferReader(content))
+        check_written(Path(name), written, found, "All rows of earlier parts are kept")
+        return bytes(content)
+
+    def _writer(self, sink: Any, columns: Sequence[Column]) -> Any:
+        return pq.ParquetWriter(
+            sink, arrow_schema(columns), compression=self.compression, compression_level=self.level
+        )
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
@@ -77,11 +99,12 @@ def write_tables(writer: Any, tables: Iterable[Any]) -> Tally:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(source: Any) -> Iterator[Any]:
+    """Open a path or a buffer."""
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(source)
     except pa.ArrowInvalid:
-        raise unlike(path, "parquet") from None
+        raise unlike(source, "parquet") from None
     with file:
         yield file
 
@@ -95,10 +118,10 @@ def _columns_in(file: Any, path: Path, columns: Sequence[Column]) -> list[Column
     return ordered
 
 
-def _tally(path: Path) -> Tally:
-    """Return the tally of a file."""
+def _tally(source: Any) -> Tally:
+    """Return the tally of a file, given as a path or a buffer."""
     tally = Tally(0, 0)
-    with _opened(path) as file:
+    with _opened(source) as file:
         for group in range(file.num_row_groups):
             tally = _added(tally, file.read_row_group(group))
     return tally

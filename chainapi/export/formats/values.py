@@ -94,7 +94,9 @@ class Tally:
     checksum: int
 
 
-def check_written(path: Path, written: Tally, found: Tally) -> int:
+def check_written(
+    path: Path, written: Tally, found: Tally, kept: str = "All rows are kept in the journal"
+) -> int:
     """Return the number of rows of a file that has what was written.
 
     Raises:
@@ -108,7 +110,7 @@ def check_written(path: Path, written: Tally, found: Tally) -> int:
     )
     raise ExportError(
         f"{path} has {found.rows:,} rows when it is read back, but {difference}: the disk or the file system "
-        "lost some of them. All rows are kept in the journal: check the disk, and start the same export again"
+        f"lost some of them. {kept}: check the disk, and start the same export again"
     )
 
 
