@@ -84,6 +84,7 @@ async def export(
     limit: Rows | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
+    partition: str | None = None,
     part_rows: Rows | None = None,
     part_bytes: Rows | None = None,
     part_seconds: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
@@ -119,6 +120,8 @@ async def export(
         limit: Most rows of each source; all by default. A later run fetches all new rows.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
+        partition: Keys that divide the rows of a folder of Parquet, CSV or JSON lines, such as source,day:
+            source, and day, month or year of the time of a row in UTC. Their values are names of folders.
         part_rows: Rows after which a folder gets a part, also while the export runs; 1,000,000 by default.
         part_bytes: Bytes of rows, as JSON, after which it gets one; 256 MiB by default.
         part_seconds: Seconds after which fetched rows become a part; 600 by default.
@@ -151,6 +154,7 @@ async def export(
         "limit": limit,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
+        "partition": partition,
         **parts,
         "dask": dask,
         "progress": None if progress == "bar" else progress,
@@ -164,6 +168,7 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
+                    refuse("a part of a cluster is one file", partition=partition)
                     _check_distributed(route, format_, parts)
                 if progress == "bar" and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
@@ -173,13 +178,14 @@ async def export(
                         sources,
                         out,
                         format_,
-                        fields=None if fields is None else [name.strip() for name in fields.split(",")],
+                        fields=_names(fields),
                         amounts=amounts,
                         limit=limit,
                         concurrency=concurrency,
                         on_progress=view.update,
                         on_invalid=on_invalid,
                         **{name: value for name, value in {**parts, **parquet}.items() if value is not None},
+                        **({} if partition is None else {"partition": _names(partition)}),
                         **query,
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
@@ -256,6 +262,11 @@ def _report(terminal: Terminal, route: str, error: ChainAPIError) -> None:
 
 
 _ADVICE = "--on-invalid raw writes such rows to a file of their own"
+
+
+def _names(joined: str | None) -> list[str] | None:
+    """Return names that commas separate."""
+    return None if joined is None else [name.strip() for name in joined.split(",")]
 
 
 def _lines(name: str) -> list[str]:

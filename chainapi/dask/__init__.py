@@ -110,6 +110,11 @@ def export(
             whole_number(name, value)
     for name, value in (("concurrency", concurrency), ("part_rows", part_rows)):
         whole_number(name, value)
+    if "partition" in query:
+        raise ConfigurationError(
+            "partition= does not apply to a cluster: a part is one file, because it is the commit of the"
+            " positions behind its rows; leave it out, or export to a local folder"
+        )
     if "resume" in query:
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"

@@ -15,6 +15,7 @@ from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.export.formats.values import require
+from chainapi.export.partition import check_partition
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream, shows_new_rows
@@ -22,7 +23,7 @@ from chainapi.export.spec import COLUMNS, Arguments, ExportSpec, compare_setting
 from chainapi.export.worker import Worker, settled
 from chainapi.export.writer import Writer
 from chainapi.tables.codec import Codec
-from chainapi.tables.columns import Column
+from chainapi.tables.columns import Column, columns_of
 
 __all__ = ["Fetcher"]
 
@@ -179,6 +180,8 @@ class Fetcher:
         codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise", spec.fields)
         if format_.needs_columns:
             require(codec.columns, format_.name)
+        if spec.partition:
+            check_partition(spec.partition, codec.columns, columns_of(pages.model, spec.amounts))
         settings = spec.settings(pages, codec.columns)
         if self.journal.has_pages():
             stored = self.journal.settings()

@@ -341,6 +341,7 @@ class PartFile(msgspec.Struct, frozen=True):
         invalid: whether it has the invalid rows.
         base: the file before, where the rows of the part are appended to it; None for a file that is
             written whole.
+        partition: keys and values of its partition.
 
     """
 
@@ -351,6 +352,7 @@ class PartFile(msgspec.Struct, frozen=True):
     sources: tuple[SourceRows, ...] = ()
     invalid: bool = False
     base: Base | None = None
+    partition: tuple[tuple[str, str | None], ...] = ()
 
 
 class Content(msgspec.Struct, frozen=True):

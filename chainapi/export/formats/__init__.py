@@ -17,7 +17,16 @@ from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 from chainapi.tables.columns import Column
 
-__all__ = ["FORMATS", "Compression", "Format", "Rows", "TextFormat", "format_of", "parquet_of"]
+__all__ = [
+    "FORMATS",
+    "Compression",
+    "Format",
+    "Rows",
+    "TextFormat",
+    "format_of",
+    "parquet_of",
+    "without_source",
+]
 
 FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
 
@@ -164,3 +173,12 @@ def parquet_of(
         "Format",
         evolve(parquet, compression=chosen, level=compression_level, group_rows=row_group_rows),
     )
+
+
+def without_source(form: Format) -> Format:
+    """Return the format whose files lack the column ``source``: the names of their folders have it.
+
+    Such files are written, and read without columns.
+    """
+    file_format: Any = form
+    return cast("Format", evolve(file_format, source=False))

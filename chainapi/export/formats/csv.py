@@ -13,8 +13,10 @@ from datetime import date
 from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar
 from zlib import crc32
+
+from attrs import frozen
 
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import (
@@ -37,12 +39,19 @@ __all__ = ["FORMAT", "Csv"]
 CHUNK = 1 << 20  # bytes
 
 
+@frozen
 class Csv:
-    """Rows as comma-separated values under a header."""
+    """Rows as comma-separated values under a header.
 
-    name: Final = "csv"
-    suffix: Final = ".csv"
-    needs_columns: Final = True
+    Attributes:
+        source: whether files have the column ``source``.
+
+    """
+
+    name: ClassVar[str] = "csv"
+    suffix: ClassVar[str] = ".csv"
+    needs_columns: ClassVar[bool] = True
+    source: bool = True
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a file."""
@@ -51,7 +60,8 @@ class Csv:
         ordered = extended(names, columns)
         if ordered is None:
             raise unlike(previous or path, self.name)
-        records = _all_records(ordered, rows, previous, len(ordered) + 1 - len(names))
+        added = len(ordered) + 1 - len(names)
+        records = _all_records(ordered, rows, previous, added, source=self.source)
         return check_written(path, _write(path, records), _tally(path))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
@@ -94,26 +104,27 @@ def _write(path: Path, records: Iterator[tuple[int, str]]) -> Tally:
 
 
 def _all_records(
-    columns: Sequence[Column], rows: Rows, previous: Path | None, added: int
+    columns: Sequence[Column], rows: Rows, previous: Path | None, added: int, *, source: bool
 ) -> Iterator[tuple[int, str]]:
     """Yield the number of records and the text of each piece of the file.
 
     The header is no record.
     """
-    yield 0, ",".join(header(columns)) + "\n"
+    yield 0, ",".join(header(columns)[not source :]) + "\n"
     if previous is not None:
         old = _records(previous)
         next(old)
         for record in old:
             yield 1, record[:-1] + "," * added + "\n"
-    yield from _new_records(columns, rows)
+    yield from _new_records(columns, rows, source=source)
 
 
-def _new_records(columns: Sequence[Column], rows: Rows) -> Iterator[tuple[int, str]]:
+def _new_records(columns: Sequence[Column], rows: Rows, *, source: bool = True) -> Iterator[tuple[int, str]]:
     read, writers = reader(columns, nested=False), [_WRITERS.get(column.kind, _plain) for column in columns]
     for label, lines in rows:
+        labels = [repeat(_quoted(label))] if source else []
         cells = [write(values) for write, values in zip(writers, read(lines), strict=True)]
-        yield lines.count(b"\n"), "".join(map(_record, zip(repeat(_quoted(label)), *cells, strict=False)))
+        yield lines.count(b"\n"), "".join(map(_record, zip(*labels, *cells, strict=False)))
 
 
 def _record(cells: Sequence[str]) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, ClassVar
 from zlib import crc32
 
 import msgspec
+from attrs import frozen
 
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import Tally, check_written, loads, typed_row, unlike
@@ -21,18 +22,25 @@ __all__ = ["FORMAT", "JsonLines"]
 CHUNK = 1 << 20  # bytes
 
 
+@frozen
 class JsonLines:
-    """Rows as JSON lines."""
+    """Rows as JSON lines.
 
-    name: Final = "jsonl"
-    suffix: Final = ".jsonl"
-    needs_columns: Final = False
+    Attributes:
+        source: whether rows have the column ``source``.
+
+    """
+
+    name: ClassVar[str] = "jsonl"
+    suffix: ClassVar[str] = ".jsonl"
+    needs_columns: ClassVar[bool] = False
+    source: bool = True
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a file; nothing of a row is decoded."""
         count = checksum = 0
         with path.open("wb") as file:
-            for lines in _all_lines(rows, previous):
+            for lines in _all_lines(rows, previous) if self.source else (lines for _, lines in rows):
                 file.write(lines)
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
         return check_written(path, Tally(count, checksum), _tally(path))

@@ -20,7 +20,7 @@ from chainapi.export.formats import Compression, Rows
 from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, tables_of
 from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
 from chainapi.tables.arrow import arrow_schema, grows_to
-from chainapi.tables.columns import Column
+from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "Parquet", "write_tables"]
 
@@ -34,6 +34,7 @@ class Parquet:
         level: its level; None for the default of Arrow.
         group_rows: number of rows of a group, the last one excepted; None for 100,000, or fewer if they are
             large. Memory holds one group.
+        source: whether files have the column ``source``.
 
     """
 
@@ -43,6 +44,7 @@ class Parquet:
     compression: Compression = "zstd"
     level: int | None = None
     group_rows: int | None = None
+    source: bool = True
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a file."""
@@ -54,7 +56,8 @@ class Parquet:
                 columns = _columns_in(old, previous, columns)
                 earlier = old.iter_batches(BATCH_ROWS)
             with self._writer(path, columns) as writer:
-                written = write_tables(writer, tables_of(columns, rows, earlier, self.group_rows))
+                tables = tables_of(columns, rows, earlier, self.group_rows)
+                written = write_tables(writer, map(self._chosen, tables))
         return check_written(path, written, _tally(path))
 
     def encode(
@@ -76,9 +79,11 @@ class Parquet:
         return bytes(content)
 
     def _writer(self, sink: Any, columns: Sequence[Column]) -> Any:
-        return pq.ParquetWriter(
-            sink, arrow_schema(columns), compression=self.compression, compression_level=self.level
-        )
+        schema = self._chosen(arrow_schema(columns).empty_table()).schema
+        return pq.ParquetWriter(sink, schema, compression=self.compression, compression_level=self.level)
+
+    def _chosen(self, table: Any) -> Any:
+        return table if self.source else table.drop_columns([SOURCE])
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
