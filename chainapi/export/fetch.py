@@ -181,7 +181,8 @@ class Fetcher:
         if format_.needs_columns:
             require(codec.columns, format_.name)
         if spec.partition:
-            check_partition(spec.partition, codec.columns, columns_of(pages.model, spec.amounts))
+            all_columns = columns_of(pages.model, spec.amounts)
+            check_partition(spec.partition, format_.name, codec.columns, all_columns)
         settings = spec.settings(pages, codec.columns)
         if self.journal.has_pages():
             stored = self.journal.settings()

@@ -71,17 +71,20 @@ def checked_partition(given: Any) -> tuple[str, ...]:
     return keys
 
 
-def check_partition(keys: Sequence[str], columns: Sequence[Column], all_columns: Sequence[Column]) -> None:
+def check_partition(
+    keys: Sequence[str], format_: str, columns: Sequence[Column], all_columns: Sequence[Column]
+) -> None:
     """Refuse keys that rows of these columns lack.
 
     Args:
         keys: the keys.
+        format_: name of the format of the files.
         columns: columns of the files.
         all_columns: the same with those that the files leave out.
 
     Raises:
         ConfigurationError: a key needs the time of a row, and the rows have none; or a column has the name
-            of a key.
+            of a key; or readers would skip rows.
 
     """
     named = next((column.name for column in columns if column.name in keys), None)
@@ -89,6 +92,11 @@ def check_partition(keys: Sequence[str], columns: Sequence[Column], all_columns:
         raise ConfigurationError(
             f"partition= has {named!r}, which is a column of the rows too, and readers would show one of"
             " them: leave it out, or leave the column out with fields="
+        )
+    if SOURCE in keys and format_ == "csv" and len(columns) == 1:
+        raise ConfigurationError(
+            f"partition= has {SOURCE!r}, which leaves CSV one column, and a row without a value would be an"
+            " empty line, which readers skip: leave it out, or choose more fields="
         )
     timed = next((key for key in keys if key != SOURCE), None)
     if timed is not None and not time_columns(columns):

@@ -78,6 +78,7 @@ def test_failed_sources_have_a_line_each(scheduler: str, tmp_path: Path) -> None
     [
         (("/v1/chains/1/blocks",), "--dask does not apply to paths"),
         ((ROUTE, "1", "--format", "csv"), "--format csv does not apply"),
+        ((ROUTE, "1", "--partition", "day"), "--partition does not apply: a part of a cluster is one file"),
         ((ROUTE, "1", "--compression-level", "99"), "--compression-level 99 must be"),
     ],
 )
