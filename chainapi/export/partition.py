@@ -1,4 +1,4 @@
-"""Partitions of a folder: rows divided by keys, whose values are the names of folders, as in Hive.
+"""Hive partitions: rows divided by keys, whose values name folders.
 
 ``source=43114/day=2026-11-20/part-00001.parquet``
 """
@@ -154,7 +154,7 @@ def check_label(keys: Sequence[str], label: str) -> None:
 
 
 def folder_of(keys: Sequence[str], values: Values) -> str:
-    """Return the path of the folder with the rows of a partition, below that of the target."""
+    """Return the folder of a partition: a path below that of the target."""
     named = zip(keys, values, strict=True)
     return "/".join(f"{key}={quote(value, safe='') if value else NULL}" for key, value in named)
 
@@ -306,7 +306,7 @@ class Partitioner:
 def _bounds_of(
     page: PageRecord, times: Sequence[int | None]
 ) -> Callable[[Sequence[int]], tuple[str | None, str | None]]:
-    """Return a function from places to the least and the greatest number of these rows."""
+    """Return a function from places to the least and greatest number of the rows."""
     known = [time for time in times if time is not None]
     if len(known) < len(times) or (page.lowest, page.highest) != (str(min(known)), str(max(known))):
         return lambda _: (page.lowest, page.highest)  # the numbers of the list are no times

@@ -176,9 +176,9 @@ def parquet_of(
 
 
 def without_source(form: Format) -> Format:
-    """Return the format whose files lack the column ``source``: the names of their folders have it.
+    """Return the format whose files lack the column ``source``.
 
-    Such files are written, and read without columns.
+    The names of their folders have it. Such files can be written, and read without `columns`.
     """
     file_format: Any = form
     return cast("Format", evolve(file_format, source=False))
