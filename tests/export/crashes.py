@@ -29,6 +29,7 @@ from chainapi.core.http import Request, Response
 from chainapi.errors import ExportError
 from chainapi.export import export
 from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.manifest import MANIFEST
 from chainapi.export.partition import FORMATS as DIVIDED
 from chainapi.testing import run
 from tests.export.power_cuts import PowerCuts
@@ -101,18 +102,30 @@ class Scene:
         for grown in sorted({more, MORE}):
             await self.export(folder, grown)
         assert self.rows_in(folder) == Chains(MORE).numbers
+        self.check_files(folder)
+
+    def check_files(self, folder: Path) -> None:
+        """Check that the manifest has all parts, and that nothing else is left."""
+        entries = [json.loads(line) for line in (folder / MANIFEST).read_bytes().splitlines()]
+        assert {entry["name"] for entry in entries} == self.names_in(folder)
+        assert [path.name for path in (folder / "_export").iterdir()] == ["journal"]
+        assert [*folder.rglob("*.partial")] == []
+
+    def names_in(self, folder: Path) -> set[str]:
+        """Return the names of all parts below the folder."""
+        return {str(path.relative_to(folder)) for path in folder.rglob(f"part-*.{self.format}")}
 
     def rows_in(self, folder: Path) -> Counter[tuple[str, int]]:
         """Count the rows of all parts, and the invalid ones; check the folders of divided ones."""
         found = Counter[tuple[str, int]]()
         form = format_of(self.format)
-        for path in folder.rglob(f"part-*{form.suffix}"):
-            named = dict(part.split("=") for part in path.relative_to(folder).parts[:-1])
-            for row in form.read(path):
+        for name in self.names_in(folder):
+            named = dict(part.split("=") for part in name.split("/")[:-1])
+            for row in form.read(folder / name):
                 number = int(row["block_number"])
                 if self.partition:
                     day = time.strftime("%Y-%m-%d", time.gmtime(number * HOURS_6))
-                    assert named["day"] == day, path
+                    assert named["day"] == day, name
                 found[unquote(named.get("source", "")) or str(row["source"]), number] += 1
         for path in folder.glob("_invalid-*.ndjson"):
             rows = [json.loads(line) for line in path.read_bytes().splitlines()]

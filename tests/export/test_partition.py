@@ -24,7 +24,7 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import export
 from chainapi.export.chart import read_chart
-from chainapi.export.formats import format_of
+from chainapi.export.formats import format_of, without_source
 from chainapi.export.manifest import MANIFEST
 from chainapi.export.partition import KEYS, NULL, Partitioner, folder_of, time_columns
 from chainapi.export.records import PageRecord
@@ -263,6 +263,21 @@ def test_names_of_folders() -> None:
         folder_of(["source", "day"], ("a/ü b=c", "2026-11-20")) == "source=a%2F%C3%BC%20b%3Dc/day=2026-11-20"
     )
     assert folder_of(["day"], (None,)) == f"day={NULL}"
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_files_without_a_source(suffix: str, tmp_path: Path) -> None:
+    """Files without the column are read with their kinds, and continued by rows with more columns."""
+    form, old, new = without_source(format_of(suffix)), tmp_path / f"old.{suffix}", tmp_path / f"new.{suffix}"
+    form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([Row(height=1, value=2**70)]))])
+    grown = columns_of(Grown)
+    form.write(new, grown, [("b", Codec(Grown).encode_lines([Grown(height=2, more=3)]))], old)
+    found = [*form.read(new, grown)]
+    assert [[*row] for row in found] == [[column.name for column in grown]] * 2
+    assert [(row["height"], row["value"], row["more"]) for row in found] == [(1, 2**70, None), (2, None, 3)]
+    if suffix != "jsonl":
+        with pytest.raises(ConfigurationError, match="is not a"):
+            list(format_of(suffix).read(new, grown))
 
 
 # Folders in other programs

@@ -178,7 +178,7 @@ def parquet_of(
 def without_source(form: Format) -> Format:
     """Return the format whose files lack the column ``source``.
 
-    The names of their folders have it. Such files can be written, and read without `columns`.
+    The names of their folders have it.
     """
     file_format: Any = form
     return cast("Format", evolve(file_format, source=False))

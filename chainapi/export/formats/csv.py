@@ -56,31 +56,33 @@ class Csv:
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a file."""
         require(columns, self.name)
-        names = header(columns) if previous is None else _names(previous)
-        ordered = extended(names, columns)
+        names = header(columns, source=self.source) if previous is None else _names(previous)
+        ordered = extended(names, columns, source=self.source)
         if ordered is None:
             raise unlike(previous or path, self.name)
-        added = len(ordered) + 1 - len(names)
+        added = len(ordered) + self.source - len(names)
         records = _all_records(ordered, rows, previous, added, source=self.source)
         return check_written(path, _write(path, records), _tally(path))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Check whether the header of a file has all columns."""
         names = _names(path)
-        return extended(names, columns) is not None and len(names) == len(header(columns))
+        whole = len(names) == len(header(columns, source=self.source))
+        return whole and extended(names, columns, source=self.source) is not None
 
     def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
         """Write records in the columns of a file, without a header."""
-        ordered = extended(_names(previous), columns)
+        ordered = extended(_names(previous), columns, source=self.source)
         if ordered is None:
             raise unlike(previous, self.name)
-        return check_written(path, _write(path, _new_records(ordered, rows)), _tally(path, headers=0))
+        records = _new_records(ordered, rows, source=self.source)
+        return check_written(path, _write(path, records), _tally(path, headers=0))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
         records = map(_cells, _records(path))
         names = [name or "" for name in next(records, ())]
-        if columns and extended(names, columns) is None:
+        if columns and extended(names, columns, source=self.source) is None:
             raise unlike(path, self.name)
         for cells in records:
             if len(cells) != len(names):
@@ -110,7 +112,7 @@ def _all_records(
 
     The header is no record.
     """
-    yield 0, ",".join(header(columns)[not source :]) + "\n"
+    yield 0, ",".join(header(columns, source=source)) + "\n"
     if previous is not None:
         old = _records(previous)
         next(old)

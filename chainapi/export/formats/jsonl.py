@@ -40,7 +40,7 @@ class JsonLines:
         """Write a file; nothing of a row is decoded."""
         count = checksum = 0
         with path.open("wb") as file:
-            for lines in _all_lines(rows, previous) if self.source else (lines for _, lines in rows):
+            for lines in _all_lines(rows, previous, source=self.source):
                 file.write(lines)
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
         return check_written(path, Tally(count, checksum), _tally(path))
@@ -61,16 +61,19 @@ class JsonLines:
                     row = loads(line)
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     row = None
-                if not isinstance(row, dict) or (columns and SOURCE not in row):
+                if not isinstance(row, dict) or (columns and self.source and SOURCE not in row):
                     raise unlike(path, self.name)
                 yield typed_row(row, columns) if columns else row
 
 
-def _all_lines(rows: Rows, previous: Path | None) -> Iterator[bytes]:
+def _all_lines(rows: Rows, previous: Path | None, *, source: bool) -> Iterator[bytes]:
     if previous is not None:
         with previous.open("rb") as old:
             yield from _chunks(old)
     for label, lines in rows:
+        if not source:
+            yield lines
+            continue
         head = b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
         rest = [line[1:] for line in lines.split(b"\n")[:-1]]  # a line end is never inside a text
         made = head + b"," + (b"\n" + head + b",").join(rest) + b"\n"

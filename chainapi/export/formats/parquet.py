@@ -53,7 +53,7 @@ class Parquet:
             earlier: Iterable[Any] = ()
             if previous is not None:
                 old = stack.enter_context(_opened(previous))
-                columns = _columns_in(old, previous, columns)
+                columns = self._columns_in(old, previous, columns)
                 earlier = old.iter_batches(BATCH_ROWS)
             with self._writer(path, columns) as writer:
                 tables = tables_of(columns, rows, earlier, self.group_rows)
@@ -79,17 +79,29 @@ class Parquet:
         return bytes(content)
 
     def _writer(self, sink: Any, columns: Sequence[Column]) -> Any:
-        schema = self._chosen(arrow_schema(columns).empty_table()).schema
-        return pq.ParquetWriter(sink, schema, compression=self.compression, compression_level=self.level)
+        options = {"compression": self.compression, "compression_level": self.level}
+        return pq.ParquetWriter(sink, self._schema(columns), **options)
 
     def _chosen(self, table: Any) -> Any:
         return table if self.source else table.drop_columns([SOURCE])
+
+    def _schema(self, columns: Sequence[Column]) -> Any:
+        schema = arrow_schema(columns)
+        return schema if self.source else schema.remove(schema.get_field_index(SOURCE))
+
+    def _columns_in(self, file: Any, path: Path, columns: Sequence[Column]) -> list[Column]:
+        """Return the columns of a file, and behind them those that it lacks."""
+        found = file.schema_arrow
+        ordered = extended(found.names, columns, source=self.source)
+        if ordered is None or not grows_to(found, self._schema(ordered)):
+            raise unlike(path, self.name)
+        return ordered
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
         with _opened(path) as file:
             if columns:
-                _columns_in(file, path, columns)
+                self._columns_in(file, path, columns)
             for row in python_rows(file.iter_batches(BATCH_ROWS), path, self.name):
                 yield typed_row(row, columns, json_texts=True) if columns else row
 
@@ -112,15 +124,6 @@ def _opened(source: Any) -> Iterator[Any]:
         raise unlike(source, "parquet") from None
     with file:
         yield file
-
-
-def _columns_in(file: Any, path: Path, columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of a file, and behind them those that it lacks."""
-    schema = file.schema_arrow
-    ordered = extended(schema.names, columns)
-    if ordered is None or not grows_to(schema, arrow_schema(ordered)):
-        raise unlike(path, "parquet")
-    return ordered
 
 
 def _tally(source: Any) -> Tally:
