@@ -215,8 +215,9 @@ COLUMNS = columns_of(Event)
 def page_of(number: int, rows: list[Event]) -> PageRecord:
     """Return the record of a page whose list has the order of the times."""
     times = [row.timestamp for row in rows if row.timestamp is not None]
-    ends = (str(min(times)), str(max(times))) if len(times) == len(rows) else (None, None)
-    return PageRecord(number, 1, 1, 0, 0, len(rows), 0, 0, *ends, 0)
+    whole = len(times) == len(rows)
+    lowest, highest = (str(min(times)), str(max(times))) if whole else (None, None)
+    return PageRecord(number, 1, 1, 0, 0, len(rows), 0, 0, lowest, highest, 0)
 
 
 @given(
@@ -361,8 +362,9 @@ def with_duckdb(folder: Path, suffix: str, partition: list[str] | None) -> Any:
     """Return the rows by DuckDB."""
     hive = ", hive_types = {'source': VARCHAR, 'day': DATE}" if partition else ""
     read = {"parquet": "read_parquet", "jsonl": "read_json", "csv": "read_csv"}[suffix]
-    found = duckdb.sql(f"FROM {read}('{folder}/**/*.{suffix}', union_by_name = true{hive})")
-    return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    found = duckdb.execute(f"FROM {read}('{folder}/**/*.{suffix}', union_by_name = true{hive})")
+    names = [name for name, *_ in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 READERS = {"pyarrow": with_pyarrow, "pandas": with_pandas, "polars": with_polars, "duckdb": with_duckdb}
