@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from attrs import define, field, frozen
@@ -17,6 +17,7 @@ from chainapi.dask.store import Store
 from chainapi.errors import ChainAPIError, ExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import JOURNAL
+from chainapi.export.formats import Format
 from chainapi.export.formats.parquet import FORMAT as PARQUET
 from chainapi.export.formats.parquet import Parquet
 from chainapi.export.progress import ExportProgress
@@ -226,7 +227,7 @@ class _Run:
             operator.attrgetter(job.route)(self.session),
             job.sources,
             job.folder.url,
-            job.format,
+            cast("Format", job.format),
             job.query,
             job.limit,
             job.concurrency,
