@@ -48,6 +48,7 @@ def export(
     compression_level: int | None = None,
     row_group_rows: int | None = None,
     limit: int | None = None,
+    ranges: int | str | None = None,
     concurrency: int = 32,
     part_rows: int = PART_ROWS,
     on_progress: Callable[[ExportProgress], None] | None = None,
@@ -78,7 +79,9 @@ def export(
         compression_level: its level.
         row_group_rows: number of rows of a group.
         limit: rows of each source; all by default. Later runs fetch all new rows.
-        concurrency: number of sources that are open at once in each running partition.
+        ranges: number or width of the ranges in which each source is walked side by side, as in
+            `chainapi.export.export`; they stay in one partition.
+        concurrency: number of sources, or ranges, that are open at once in each running partition.
         part_rows: rows after which a worker writes a file; it writes one after 64 MiB of rows as JSON too. A
             worker that is killed loses the rows behind its last file, and they are fetched again.
         on_progress: called in the event loop of the client, several times a second.
@@ -101,6 +104,7 @@ def export(
     from chainapi.dask.partition import Folder
     from chainapi.dask.store import absolute
     from chainapi.export.formats import format_of, parquet_of
+    from chainapi.export.ranges import checked_ranges
     from chainapi.export.spec import checked_sources
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
@@ -138,6 +142,7 @@ def export(
         checked_amounts(amounts),
         checked_fields(fields),
         parquet,
+        checked_ranges(ranges, limit),
     )
     return client.sync(run.run)
 

@@ -23,6 +23,7 @@ from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, Inco
 from chainapi.export.formats.parquet import FORMAT as PARQUET
 from chainapi.export.formats.parquet import Parquet
 from chainapi.export.progress import ExportProgress, Stage
+from chainapi.export.ranges import RangesOfSources
 from chainapi.export.spec import Arguments, sent_values
 from chainapi.tables.types import Amounts
 
@@ -72,6 +73,7 @@ class DistributedExport:
         amounts: type of amounts.
         fields: names of the columns; None for all.
         format: options of the files.
+        ranges: ranges of each source that has not begun; None to walk it as a whole.
 
     """
 
@@ -90,6 +92,7 @@ class DistributedExport:
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
     format: Parquet = PARQUET
+    ranges: RangesOfSources | None = None
     name: str = field(factory=lambda: uuid4().hex, init=False)
     progress: ExportProgress = field(init=False)
     _counts: dict[int, Mapping[str, int]] = field(factory=dict[int, Mapping[str, int]], init=False)
@@ -177,6 +180,7 @@ class DistributedExport:
                 self.amounts,
                 self.fields,
                 self.format,
+                self.ranges,
             )
             for number, sources in sorted(by_number.items())
         ]

@@ -21,6 +21,7 @@ from chainapi.export.formats import Format
 from chainapi.export.formats.parquet import FORMAT as PARQUET
 from chainapi.export.formats.parquet import Parquet
 from chainapi.export.progress import ExportProgress
+from chainapi.export.ranges import RangesOfSources
 from chainapi.export.spec import Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker
 from chainapi.tables.types import Amounts
@@ -70,6 +71,7 @@ class Job:
         amounts: type of amounts.
         fields: names of the columns; None for all.
         format: options of the files.
+        ranges: ranges of each source that has not begun; None to walk it as a whole.
 
     """
 
@@ -87,6 +89,7 @@ class Job:
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
     format: Parquet = PARQUET
+    ranges: RangesOfSources | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -233,6 +236,7 @@ class _Run:
             job.concurrency,
             job.amounts,
             job.fields,
+            ranges=job.ranges,
         )
         self.fetcher = Fetcher(spec, self.log, self.thread, self.progress, self._report)
 

@@ -40,6 +40,7 @@ async def export(
     compression_level: int | None = None,
     row_group_rows: int | None = None,
     limit: int | None = None,
+    ranges: int | str | None = None,
     concurrency: int = 32,
     partition: Iterable[str] | None = None,
     part_rows: int | None = None,
@@ -76,7 +77,10 @@ async def export(
             64 MiB. Memory holds one group.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
             Later runs fetch all new rows.
-        concurrency: number of sources that are open at once. Memory holds a page or two of each.
+        ranges: number of ranges in which each source is walked side by side, or the width of each, such as
+            ``100000 blocks`` or ``7 days`` (see `Pages.split`); one walk by default. It concerns sources that
+            have not begun, and does not apply with `limit`.
+        concurrency: number of sources, or ranges, that are open at once. Memory holds a page or two of each.
         partition: keys that divide the rows of a folder of Parquet, CSV or JSON lines, in their order:
             ``source``, and ``day``, ``month`` or ``year`` of the time of a row in UTC. The values are the
             names of folders, as in Hive: ``source=43114/day=2026-11-20/part-00001.parquet``. Later runs need
@@ -104,6 +108,7 @@ async def export(
     from chainapi.export.formats import parquet_of
     from chainapi.export.part_schedule import PartLimits
     from chainapi.export.partition import checked_partition, partitioned
+    from chainapi.export.ranges import checked_ranges
     from chainapi.export.run import Exporter
     from chainapi.export.spec import ExportSpec, checked_sources
     from chainapi.tables.columns import checked_fields
@@ -131,6 +136,7 @@ async def export(
         checked_amounts(amounts),
         checked_fields(fields),
         target.partition,
+        checked_ranges(ranges, limit),
     )
     await spec.check()
     limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)

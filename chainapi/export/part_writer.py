@@ -31,9 +31,10 @@ from chainapi.export.files import (
     sync_file,
     write_partial,
 )
-from chainapi.export.formats import TextFormat
+from chainapi.export.formats import DatabaseFormat, TextFormat
+from chainapi.export.formats.markers import Marker
 from chainapi.export.partition import PageRows, Partitioner, folder_of
-from chainapi.export.records import BEGUN, Base, Content, PageRecord, Part, PartFile, SourceRows
+from chainapi.export.records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import SOURCE, Column
@@ -117,8 +118,10 @@ class PartWriter:
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
         if before is not None:
             format_ = appending(self.target.format, path, self.columns)
-            if format_ is not None:
+            if isinstance(format_, TextFormat):
                 return self._write_tail(reader, path, before, format_)
+            if format_ is not None:
+                return self._write_added(reader, path, before)
         return self._write_file(path, reader, self._whole_pages, before)
 
     def _write_file(
@@ -134,8 +137,11 @@ class PartWriter:
         count += sum(one.rows for one in rows)
 
         def write(new: Path) -> None:
-            found = self.target.format.write(new, self.columns, self._lines(reader, rows, new), old)
+            lines = self._lines(reader, rows, new)
+            found = self.target.format.write(new, self.columns, lines, old, self.stop)
             _check_count(path, found, count)
+            if isinstance(self.target.format, DatabaseFormat) and not self.target.folder:
+                self.target.format.mark(new, Marker(self.number, self.run, count))
 
         size, digest = write_partial(path, write)
         name = path.relative_to(self.target.root).as_posix()
@@ -148,7 +154,7 @@ class PartWriter:
 
         def write(new: Path) -> None:
             lines = self._lines(reader, self._whole_pages, new)
-            found = format_.write_tail(new, self.columns, lines, path)
+            found = format_.write_tail(new, self.columns, lines, path, self.stop)
             _check_count(path, before.rows + found, before.rows + self.rows)
 
         size, _ = write_partial(path, write)
@@ -161,6 +167,18 @@ class PartWriter:
             _sources(self._whole_pages),
             base=base,
         )
+
+    def _write_added(self, reader: SegmentReader, path: Path, before: PartFile) -> PartFile:
+        """Write a database with the rows that a transaction adds to the one of a single file."""
+        rows = before.rows + self.rows
+
+        def write(new: Path) -> None:
+            lines = self._lines(reader, self._whole_pages, new)
+            found = self.target.format.write(new, self.columns, lines, stop=self.stop)
+            _check_count(path, before.rows + found, rows)
+
+        added = Added(*write_partial(path, write))
+        return PartFile(path.name, rows, 0, "", _sources(self._whole_pages), added=added)
 
     @property
     def _whole_pages(self) -> list[PageRows]:

@@ -217,7 +217,8 @@ def page_of(number: int, rows: list[Event]) -> PageRecord:
     times = [row.timestamp for row in rows if row.timestamp is not None]
     whole = len(times) == len(rows)
     lowest, highest = (str(min(times)), str(max(times))) if whole else (None, None)
-    return PageRecord(number, 1, 1, 0, 0, len(rows), 0, 0, lowest, highest, 0)
+    fields: dict[str, Any] = dict.fromkeys(PageRecord.__struct_fields__, 0)
+    return PageRecord(**{**fields, "number": number, "rows": len(rows), "lowest": lowest, "highest": highest})
 
 
 @given(

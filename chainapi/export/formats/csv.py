@@ -8,9 +8,10 @@ The file is data and not for a spreadsheet: a text that begins with ``=`` stays 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +31,7 @@ from chainapi.export.formats.values import (
     typed_row,
     unlike,
 )
+from chainapi.export.worker import until
 from chainapi.tables.columns import Column
 from chainapi.tables.rows import json_text, reader
 from chainapi.tables.types import Kind
@@ -53,7 +55,14 @@ class Csv:
     needs_columns: ClassVar[bool] = True
     source: bool = True
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write a file."""
         require(columns, self.name)
         names = header(columns, source=self.source) if previous is None else _names(previous)
@@ -62,7 +71,7 @@ class Csv:
             raise unlike(previous or path, self.name)
         added = len(ordered) + self.source - len(names)
         records = _all_records(ordered, rows, previous, added, source=self.source)
-        return check_written(path, _write(path, records), _tally(path))
+        return check_written(path, _write(path, records), _tally(path, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Check whether the header of a file has all columns."""
@@ -70,13 +79,20 @@ class Csv:
         whole = len(names) == len(header(columns, source=self.source))
         return whole and extended(names, columns, source=self.source) is not None
 
-    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+    def write_tail(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write records in the columns of a file, without a header."""
         ordered = extended(_names(previous), columns, source=self.source)
         if ordered is None:
             raise unlike(previous, self.name)
         records = _new_records(ordered, rows, source=self.source)
-        return check_written(path, _write(path, records), _tally(path, headers=0))
+        return check_written(path, _write(path, records), _tally(path, stop, headers=0))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
@@ -216,11 +232,11 @@ def _records(path: Path) -> Iterator[str]:
         raise unlike(path, "csv")
 
 
-def _tally(path: Path, *, headers: int = 1) -> Tally:
+def _tally(path: Path, stop: threading.Event | None = None, *, headers: int = 1) -> Tally:
     """Return the number of records below the header: line ends outside of texts."""
     count, checksum, within = -headers, 0, 0
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
+        for chunk in until(stop, iter(partial(file.read, CHUNK), b"")):
             checksum = crc32(chunk, checksum)
             # Two quotation marks with nothing between them neither open nor close a text.
             pieces = chunk.translate(None, _OTHERS).replace(b'""', b"").split(b'"')

@@ -5,6 +5,7 @@ Times are whole seconds; amounts and decimals are texts, other numbers numbers.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
@@ -15,6 +16,7 @@ from attrs import frozen
 
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import Tally, check_written, loads, typed_row, unlike
+from chainapi.export.worker import until
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "JsonLines"]
@@ -36,22 +38,36 @@ class JsonLines:
     needs_columns: ClassVar[bool] = False
     source: bool = True
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write a file; nothing of a row is decoded."""
         count = checksum = 0
         with path.open("wb") as file:
             for lines in _all_lines(rows, previous, source=self.source):
                 file.write(lines)
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
-        return check_written(path, Tally(count, checksum), _tally(path))
+        return check_written(path, Tally(count, checksum), _tally(path, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Return True: lines of any columns may follow."""
         return True
 
-    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+    def write_tail(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write lines that follow those of a file."""
-        return self.write(path, columns, rows)
+        return self.write(path, columns, rows, stop=stop)
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
@@ -80,10 +96,10 @@ def _all_lines(rows: Rows, previous: Path | None, *, source: bool) -> Iterator[b
         yield made.replace(head + b",}\n", head + b"}\n") if b"}" in rest else made
 
 
-def _tally(path: Path) -> Tally:
+def _tally(path: Path, stop: threading.Event | None = None) -> Tally:
     count = checksum = 0
     with path.open("rb") as file:
-        for chunk in _chunks(file):
+        for chunk in until(stop, _chunks(file)):
             count, checksum = count + chunk.count(b"\n"), crc32(chunk, checksum)
     return Tally(count, checksum)
 

@@ -6,6 +6,7 @@ text. Amounts are text, or by choice decimal128(38, 0), double, or 32 bytes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +19,9 @@ from attrs import frozen
 
 from chainapi.export.formats import Compression, Rows
 from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, tables_of
+from chainapi.export.formats.row_groups import can_copy, copy_groups
 from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
+from chainapi.export.worker import until
 from chainapi.tables.arrow import arrow_schema, grows_to
 from chainapi.tables.columns import SOURCE, Column
 
@@ -46,19 +49,54 @@ class Parquet:
     group_rows: int | None = None
     source: bool = True
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write a file."""
         require(columns, self.name)
         with ExitStack() as stack:
-            earlier: Iterable[Any] = ()
-            if previous is not None:
-                old = stack.enter_context(_opened(previous))
+            old = None if previous is None else stack.enter_context(_opened(previous))
+            if previous is not None and old is not None:
                 columns = self._columns_in(old, previous, columns)
-                earlier = old.iter_batches(BATCH_ROWS)
-            with self._writer(path, columns) as writer:
-                tables = tables_of(columns, rows, earlier, self.group_rows)
-                written = write_tables(writer, map(self._chosen, tables))
-        return check_written(path, written, _tally(path))
+                if can_copy(old, self._schema(columns), self.compression, self.group_rows):
+                    return self._write_behind(path, columns, rows, previous, old, stop)
+            earlier = () if old is None else old.iter_batches(BATCH_ROWS)
+            with pq.ParquetWriter(path, self._schema(columns), **self._options) as writer:
+                written = self._write_rows(writer, columns, rows, earlier)
+        return check_written(path, written, _tally(path, stop))
+
+    def _write_behind(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        old: Any,
+        stop: threading.Event | None,
+    ) -> int:
+        """Write a file with the row groups of another, and new ones behind them."""
+        groups, count = old.num_row_groups, int(old.metadata.num_rows)
+
+        def write(writer: Any) -> Tally:
+            return self._write_rows(writer, columns, rows)
+
+        written = copy_groups(path, previous, old, self._schema(columns), self._options, write, stop)
+        return count + check_written(path, written, _tally(path, stop, groups))
+
+    def _write_rows(
+        self, writer: Any, columns: Sequence[Column], rows: Rows, earlier: Iterable[Any] = ()
+    ) -> Tally:
+        tables = tables_of(columns, rows, earlier, self.group_rows)
+        return write_tables(writer, tables if self.source else (one.drop_columns([SOURCE]) for one in tables))
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"compression": self.compression, "compression_level": self.level}
 
     def encode(
         self, name: str, columns: Sequence[Column], rows: Rows, metadata: Mapping[bytes, bytes]
@@ -70,20 +108,13 @@ class Parquet:
 
         """
         made = pa.BufferOutputStream()
-        with self._writer(made, columns) as writer:
-            written = write_tables(writer, tables_of(columns, rows, (), self.group_rows))
+        with pq.ParquetWriter(made, self._schema(columns), **self._options) as writer:
+            written = self._write_rows(writer, columns, rows)
             writer.add_key_value_metadata(metadata)
         content = made.getvalue()
         found = _tally(pa.BufferReader(content))
         check_written(Path(name), written, found, "All rows of earlier parts are kept")
         return bytes(content)
-
-    def _writer(self, sink: Any, columns: Sequence[Column]) -> Any:
-        options = {"compression": self.compression, "compression_level": self.level}
-        return pq.ParquetWriter(sink, self._schema(columns), **options)
-
-    def _chosen(self, table: Any) -> Any:
-        return table if self.source else table.drop_columns([SOURCE])
 
     def _schema(self, columns: Sequence[Column]) -> Any:
         schema = arrow_schema(columns)
@@ -126,11 +157,11 @@ def _opened(source: Any) -> Iterator[Any]:
         yield file
 
 
-def _tally(source: Any) -> Tally:
-    """Return the tally of a file, given as a path or a buffer."""
+def _tally(source: Any, stop: threading.Event | None = None, first: int = 0) -> Tally:
+    """Return the tally of a file, a path or a buffer, from one of its groups on."""
     tally = Tally(0, 0)
     with _opened(source) as file:
-        for group in range(file.num_row_groups):
+        for group in until(stop, range(first, file.num_row_groups)):
             tally = _added(tally, file.read_row_group(group))
     return tally
 

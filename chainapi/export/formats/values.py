@@ -23,6 +23,7 @@ __all__ = [
     "extended",
     "header",
     "loads",
+    "lost",
     "not_a_table",
     "require",
     "typed_row",
@@ -95,9 +96,10 @@ class Tally:
     checksum: int
 
 
-def check_written(
-    path: Path, written: Tally, found: Tally, kept: str = "All rows are kept in the journal"
-) -> int:
+KEPT = "All rows are kept in the journal"
+
+
+def check_written(path: Path, written: Tally, found: Tally, kept: str = KEPT) -> int:
     """Return the number of rows of a file that has what was written.
 
     Raises:
@@ -109,9 +111,14 @@ def check_written(
     difference = (
         "other values in them" if found.rows == written.rows else f"{written.rows:,} were written to it"
     )
-    raise ExportError(
-        f"{path} has {found.rows:,} rows when it is read back, but {difference}: the disk or the file system "
-        f"lost some of them. {kept}: check the disk, and start the same export again"
+    raise lost(path, f"{found.rows:,} rows when it is read back, but {difference}", kept)
+
+
+def lost(path: Path, found: str, kept: str = KEPT) -> ExportError:
+    """Return the error for a file that has something else than was written."""
+    return ExportError(
+        f"{path} has {found}: the disk or the file system lost some of them. {kept}: check the disk, and "
+        "start the same export again"
     )
 
 
