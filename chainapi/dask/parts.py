@@ -37,11 +37,10 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
-from chainapi.export.formats.arrow import tables_of
-from chainapi.export.matching import Matched, Matcher, NewRows, new_rows, packed
+from chainapi.export.formats.parquet import Parquet
+from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.spec import free_label
-from chainapi.tables.arrow import arrow_schema
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["CLAIMS", "INVALID_FOLDER", "LOGS", "PENDING_INVALID", "Outrun", "PartLog", "partition_of"]
@@ -77,6 +76,7 @@ class PartLog:
         columns: returns the columns of the rows.
         part_rows: rows of a part.
         part_bytes: bytes of the rows of a part, as JSON.
+        format: options of the files.
         invalid: invalid rows taken since the log was opened.
         written: names of the parts that were written, and of the files with invalid rows.
 
@@ -88,6 +88,7 @@ class PartLog:
     columns: Callable[[], Sequence[Column]]
     part_rows: int
     part_bytes: int
+    format: Parquet
     invalid: int = field(default=0, init=False)
     written: list[str] = field(factory=list[str], init=False)
     _writer: str = field(factory=lambda: uuid4().hex, init=False)
@@ -180,7 +181,7 @@ class PartLog:
         return known
 
     def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
-        """See `PageLog.split`; the next part stores the ranges, with the first rows of them."""
+        """See `PageLog.split`; the next part stores the ranges."""
         for one in source.split(starts):
             source.add(one)
 
@@ -200,8 +201,14 @@ class PartLog:
         return count
 
     def _take(self, batch: Batch) -> int:
-        source, new = batch.source, self._new_rows(batch)
-        valid, invalid = batch.encode(new.rows)
+        source = batch.source
+        walk = source.number, source.place
+        found = encoded_rows(batch, lambda: self._matcher(walk))
+        if found is None:
+            self._matchers.pop(walk, None)
+            return 0
+        new, (valid, invalid) = found
+        self._keep_digests(batch, new)
         self._bytes += len(valid) + len(invalid)
         label = msgspec.json.encode(source.label)
         for line in invalid.split(b"\n")[:-1]:
@@ -210,20 +217,18 @@ class PartLog:
         self._rows += [(source.label, line) for line in valid.split(b"\n")[:-1]]
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
-            self._forget((source.number, source.place))
+            self._forget(walk)
         return len(new.rows)
 
     # Rows of later passes
 
-    def _new_rows(self, batch: Batch) -> NewRows:
-        """Return the rows of a batch that the export lacks, and log their digests."""
+    def _keep_digests(self, batch: Batch, new: NewRows) -> None:
+        """Keep the digests of new rows for the next log."""
         walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
-        new = new_rows(batch, lambda: self._matcher(walk))
         if walk in self._matchers:
             self._matchers[walk].add(restarts, new.added)
         outcome = Matched(restarts, packed(new.added), packed(new.again))
         self._digests.setdefault(walk, []).append(outcome)
-        return new
 
     def _matcher(self, walk: Walk) -> Matcher:
         """Return the matcher of a walk, at its first use from the logs."""
@@ -306,14 +311,10 @@ class PartLog:
             self.store.create(f"{PENDING_INVALID}/{name}", b"".join(self._invalid_rows))
 
     def _encoded(self, state: State) -> bytes:
-        """Return the next part as a Parquet file."""
-        columns, made = self.columns(), pa.BufferOutputStream()
+        """Return the next part as a Parquet file, which was read back."""
         rows = ((label, row + b"\n") for label, row in self._rows)
-        with pq.ParquetWriter(made, arrow_schema(columns), compression="zstd") as writer:
-            for table in tables_of(columns, rows):
-                writer.write_table(table, row_group_size=table.num_rows)
-            writer.add_key_value_metadata({FOOTER_KEY: state.dumps()})
-        return bytes(made.getvalue())
+        name, footer = self._part(state.part), {FOOTER_KEY: state.dumps()}
+        return self.format.encode(name, self.columns(), rows, footer)
 
     def _footer(self, name: str) -> State:
         """Return the state in a part."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Self
@@ -20,7 +21,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.database import Database
 from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
-from chainapi.export.matching import Matched, Matcher, NewRows, new_rows, packed
+from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
 from chainapi.export.records import BEGUN, CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
 from chainapi.export.segments import SegmentReader, Segments
 from chainapi.export.spec import free_label
@@ -127,9 +128,9 @@ class Journal:
     # Sources and their rows
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this query and its unfinished ranges; create it if it is missing.
+        """Return the source with this query, and its unfinished ranges.
 
-        Its label gets a suffix if another source has it.
+        It is created if it is missing. Its label gets a suffix if another source has it.
         """
         with self._database.reading() as db:
             found = db.execute(
@@ -149,7 +150,10 @@ class Journal:
         return source
 
     def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
-        """Store the ranges of a source, which begin at these checkpoints, before their first pages."""
+        """Store the ranges of a source before their first pages.
+
+        They begin at these checkpoints.
+        """
         ranges = source.split(starts)
         with self._database.transaction() as db:
             self._insert(db, ranges)
@@ -168,7 +172,7 @@ class Journal:
         return bool(taken)
 
     def commit(self, batches: Sequence[Batch]) -> int:
-        """Store the rows of pages and the positions behind; count and return new rows."""
+        """See `PageLog.commit`."""
         before = self.invalid, self.waiting, self._pages
         try:
             with self._database.transaction() as db:
@@ -182,31 +186,39 @@ class Journal:
         return count
 
     def _store(self, db: Connection, batches: Sequence[Batch]) -> int:
-        pages, count = list[PageRecord](), 0
-        for batch in batches:
-            self._pages += 1
-            source, new = batch.source, self._new_rows(db, batch)
-            if new.rows:
-                pages.append(self._append(batch, new.rows))
-            source.advance(batch, len(new.rows), met=new.met)
-            if source.done:
-                self._forget(db, source)
-            count += len(new.rows)
+        waiting = self.waiting.rows
+        pages = [page for batch in batches if (page := self._take(db, batch)) is not None]
         _add(db, "pages", [page.fields for page in pages])
         self._database.add_to_total("pages", len(pages))
         self._count(pages)
         _update(db, [batch.source for batch in batches])
-        return count
+        return self.waiting.rows - waiting
 
-    def _append(self, batch: Batch, rows: Sequence[Any]) -> PageRecord:
+    def _take(self, db: Connection, batch: Batch) -> PageRecord | None:
+        """Append the new rows of a page to the segment, and move its source; None without such rows."""
+        source = batch.source
+        walk = source.number, source.place
+        encoded = encoded_rows(batch, partial(self._matcher, db, *walk))
+        if encoded is None:
+            self._matchers.pop(walk, None)
+            return None
+        new, lines = encoded
+        self._pages += 1
+        self._store_digests(db, batch, new)
+        page = self._append(batch, len(new.rows), *lines) if new.rows else None
+        source.advance(batch, len(new.rows), met=new.met)
+        if source.done:
+            self._forget(db, source)
+        return page
+
+    def _append(self, batch: Batch, rows: int, valid: bytes, invalid: bytes) -> PageRecord:
         """Append rows of a page to the segment."""
-        valid, invalid = batch.encode(rows)
         count = invalid.count(b"\n") if invalid else 0
         content = valid + invalid if invalid else valid
         if self._compress is not None:
             content = self._compress(content)
         segment, start = self._segments.append(content)
-        numbers = (None, None) if len(rows) < len(batch.rows) else (batch.oldest, batch.newest)
+        numbers = (None, None) if rows < len(batch.rows) else (batch.oldest, batch.newest)
         lowest, highest = (None if number is None else str(number) for number in numbers)
         return PageRecord(
             self._pages,
@@ -215,7 +227,7 @@ class Journal:
             segment,
             start,
             len(valid),
-            len(rows) - count,
+            rows - count,
             len(invalid),
             count,
             lowest,
@@ -235,20 +247,18 @@ class Journal:
 
     # Rows of later passes
 
-    def _new_rows(self, db: Connection, batch: Batch) -> NewRows:
-        """Return the rows of a batch that the export lacks, and store their digests."""
+    def _store_digests(self, db: Connection, batch: Batch, new: NewRows) -> None:
+        """Store the digests of new rows."""
         walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
-        new = new_rows(batch, lambda: self._matcher(db, *walk))
         if walk in self._matchers:
             self._matchers[walk].add(restarts, new.added)
         if not batch.done and (new.added or new.again):
             fields = self._pages, *walk, restarts, packed(new.added), packed(new.again)
             _add(db, "digests", [fields])
             self._database.add_to_total("digests", 1)
-        return new
 
     def _matcher(self, db: Connection, number: int, place: int) -> Matcher:
-        """Return the matcher of a source or a range, at its first use from the stored digests."""
+        """Return the matcher of a walk, at its first use from the stored digests."""
         if (number, place) not in self._matchers:
             matcher = self._matchers[number, place] = Matcher()
             for fields in db.execute(
@@ -406,7 +416,10 @@ def _add(db: Connection, table: str, records: Sequence[tuple[Any, ...]]) -> None
 
 
 def _update(db: Connection, sources: Iterable[SourceRecord]) -> None:
-    """Store the positions of sources, and of ranges; that of a finished range is in its source."""
+    """Store the positions of sources and ranges.
+
+    That of a finished range is in its source.
+    """
     moved = [source.whole if source.done else source for source in sources]
     records = []
     for one in {(source.number, source.place): source for source in moved}.values():

@@ -13,9 +13,10 @@ import msgspec
 
 from chainapi.core.paging.digests import DIGEST_SIZE, DigestCounter
 from chainapi.core.paging.rows import RunDigests
+from chainapi.errors import ColumnValueError
 from chainapi.export.records import Batch
 
-__all__ = ["Matched", "Matcher", "NewRows", "new_rows", "packed"]
+__all__ = ["Matched", "Matcher", "NewRows", "encoded_rows", "packed"]
 
 
 class Matched(msgspec.Struct, array_like=True):
@@ -89,7 +90,25 @@ class NewRows(NamedTuple):
     met: bool = True
 
 
-def new_rows(batch: Batch, matcher_of: Callable[[], Matcher]) -> NewRows:
+def encoded_rows(
+    batch: Batch, matcher_of: Callable[[], Matcher]
+) -> tuple[NewRows, tuple[bytes, bytes]] | None:
+    """Return the rows of a batch that the export lacks, and their JSON lines (`Batch.encode`).
+
+    Return None if a value does not fit its column, or one of an earlier page of the source did not;
+    `SourceRecord.failure` has the error, and the matcher is to be made again.
+    """
+    if batch.source.failure is not None:  # pages that were under way
+        return None
+    new = _new_rows(batch, matcher_of)
+    try:
+        return new, batch.encode(new.rows)
+    except ColumnValueError as error:
+        batch.source.failure = error
+        return None
+
+
+def _new_rows(batch: Batch, matcher_of: Callable[[], Matcher]) -> NewRows:
     """Return the rows of a batch that the export lacks; in a later pass, match them.
 
     Equal rows are matched one by one: the list may hold a row more than once.

@@ -294,7 +294,7 @@ def test_the_lines_of_json(tmp_path: Path) -> None:
     """Lines of JSON are the encoded row, with its source first."""
     path = tmp_path / "f.jsonl"
     codec = Codec(None)
-    pages = {'a"b': [{"x": 1}, {}], "c": [{"x": []}]}
+    pages: dict[str, list[Any]] = {'a"b': [{"x": 1}, {}], "c": [{"x": []}]}
     lines = [(label, codec.encode_lines(rows, label)) for label, rows in pages.items()]
     assert format_of(path).write(path, (), lines) == 3
     assert path.read_text() == '{"source":"a\\"b","x":1}\n{"source":"a\\"b"}\n{"source":"c","x":[]}\n'

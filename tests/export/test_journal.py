@@ -397,7 +397,7 @@ def test_segments_without_waiting_pages_are_deleted(tmp_path: Path) -> None:
 def test_a_commit_that_fails_leaves_nothing(tmp_path: Path) -> None:
     """A failed commit takes its rows back, and the next one follows the last that succeeded."""
 
-    def fail(_: Sequence[Any]) -> bytes:
+    def fail(_: Sequence[Any]) -> tuple[bytes, bytes]:
         raise ValueError("no row")
 
     with closing(Journal.open(tmp_path / "s")) as journal:

@@ -62,9 +62,9 @@ def test_lists_whose_pages_become_structs(name: str) -> None:
         numbers = None if cursor is None else [cursor.number(row) for row in page.rows]
         marks = [dedupe.marks(index) for index in range(6)]
         facts = compared.repeated, compared.stale, compared.fresh, compared.signature, compared.refuted
-        read.append((facts, [*dedupe.digests(range(6))], [*dedupe.numbers()], marks, numbers))
-        lines = codec.encode_page(page.rows, "43114")
-        read[-1] += lines, [*dedupe.digests(range(6))]
+        before, lines = [*dedupe.digests(range(6))], codec.encode_page(page.rows, "43114")
+        after = [*dedupe.digests(range(6))], [*dedupe.numbers()], marks
+        read.append((facts, numbers, before, lines, after))
     assert read[0] == read[1]
 
 
