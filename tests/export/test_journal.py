@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 from attrs import evolve
+from msgspec import structs
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.digests import DIGEST_SIZE
@@ -426,3 +427,23 @@ def test_a_damaged_segment_is_found(change: str, tmp_path: Path) -> None:
     segment.write_bytes(b"1\n2\n3\nnever committed")
     with closing(Journal.open(tmp_path / "s")) as journal:
         assert pending(journal, finished=False) == [("a", b"1"), ("a", b"2")]
+
+
+def test_compressed_pages_are_read_back(tmp_path: Path) -> None:
+    """Rows in compressed pages come back as they were; damaged ones are an error."""
+    rows = [b'{"number":%d}' % number for number in range(500)]
+    with closing(Journal.open(tmp_path / "s", compress=True)) as journal:
+        journal.commit([batch_of(journal.source("a", "q"), rows, done=True)])
+        size = journal.waiting.size
+        assert size == sum(len(row) + 1 for row in rows)
+        assert [row for _, row in pending(journal)] == rows
+        (segment,) = (tmp_path / "s").glob("pages-*")
+        assert segment.stat().st_size * 3 < size
+        ((_, page),) = journal.waiting_pages(finished=True, rows=10**9, size=10**9)
+    content = segment.read_bytes()
+    segment.write_bytes(content[:-1] + b"x")
+    with pytest.raises(ExportError, match="damaged"):
+        Journal.open(tmp_path / "s", compress=True)
+    segment.write_bytes(content)
+    with SegmentReader(tmp_path / "s") as reader, pytest.raises(ExportError, match="damaged"):
+        reader.read(structs.replace(page, length=7))

@@ -113,14 +113,15 @@ def test_structs_of_nested_rows_give_the_lines_of_rows(name: str, data: st.DataO
     assert lines(codec, body, "1", exact=False) == lines(codec, body, "1", exact=True)
 
 
+def positive(_: Any, __: Any, value: int) -> None:
+    """Refuse a negative number."""
+    if value < 0:
+        raise ValueError("negative")
+
+
 @frozen
 class Checked:
-    number: int = field()
-
-    @number.validator
-    def _positive(self, _: Any, value: int) -> None:
-        if value < 0:
-            raise ValueError("negative")
+    number: int = field(validator=positive)
 
 
 def test_models_with_code_become_rows() -> None:
