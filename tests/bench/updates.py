@@ -94,8 +94,8 @@ def update(form: Format, path: Path, rows: int) -> None:
             form.merge(path, partial_of(path), 2, "bench")
             sync_file(path)
         elif isinstance(form, TextFormat):
-            base = Base(path.stat().st_size, digest_of(path))
-            write_partial(path, lambda new: form.write_tail(new, COLUMNS, fresh, path))
+            write_tail, base = form.write_tail, Base(path.stat().st_size, digest_of(path))
+            write_partial(path, lambda new: write_tail(new, COLUMNS, fresh, path))
             append(path, base, STOP)
         else:
             write_partial(path, lambda new: form.write(new, COLUMNS, fresh, path))
