@@ -182,7 +182,7 @@ class PartLog:
         return known
 
     def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
-        """See `PageLog.split`; the next part stores the ranges, with the first rows of them."""
+        """See `PageLog.split`; the next part stores the ranges."""
         for one in source.split(starts):
             source.add(one)
 

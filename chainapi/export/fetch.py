@@ -42,7 +42,7 @@ _ADVICE = 'started again with on_invalid="raw", the export puts such rows into a
 
 @frozen(eq=False)
 class _Opened:
-    """Source that is open: its record, the stream of its whole list, and the codec of its rows."""
+    """Open source: its record, the stream of its whole list, the codec of its rows."""
 
     source: SourceRecord
     arguments: Arguments
@@ -175,7 +175,10 @@ class Fetcher:
         return self._codec
 
     async def _open(self, arguments: Arguments, pages: Pages[Any], codec: Codec) -> _Opened | None:
-        """Return a source with its ranges; None if there is nothing to fetch, or it cannot be split."""
+        """Return a source with its ranges.
+
+        None is returned if there is nothing to fetch, or the source cannot be split.
+        """
         source = await self.worker.run(self.journal.source, arguments.label, pages.fingerprint)
         if source.done and not self._shows_new_rows(source, pages):
             self.progress.done += 1

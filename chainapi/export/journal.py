@@ -122,9 +122,9 @@ class Journal:
     # Sources and their rows
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this query and its unfinished ranges; create it if it is missing.
+        """Return the source with this query, and its unfinished ranges.
 
-        Its label gets a suffix if another source has it.
+        It is created if it is missing. Its label gets a suffix if another source has it.
         """
         with self._database.reading() as db:
             found = db.execute(
@@ -144,7 +144,10 @@ class Journal:
         return source
 
     def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
-        """Store the ranges of a source, which begin at these checkpoints, before their first pages."""
+        """Store the ranges of a source before their first pages.
+
+        They begin at these checkpoints.
+        """
         ranges = source.split(starts)
         with self._database.transaction() as db:
             self._insert(db, ranges)
@@ -238,7 +241,7 @@ class Journal:
             self._database.add_to_total("digests", 1)
 
     def _matcher(self, db: Connection, number: int, place: int) -> Matcher:
-        """Return the matcher of a source or a range, at its first use from the stored digests."""
+        """Return the matcher of a walk, at its first use from the stored digests."""
         if (number, place) not in self._matchers:
             matcher = self._matchers[number, place] = Matcher()
             for fields in db.execute(
@@ -382,7 +385,10 @@ def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 
 def _update(db: Connection, source: SourceRecord) -> None:
-    """Store the position of a source, or of a range; that of a finished range is in its source."""
+    """Store the position of a source, or of a range.
+
+    That of a finished range is in its source.
+    """
     one = source.whole if source.done else source
     number, _, _, place, *changed = fields = one.fields
     db.execute(

@@ -145,7 +145,10 @@ class SourceRecord:
         return self.source or self
 
     def split(self, starts: Sequence[Checkpoint]) -> Sequence[SourceRecord]:
-        """Return new records of ranges that begin at these checkpoints, in the order of the list."""
+        """Return new records of ranges that begin at these checkpoints.
+
+        They are in the order of the list.
+        """
         return [
             SourceRecord(self.number, self.label, self.query, place, start.dumps())
             for place, start in enumerate(starts, 1)
@@ -156,9 +159,9 @@ class SourceRecord:
         part.source, self.ranges[part.place] = self, part
 
     def absorb(self, part: SourceRecord) -> None:
-        """Take over the rows of a range that has ended; behind the last range the source has ended.
+        """Take over the rows of a range that has ended.
 
-        It then is as if its list had been walked as a whole.
+        Behind its last range the source has ended too. It then is as if its list had been walked as a whole.
         """
         self._join(part)
         self.taken += part.taken
@@ -319,14 +322,17 @@ class PageLog(Protocol):
         ...
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this query and its unfinished ranges; create it if it is missing.
+        """Return the source with this query, and its unfinished ranges.
 
-        Its label gets a suffix if another source has it.
+        It is created if it is missing. Its label gets a suffix if another source has it.
         """
         ...
 
     def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
-        """Store the ranges of a source, which begin at these checkpoints, before their first pages."""
+        """Store the ranges of a source before their first pages.
+
+        They begin at these checkpoints.
+        """
         ...
 
     def commit(self, batches: Sequence[Batch]) -> int:
