@@ -29,7 +29,8 @@
     ├── ShareUnavailableError       the processes that share the quota cannot be reached
     ├── RecordingError              a recording has no answer to a request, or cannot be read or written
     ├── ExportError                 an export cannot read or write its target; committed pages stay
-    │   └── IncompleteExportError   some of its sources failed; the target has the others
+    │   ├── IncompleteExportError   some of its sources failed; the target has the others
+    │   └── TargetInUseError        another program has the database of an export open
     └── PagingError
         ├── PageTokenExpiredError   the page token expired, and a restart failed or was not wanted
         │   └── PageRefusedError    the service refuses a page with any token; also an APIStatusError
@@ -84,6 +85,7 @@ __all__ = [
     "ServerError",
     "SessionClosedError",
     "ShareUnavailableError",
+    "TargetInUseError",
     "WebhookSignatureError",
 ]
 
@@ -563,6 +565,13 @@ class IncompleteExportError(ExportError):
     def __init__(self, message: str = "", failures: Mapping[str, ChainAPIError] | None = None) -> None:
         super().__init__(message)
         self.failures = dict(failures or {})
+
+
+class TargetInUseError(ExportError):
+    """Another program has the database of an export open.
+
+    All fetched rows are in the journal: the next run adds them once the program has closed the database.
+    """
 
 
 def _tried(attempts: int, elapsed: float) -> str:

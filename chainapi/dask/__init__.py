@@ -24,6 +24,7 @@ except ModuleNotFoundError as error:
 from chainapi.dask.plugins import session
 
 if TYPE_CHECKING:
+    from chainapi.export.formats import Compression
     from chainapi.export.progress import ExportProgress
     from chainapi.tables.types import Amounts
 
@@ -43,7 +44,11 @@ def export(
     partitions: int | None = None,
     fields: Iterable[str] | None = None,
     amounts: Amounts = "text",
+    compression: Compression | None = None,
+    compression_level: int | None = None,
+    row_group_rows: int | None = None,
     limit: int | None = None,
+    ranges: int | str | None = None,
     concurrency: int = 32,
     part_rows: int = PART_ROWS,
     on_progress: Callable[[ExportProgress], None] | None = None,
@@ -70,8 +75,13 @@ def export(
         partitions: number of partitions of a new export, 32 by default. It stays the same in later runs.
         fields: names of the columns, all by default, as in `chainapi.export.export`.
         amounts: type of amounts, as in `chainapi.export.export`.
+        compression: compression of the files, as there; so are the level and the groups.
+        compression_level: its level.
+        row_group_rows: number of rows of a group.
         limit: rows of each source; all by default. Later runs fetch all new rows.
-        concurrency: number of sources that are open at once in each running partition.
+        ranges: number or width of the ranges in which each source is walked side by side, as in
+            `chainapi.export.export`; they stay in one partition.
+        concurrency: number of sources, or ranges, that are open at once in each running partition.
         part_rows: rows after which a worker writes a file; it writes one after 64 MiB of rows as JSON too. A
             worker that is killed loses the rows behind its last file, and they are fetched again.
         on_progress: called in the event loop of the client, several times a second.
@@ -93,6 +103,8 @@ def export(
     from chainapi.dask.coordinator import DistributedExport
     from chainapi.dask.partition import Folder
     from chainapi.dask.store import absolute
+    from chainapi.export.formats import format_of, parquet_of
+    from chainapi.export.ranges import checked_ranges
     from chainapi.export.spec import checked_sources
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
@@ -102,11 +114,18 @@ def export(
             whole_number(name, value)
     for name, value in (("concurrency", concurrency), ("part_rows", part_rows)):
         whole_number(name, value)
+    if "partition" in query:
+        raise ConfigurationError(
+            "partition= does not apply to a cluster: a part is one file, because it is the commit of the"
+            " positions behind its rows; leave it out, or export to a local folder"
+        )
     if "resume" in query:
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"
         )
     sources = checked_sources("sources", sources)
+    options = compression, compression_level, row_group_rows
+    parquet: Any = parquet_of(format_of("parquet"), *options)
     run = DistributedExport(
         client,
         route,
@@ -122,6 +141,8 @@ def export(
         session_arguments,
         checked_amounts(amounts),
         checked_fields(fields),
+        parquet,
+        checked_ranges(ranges, limit),
     )
     return client.sync(run.run)
 

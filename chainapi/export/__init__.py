@@ -40,7 +40,9 @@ async def export(
     compression_level: int | None = None,
     row_group_rows: int | None = None,
     limit: int | None = None,
+    ranges: int | str | None = None,
     concurrency: int = 32,
+    partition: Iterable[str] | None = None,
     part_rows: int | None = None,
     part_bytes: int | None = None,
     part_seconds: float | None = None,
@@ -75,7 +77,14 @@ async def export(
             64 MiB. Memory holds one group.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
             Later runs fetch all new rows.
-        concurrency: number of sources that are open at once. Memory holds a page or two of each.
+        ranges: number of ranges in which each source is walked side by side, or the width of each, such as
+            ``100000 blocks`` or ``7 days`` (see `Pages.split`); one walk by default. It concerns sources that
+            have not begun, and does not apply with `limit`.
+        concurrency: number of sources, or ranges, that are open at once. Memory holds a page or two of each.
+        partition: keys that divide the rows of a folder of Parquet, CSV or JSON lines, in their order:
+            ``source``, and ``day``, ``month`` or ``year`` of the time of a row in UTC. The values are the
+            names of folders, as in Hive: ``source=43114/day=2026-11-20/part-00001.parquet``. Later runs need
+            the same keys.
         part_rows: number of rows after which a folder gets a part, also while the export runs; 1,000,000 by
             default.
         part_bytes: bytes of rows, as JSON, after which it gets one; 256 MiB by default.
@@ -98,6 +107,8 @@ async def export(
     from chainapi.export.files import Target
     from chainapi.export.formats import parquet_of
     from chainapi.export.part_schedule import PartLimits
+    from chainapi.export.partition import checked_partition, partitioned
+    from chainapi.export.ranges import checked_ranges
     from chainapi.export.run import Exporter
     from chainapi.export.spec import ExportSpec, checked_sources
     from chainapi.tables.columns import checked_fields
@@ -112,6 +123,8 @@ async def export(
     over = checked_sources("over", over)
     target = Target.of(out, format)
     target = evolve(target, format=parquet_of(target.format, compression, compression_level, row_group_rows))
+    if keys := checked_partition(partition):
+        target = partitioned(target, keys)
     spec = ExportSpec(
         walk,
         over,
@@ -122,6 +135,8 @@ async def export(
         concurrency,
         checked_amounts(amounts),
         checked_fields(fields),
+        target.partition,
+        checked_ranges(ranges, limit),
     )
     await spec.check()
     limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)

@@ -136,7 +136,7 @@ class PartSchedule:
         """Stop writing and end the thread."""
         self._stop_timer()
         try:
-            if self._writing is not None and not self._writing.done():
+            if self._writing is not None:  # its error is retrieved, also if another one ends the export
                 self._thread.stop.set()
                 await settled(asyncio.gather(self._writing, return_exceptions=True), lambda: None)
         finally:
@@ -162,9 +162,10 @@ class PartSchedule:
         self.progress.begin_writing(writer.rows, self.journal.waiting.rows if self.target.folder else 0)
         try:
             part = await self._thread.run(writer.write)
+            self.progress.begin_placing()
+            await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
         finally:
             self.progress.end_writing()
-        await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
         self.parts.append(part)
         return True
 

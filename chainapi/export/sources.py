@@ -60,17 +60,13 @@ class SourceStream:
 
     @property
     def exhausted(self) -> bool:
-        """Check whether the journal will have all rows after the last batch."""
-        return self._done or self.source.limited
+        """Check whether the journal needs no page behind the last batch."""
+        return self._done or self.source.limited or self.source.failure is not None
 
     @property
     def checkpoint(self) -> Checkpoint:
         """Position of the walk."""
         return self._pages.checkpoint
-
-    def shows_new_rows(self, *, limited: bool) -> bool:
-        """Return whether a later run can recognise new rows of the finished source."""
-        return shows_new_rows(self.source, self._pages, limited=limited)
 
     async def aclose(self) -> None:
         """Close the stream."""

@@ -23,6 +23,8 @@ from chainapi.client.pages import Pages
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
+from chainapi.export.partition import check_label
+from chainapi.export.ranges import RangesOfSources
 from chainapi.tables.columns import Column, changes, described
 from chainapi.tables.types import Amounts
 
@@ -170,6 +172,8 @@ class ExportSpec:
         concurrency: sources that are open at once.
         amounts: type of amounts.
         fields: names of the columns in their order, without the first one, the source; None for all.
+        partition: keys that divide the rows of a part into files.
+        ranges: ranges of each source that has not begun; None to walk it as a whole.
 
     """
 
@@ -182,6 +186,8 @@ class ExportSpec:
     concurrency: int
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
+    partition: tuple[str, ...] = ()
+    ranges: RangesOfSources | None = None
 
     @property
     def total(self) -> int | None:
@@ -203,7 +209,7 @@ class ExportSpec:
         for place, source in enumerate(self.over, 1):
             arguments = Arguments.of(source)
             try:
-                self.open(arguments)
+                self.open_first(arguments)
             except ConfigurationError as error:
                 refused.append((arguments, error))
             if place % CHECKED_AT_ONCE == 0:
@@ -220,6 +226,18 @@ class ExportSpec:
             for source in self.over:
                 yield Arguments.of(source)
 
+    def open_first(self, arguments: Arguments) -> Pages[Any]:
+        """Return the stream of a source, unread.
+
+        Raises:
+            ConfigurationError: the method rejects the arguments, or the list cannot be split into ranges.
+
+        """
+        pages = self.open(arguments)
+        if self.ranges is not None:
+            self.ranges.of(pages)
+        return pages
+
     def open(self, arguments: Arguments, **more: Any) -> Pages[Any]:
         """Return the stream of a source.
 
@@ -228,9 +246,11 @@ class ExportSpec:
             more: further arguments of the method, such as ``resume``.
 
         Raises:
-            ConfigurationError: the method rejects the arguments, or does not return a list.
+            ConfigurationError: the method rejects the arguments, or does not return a list; or no folder can
+                have the name of the source.
 
         """
+        check_label(self.partition, arguments.label)
         try:
             pages = self.walk(*arguments.positional, **self.query, **arguments.named, **more)
         except TypeError as error:  # of arguments that are missing, or too many
@@ -272,5 +292,6 @@ class ExportSpec:
             "amounts": self.amounts,
             "limit": self.limit,
             "fields": None if self.fields is None else [*self.fields],
+            "partition": [*self.partition] or None,
         }
         return {**settings, **sent_values(endpoint, self.query)}

@@ -17,19 +17,25 @@ from zlib import compress, crc32
 
 import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 
 from chainapi import Session
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.dask.partition import Folder, Outcome, export_partition, prepare
 from chainapi.dask.parts import partition_of
 from chainapi.dask.state import DamagedStateError, State
 from chainapi.errors import AuthenticationError, ExportError
 from chainapi.export import export
+from chainapi.export.formats import parquet
+from chainapi.export.formats.parquet import Parquet
+from chainapi.export.ranges import checked_ranges
 from chainapi.export.records import SourceRecord
 from chainapi.models import EvmBlock
 from chainapi.simulator import Anomalies, Fault, Simulator
 from tests.dask.disks import Disk, Killed, Place, job_of, rows_in, rows_of, tables_of
 from tests.export import test_invalid as invalid
-from tests.sessions import simulated
+from tests.ledger import ADDRESS, Ledger
+from tests.sessions import reaching, simulated
 
 CHAINS = (1, 2, 3)
 
@@ -201,6 +207,30 @@ async def test_an_order_less_list_that_restarts_after_a_kill(tmp_path: Path) -> 
         assert left_behind(disk) == []
 
 
+async def test_ranges_of_a_source_stay_exact(tmp_path: Path) -> None:
+    """Ranges continue behind the parts of dead workers, whose tokens and splits are lost."""
+    ledger, disk = Ledger(list(range(120)), latency=1.0, lifetime=9.0), Disk()
+    options: dict[str, Any] = {"route": "data.evm.erc20_transactions", "part_rows": 15}
+    sources, ranges = [(43114, ADDRESS)], checked_ranges(4)
+    async with reaching(ledger) as session:
+        for step in (2, 5, 6):  # the first worker dies before its first part
+            disk.revive(after=step)
+            job = job_of(Place(disk), sources, ranges=ranges, **options)
+            with pytest.raises(Killed):
+                await export_partition(job, session, ignore)
+            await asyncio.sleep(10)
+        assert 0 < rows_of(disk).total() < 120
+        disk.revive()
+        await export_partition(job_of(Place(disk), sources, **options), session, ignore)
+        ledger.numbers += [119, 120]
+        job = job_of(Place(disk), sources, ranges=ranges, **options)
+        outcome = await export_partition(job, session, ignore)
+        assert (outcome.counts["rows"], outcome.counts["closed"]) == (2, 0)
+    assert Counter(int(row["tx_hash"][2:]) for row in tables_of(disk)) == Counter(range(122))
+    assert sum(one["pageSize"] == "1" for one in ledger.requests) == 2
+    assert left_behind(disk) == []
+
+
 async def test_updates_add_the_new_rows(tmp_path: Path) -> None:
     """A finished partition fetches only new rows, and writes no part without any."""
     simulator = Simulator(chains=CHAINS, rows=40)
@@ -312,6 +342,54 @@ async def test_amounts_of_all_parts_have_one_type(amounts: Any, wanted: str) -> 
     assert {str(part.field("fees_spent").type) for part in parts} == {wanted}
 
 
+async def test_parts_have_the_options_of_parquet() -> None:
+    """Parts have the chosen compression and groups, and a later run may choose others."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk, form = Disk(), Parquet("gzip", 3, 10)
+    async with simulated(simulator) as session:
+        await export_partition(job_of(Place(disk), CHAINS, format=form), session, ignore)
+        first = sorted(name for name in disk.store if name.endswith(".parquet"))
+        simulator.insert("/v1/chains/1/blocks", 5)
+        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+    found = {
+        name: pq.ParquetFile(io.BytesIO(disk.cat_file(name))).metadata.row_group(0)
+        for name in disk.store
+        if name.endswith(".parquet")
+    }
+    assert {name: (one.num_rows, one.column(0).compression) for name, one in found.items()} == {
+        name: (10, "GZIP") if name in first else (5, "ZSTD") for name in found
+    }
+    assert len(found) > len(first)
+
+
+async def test_parts_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that lacks a row when it is read back is not created, and the next run has the row."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk, tally = Disk(), parquet._tally
+    async with simulated(simulator) as session:
+        with monkeypatch.context() as patch:
+            patch.setattr(parquet, "_tally", lambda source: evolve(tally(source), rows=7))
+            with pytest.raises(ExportError, match=r"00001\.parquet has 7 rows when it is read back"):
+                await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        assert not rows_of(disk)
+        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        assert rows_of(disk) == await straight(session, tmp_path)
+
+
+async def test_a_value_that_does_not_fit_fails_its_source_alone() -> None:
+    """The failed source keeps the pages before the value, and the other sources are complete."""
+    options: dict[str, Any] = {"query": {"page_size": 4}, "amounts": "binary"}
+    disk = Disk()
+    async with invalid.session_of(invalid.Misfits()) as session:
+        outcome = await export_partition(job_of(Place(disk), CHAINS, **options), session, ignore)
+        assert [*outcome.failures] == ["2"]
+        assert Counter(row["source"] for row in tables_of(disk)) == {"1": 20, "2": 8, "3": 20}
+        options["query"]["on_invalid"] = "raw"
+        outcome = await export_partition(job_of(Place(disk), CHAINS, **options), session, ignore)
+    assert (outcome.failures, outcome.counts["invalid"]) == ({}, 1)
+    assert Counter(row["source"] for row in tables_of(disk)) == {"1": 20, "2": 19, "3": 20}
+
+
 async def test_a_missing_or_damaged_part_is_noticed() -> None:
     """A part that is missing or was changed ends the export before a request."""
     simulator = Simulator(chains=CHAINS, rows=40)
@@ -390,8 +468,9 @@ async def test_a_creation_whose_response_is_lost_counts(tmp_path: Path) -> None:
         (b"%", "padding|base64|Only|Non"),
         (b64encode(b"0000" + compress(b"{}")), "checksum"),
         (b64encode(crc32(b"[]").to_bytes(4, "big") + compress(b"[]")), "object"),
-        (State(format=1).dumps(), "it has format 1, this version reads 2"),
+        (State(format=1).dumps(), "it has format 1, this version reads 3"),
         (State(sources=[(1, "a")]).dumps(), "from_fields"),
+        (State(sources=[SourceRecord(1, "a", "q", 1).fields]).dumps(), "'a'"),
     ],
 )
 def test_a_damaged_state_is_refused(text: bytes, reason: str) -> None:
@@ -405,10 +484,14 @@ def test_a_state_is_read_back() -> None:
     source = SourceRecord(
         1, "43114", "query", taken=5, newest=2**80, exported=2**79, exported_ties=("ab",), newest_ties=("c",)
     )
-    state = State(3, "writer", "export", 7, 1, (2, 0), {"limit": None}, [source.fields], {"log": [1]})
+    for one in (other := SourceRecord(2, "43113", "other")).split([Checkpoint("q", rows=3), Checkpoint("q")]):
+        other.add(one)
+    fields = [one.fields for one in (source, other, *other.ranges.values())]
+    state = State(3, "writer", "export", 7, 1, (2, 0), {"limit": None}, fields, {"log": [(1, 0), (2, 2)]})
     read = State.loads(state.dumps())
-    assert read.records == {"43114": source}
-    assert (read.part, read.before, read.logs) == (3, (2, 0), {"log": [1]})
+    assert read.records == {"43114": source, "43113": other}
+    assert [*read.records["43113"].ranges] == [1, 2]
+    assert (read.part, read.before, read.logs) == (3, (2, 0), {"log": [(1, 0), (2, 2)]})
 
 
 @pytest.mark.parametrize("name", ["part-1.parquet", "part-a-1.parquet", "part-00001-00001.txt", "notes.txt"])

@@ -5,15 +5,18 @@ Times are whole seconds; amounts and decimals are texts, other numbers numbers.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, ClassVar
 from zlib import crc32
 
 import msgspec
+from attrs import frozen
 
 from chainapi.export.formats import Rows
 from chainapi.export.formats.values import Tally, check_written, loads, typed_row, unlike
+from chainapi.export.worker import until
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "JsonLines"]
@@ -21,29 +24,50 @@ __all__ = ["FORMAT", "JsonLines"]
 CHUNK = 1 << 20  # bytes
 
 
+@frozen
 class JsonLines:
-    """Rows as JSON lines."""
+    """Rows as JSON lines.
 
-    name: Final = "jsonl"
-    suffix: Final = ".jsonl"
-    needs_columns: Final = False
+    Attributes:
+        source: whether rows have the column ``source``.
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    """
+
+    name: ClassVar[str] = "jsonl"
+    suffix: ClassVar[str] = ".jsonl"
+    needs_columns: ClassVar[bool] = False
+    source: bool = True
+
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write a file; nothing of a row is decoded."""
         count = checksum = 0
         with path.open("wb") as file:
-            for lines in _all_lines(rows, previous):
+            for lines in _all_lines(rows, previous, source=self.source):
                 file.write(lines)
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
-        return check_written(path, Tally(count, checksum), _tally(path))
+        return check_written(path, Tally(count, checksum), _tally(path, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Return True: lines of any columns may follow."""
         return True
 
-    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+    def write_tail(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write lines that follow those of a file."""
-        return self.write(path, columns, rows)
+        return self.write(path, columns, rows, stop=stop)
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
@@ -53,26 +77,29 @@ class JsonLines:
                     row = loads(line)
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     row = None
-                if not isinstance(row, dict) or (columns and SOURCE not in row):
+                if not isinstance(row, dict) or (columns and self.source and SOURCE not in row):
                     raise unlike(path, self.name)
                 yield typed_row(row, columns) if columns else row
 
 
-def _all_lines(rows: Rows, previous: Path | None) -> Iterator[bytes]:
+def _all_lines(rows: Rows, previous: Path | None, *, source: bool) -> Iterator[bytes]:
     if previous is not None:
         with previous.open("rb") as old:
             yield from _chunks(old)
     for label, lines in rows:
+        if not source:
+            yield lines
+            continue
         head = b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
         rest = [line[1:] for line in lines.split(b"\n")[:-1]]  # a line end is never inside a text
         made = head + b"," + (b"\n" + head + b",").join(rest) + b"\n"
         yield made.replace(head + b",}\n", head + b"}\n") if b"}" in rest else made
 
 
-def _tally(path: Path) -> Tally:
+def _tally(path: Path, stop: threading.Event | None = None) -> Tally:
     count = checksum = 0
     with path.open("rb") as file:
-        for chunk in _chunks(file):
+        for chunk in until(stop, _chunks(file)):
             count, checksum = count + chunk.count(b"\n"), crc32(chunk, checksum)
     return Tally(count, checksum)
 
