@@ -281,9 +281,9 @@ def test_names_of_folders() -> None:
 def test_files_without_a_source(suffix: str, tmp_path: Path) -> None:
     """Files without the column are read with their kinds, and continued by rows with more columns."""
     form, old, new = without_source(format_of(suffix)), tmp_path / f"old.{suffix}", tmp_path / f"new.{suffix}"
-    form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([Row(height=1, value=2**70)]))])
+    form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([Row(height=1, value=2**70)], "a"))])
     grown = columns_of(Grown)
-    form.write(new, grown, [("b", Codec(Grown).encode_lines([Grown(height=2, more=3)]))], old)
+    form.write(new, grown, [("b", Codec(Grown).encode_lines([Grown(height=2, more=3)], "b"))], old)
     found = [*form.read(new, grown)]
     assert [[*row] for row in found] == [[column.name for column in grown]] * 2
     assert [(row["height"], row["value"], row["more"]) for row in found] == [(1, 2**70, None), (2, None, 3)]
