@@ -109,6 +109,16 @@ async def test_another_partition_is_another_export(tmp_path: Path) -> None:
     assert simulator.stats.requests == requests
 
 
+async def test_lists_without_rows_have_no_files(tmp_path: Path) -> None:
+    """An export without rows makes no folder, and the next run has nothing to do."""
+    async with reaching(Answering(b'{"blocks":[]}')) as session:
+        for _ in range(2):
+            result = await export(session.data.evm.blocks, CHAINS, tmp_path, partition=["day"])
+            assert (result.rows, result.written) == (0, ())
+    assert hidden_in(tmp_path) == {"_export", MANIFEST}
+    assert files_of(tmp_path, "jsonl") == {}
+
+
 # What is refused
 
 
