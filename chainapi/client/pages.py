@@ -112,7 +112,7 @@ class Pages(Generic[T]):
         return self._source.model
 
     def use_structs(self, structs: RowType | None) -> None:
-        """Let pages have Structs with the attributes of rows, where the rows fit; None for rows of the model.
+        """Let pages have Structs with the attributes of rows, where the rows fit.
 
         Exports encode them without an object of the model for each row (`chainapi.tables.codec`).
         """

@@ -195,7 +195,7 @@ class Journal:
         return self.waiting.rows - waiting
 
     def _take(self, db: Connection, batch: Batch) -> PageRecord | None:
-        """Append the new rows of a page to the segment, and move its source; None without such rows."""
+        """Append the new rows of a page, and move its source; None without such rows."""
         source = batch.source
         walk = source.number, source.place
         encoded = encoded_rows(batch, partial(self._matcher, db, *walk))

@@ -93,7 +93,7 @@ class NewRows(NamedTuple):
 def encoded_rows(
     batch: Batch, matcher_of: Callable[[], Matcher]
 ) -> tuple[NewRows, tuple[bytes, bytes]] | None:
-    """Return the rows of a batch that the export lacks, and their JSON lines (`Batch.encode`).
+    """Return the rows that the export lacks, and their JSON lines (`Batch.encode`).
 
     Return None if a value does not fit its column, or one of an earlier page of the source did not;
     `SourceRecord.failure` has the error, and the matcher is to be made again.

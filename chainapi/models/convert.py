@@ -103,7 +103,7 @@ def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
 
 
 def fast_path(model: Any, finish_of: FinishOf, *, strict: bool = False) -> FastPath | None:
-    """Return a fast path of a model whose rows other functions make; None if it has none.
+    """Return a fast path whose rows other functions make; None if there is none.
 
     Args:
         model: the model.

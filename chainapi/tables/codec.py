@@ -72,7 +72,7 @@ class Codec:
 
     @cached_property
     def structs(self) -> RowType | None:
-        """Row type of Structs that this codec encodes as it encodes rows; None if the model has none.
+        """Row type of Structs that this codec encodes like rows; None without one.
 
         They have the attributes of rows. No object of the model is made of a row that fits its columns.
         """
@@ -102,7 +102,7 @@ class Codec:
         return self.encode_lines([row])[:-1]
 
     def encode_lines(self, rows: Sequence[Any], label: str | None = None) -> bytes:
-        """Return rows as JSON lines, each encoded as `encode` does; the label is the first value.
+        """Return rows as JSON lines (see `encode`); the label is the first value.
 
         Rows of one class are encoded together. A line of an invalid row has no label.
 
@@ -199,7 +199,7 @@ def _joined(lines: Iterable[bytes]) -> bytes:
 
 
 def _labelled(line: bytes, label: str | None) -> bytes:
-    """Return the JSON of a row with its label in front; that of an invalid row has none."""
+    """Return the JSON of a row with its label in front; an invalid row gets none."""
     if label is None or line.startswith(INVALID):
         return line
     rest = b"}" if line == b"{}" else b"," + line[1:]

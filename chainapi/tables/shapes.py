@@ -1,4 +1,4 @@
-"""Shapes of records: Structs with the attributes of a record, under the names of its columns.
+"""Shapes of records: Structs with their attributes, by the names of columns.
 
 msgspec checks a page of rows by converting it into such Structs, and encodes those. In between, amounts and
 decimals become texts. An exact shape checks values as the model does; its Structs replace rows of the model
@@ -121,7 +121,7 @@ class Shape:
         return b"".join(made)
 
     def change(self, rows: list[Any]) -> list[Any]:
-        """Return copies of Structs whose values have the forms of their columns; some may be None.
+        """Return copies of Structs with the forms of their columns; some may be None.
 
         Raises Misfit if a value has no form.
         """
@@ -210,7 +210,7 @@ def text_of(form: Callable[[Any], Any], value: int | Decimal | None, otherwise: 
 
 
 def _with_more(fields: list[tuple[str, Any, Any]], extra: str | None) -> list[tuple[str, Any, Any]]:
-    """Return the fields of a record with those of a row: its label in front, its unnamed fields last.
+    """Return the fields of a row: label, fields of the record, unnamed fields.
 
     Raises TypeError if the record has an attribute of the same name.
     """

@@ -1,4 +1,4 @@
-"""Pages decoded to Structs of their columns, without an object of the model for each row.
+"""Pages decoded to Structs of their columns, without objects of the model.
 
 The decoder takes the fast path of the model to its private Structs (`chainapi.models.structs`), and msgspec
 checks them while it converts them into the Structs of a codec. A page that does not pass is decoded to rows
@@ -33,7 +33,7 @@ POINT = msgspec.defstruct(
 
 
 def struct_rows(model: Any, finish_of: Callable[[Any], Finish]) -> RowType | None:
-    """Return the row type whose fast path ends at Structs; None if the model has no fast path.
+    """Return the row type whose fast path ends at Structs; None without a fast path.
 
     Args:
         model: the model.
@@ -48,7 +48,7 @@ def struct_rows(model: Any, finish_of: Callable[[Any], Finish]) -> RowType | Non
 
 
 class StructDecoder(PageDecoder):
-    """Decoder of a route's pages: to Structs of `structs` if it can, else to rows of the model.
+    """Decoder of a route's pages: to Structs if it can, else to rows of the model.
 
     Its other arguments are those of `PageDecoder`. A page has rows of one kind alone.
 

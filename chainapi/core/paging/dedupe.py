@@ -231,7 +231,7 @@ class Deduplicator:
         return self._with(indices[-1]).digests(indices)
 
     def numbers(self) -> Sequence[int | None]:
-        """Return the descending number of each row of the last page; None where it has none."""
+        """Return the descending number, or None, of each row of the last page."""
         page = self._page
         return [None] * page.size if page.numbers is None else page.numbers
 
