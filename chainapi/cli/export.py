@@ -61,7 +61,9 @@ CONCURRENCY = 32  # sources
 
 _EXPORT_OPTIONS = frozenset(inspect.signature(run).parameters)
 
-FileFormat = Literal["jsonl", "csv", "parquet", "sqlite", "duckdb"]
+FileFormat = Literal[
+    "jsonl", "csv", "parquet", "sqlite", "duckdb", "jsonl.gz", "jsonl.zst", "csv.gz", "csv.zst"
+]
 
 
 async def export(
@@ -114,7 +116,8 @@ async def export(
         amounts: Type of amounts, which may exceed 64 bits: text and decimal (38 digits) are exact, float is
             rounded, binary is 32 bytes, unsigned.
         compression: Compression of Parquet files; zstd by default.
-        compression_level: Its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
+        compression_level: Level of the compression of Parquet, .gz and .zst, 1 to 22 of zstd and 1 to 9 of
+            gzip; larger is smaller and slower.
         row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.

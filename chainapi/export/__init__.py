@@ -61,8 +61,9 @@ async def export(
         over: the sources, read as they are needed. A source is the first argument of `walk`, a tuple of its
             arguments, or a mapping of named ones; joined with "/" they are the column ``source`` of its rows.
         out: a file; or a folder, which exists, ends with a slash, or has no suffix.
-        format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``. The default is the suffix of the
-            file, and ``jsonl`` in a folder.
+        format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; compressed text is ``jsonl.gz``,
+            ``jsonl.zst``, ``csv.gz`` or ``csv.zst``. The default is the suffix of the file, and ``jsonl`` in a
+            folder.
         fields: names of the columns in Python, in their order; all by default. The first column is ``source``
             in any case. Fields inside of a record cannot be chosen alone. Later runs need the same names.
         amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token
@@ -70,7 +71,8 @@ async def export(
             ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most significant first.
         compression: compression of Parquet files: ``zstd``, the default, ``snappy``, ``gzip`` or ``none``.
             Later runs may choose another one, and other groups.
-        compression_level: its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
+        compression_level: level of the compression of Parquet and compressed text, 1 to 22 of zstd and 1 to 9
+            of gzip; larger is smaller and slower. Later runs may choose another one.
         row_group_rows: number of rows of a group in Parquet files; by default 100,000, or fewer if they take
             64 MiB. Memory holds one group.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
@@ -96,7 +98,7 @@ async def export(
     from attrs import evolve
 
     from chainapi.export.files import Target
-    from chainapi.export.formats import parquet_of
+    from chainapi.export.formats import with_options
     from chainapi.export.part_schedule import PartLimits
     from chainapi.export.run import Exporter
     from chainapi.export.spec import ExportSpec, checked_sources
@@ -111,7 +113,7 @@ async def export(
         )
     over = checked_sources("over", over)
     target = Target.of(out, format)
-    target = evolve(target, format=parquet_of(target.format, compression, compression_level, row_group_rows))
+    target = evolve(target, format=with_options(target.format, compression, compression_level, row_group_rows))
     spec = ExportSpec(
         walk,
         over,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chainapi.errors import ConfigurationError
 from chainapi.export import export
-from chainapi.export.formats import Format, format_of, parquet_of
+from chainapi.export.formats import Format, format_of, with_options
 from chainapi.simulator import Simulator
 from chainapi.tables.codec import Codec
 from tests.sessions import simulated
@@ -42,7 +42,7 @@ def compression_of(path: Path) -> str:
 
 def parquet(**options: Any) -> Format:
     """Return the format with options."""
-    return parquet_of(format_of("parquet"), **options)
+    return with_options(format_of("parquet"), **options)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@ r"""CSV by RFC 4180, in UTF-8 and with "\n" after each line.
 
 Only texts are in quotation marks: an empty text is ``""``, None is nothing between two commas. Times are ISO
 8601 in UTC, amounts as 32 bytes "0x" and 64 hexadecimal digits; records, lists and other JSON are JSON texts.
-The file is data and not for a spreadsheet: a text that begins with ``=`` stays unchanged.
+The file is data and not for a spreadsheet: a text that begins with ``=`` stays unchanged. It may be
+compressed.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
+from io import TextIOWrapper
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, ClassVar, cast
 from zlib import crc32
 
+from attrs import frozen
+
 from chainapi.export.formats import Rows
+from chainapi.export.formats.text_files import DamagedTextError, TextFiles
 from chainapi.export.formats.values import (
+    DAMAGED,
     NESTED,
     Tally,
     check_written,
@@ -37,38 +43,50 @@ __all__ = ["FORMAT", "Csv"]
 CHUNK = 1 << 20  # bytes
 
 
+@frozen
 class Csv:
     """Rows as comma-separated values under a header."""
 
-    name: Final = "csv"
-    suffix: Final = ".csv"
-    needs_columns: Final = True
+    needs_columns: ClassVar[bool] = True
+    files: TextFiles = TextFiles()
+
+    @property
+    def name(self) -> str:
+        """Name of the format."""
+        return self.suffix[1:]
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of its file names."""
+        return f".csv{self.files.suffix}"
 
     def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
         """Write a file."""
         require(columns, self.name)
-        names = header(columns) if previous is None else _names(previous)
+        names = header(columns) if previous is None else self._names(previous)
         ordered = extended(names, columns)
         if ordered is None:
             raise unlike(previous or path, self.name)
-        records = _all_records(ordered, rows, previous, len(ordered) + 1 - len(names))
-        return check_written(path, _write(path, records), _tally(path))
+        records = self._all_records(ordered, rows, previous, len(ordered) + 1 - len(names))
+        return check_written(path, self._write(path, records), _tally(path, self.files))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Check whether the header of a file has all columns."""
-        names = _names(path)
+        names = self._names(path)
         return extended(names, columns) is not None and len(names) == len(header(columns))
 
     def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
         """Write records in the columns of a file, without a header."""
-        ordered = extended(_names(previous), columns)
+        ordered = extended(self._names(previous), columns)
         if ordered is None:
             raise unlike(previous, self.name)
-        return check_written(path, _write(path, _new_records(ordered, rows)), _tally(path, headers=0))
+        return check_written(
+            path, self._write(path, _new_records(ordered, rows)), _tally(path, self.files, headers=0)
+        )
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
-        records = map(_cells, _records(path))
+        records = map(_cells, self._records(path))
         names = [name or "" for name in next(records, ())]
         if columns and extended(names, columns) is None:
             raise unlike(path, self.name)
@@ -78,35 +96,60 @@ class Csv:
             row = dict(zip(names, cells, strict=True))
             yield _typed(row, columns) if columns else row
 
+    def _write(self, path: Path, records: Iterator[tuple[int, str]]) -> Tally:
+        """Write pieces of a file, each given with its number of records."""
+        count = checksum = 0
+        with self.files.create(path) as file:
+            for found, text in records:
+                content = text.encode()
+                file.write(content)
+                count, checksum = count + found, crc32(content, checksum)
+        return Tally(count, checksum)
+
+    def _all_records(
+        self, columns: Sequence[Column], rows: Rows, previous: Path | None, added: int
+    ) -> Iterator[tuple[int, str]]:
+        """Yield the number of records and the text of each piece of the file.
+
+        The header is no record.
+        """
+        yield 0, ",".join(header(columns)) + "\n"
+        if previous is not None:
+            old = self._records(previous)
+            next(old)
+            for record in old:
+                yield 1, record[:-1] + "," * added + "\n"
+        yield from _new_records(columns, rows)
+
+    def _names(self, path: Path) -> list[str]:
+        """Return the names in the header of a file."""
+        return [name or "" for name in _cells(next(self._records(path), ""))]
+
+    def _records(self, path: Path) -> Iterator[str]:
+        """Yield the text of each record.
+
+        A line with an odd number of quotation marks continues in the next one.
+        """
+        record: list[str] = []
+        within = 0
+        try:
+            with (
+                self.files.open(path) as file,
+                TextIOWrapper(cast("BinaryIO", file), encoding="utf-8", newline="\n") as lines,
+            ):
+                for line in lines:
+                    record.append(line)
+                    within ^= line.count('"') & 1
+                    if not within:
+                        yield "".join(record)
+                        record.clear()
+        except (UnicodeDecodeError, DamagedTextError):
+            raise unlike(path, self.name) from None
+        if record:
+            raise unlike(path, self.name)
+
 
 # Writing
-
-
-def _write(path: Path, records: Iterator[tuple[int, str]]) -> Tally:
-    """Write pieces of a file, each given with its number of records."""
-    count = checksum = 0
-    with path.open("wb") as file:
-        for found, text in records:
-            content = text.encode()
-            file.write(content)
-            count, checksum = count + found, crc32(content, checksum)
-    return Tally(count, checksum)
-
-
-def _all_records(
-    columns: Sequence[Column], rows: Rows, previous: Path | None, added: int
-) -> Iterator[tuple[int, str]]:
-    """Yield the number of records and the text of each piece of the file.
-
-    The header is no record.
-    """
-    yield 0, ",".join(header(columns)) + "\n"
-    if previous is not None:
-        old = _records(previous)
-        next(old)
-        for record in old:
-            yield 1, record[:-1] + "," * added + "\n"
-    yield from _new_records(columns, rows)
 
 
 def _new_records(columns: Sequence[Column], rows: Rows) -> Iterator[tuple[int, str]]:
@@ -171,10 +214,6 @@ _WRITERS: Mapping[Kind, Callable[[Sequence[Any]], list[str]]] = {
 _CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^,"\n]*))(?:,|\n\Z)')
 
 
-def _names(path: Path) -> list[str]:
-    return [name or "" for name in _cells(next(_records(path), ""))]
-
-
 def _cells(record: str) -> list[str | None]:
     return [
         bare or None if quoted is None else quoted.replace('""', '"')
@@ -182,37 +221,19 @@ def _cells(record: str) -> list[str | None]:
     ]
 
 
-def _records(path: Path) -> Iterator[str]:
-    """Yield the text of each record.
-
-    A line with an odd number of quotation marks continues in the next one.
-    """
-    record: list[str] = []
-    within = 0
-    try:
-        with path.open(encoding="utf-8", newline="\n") as lines:
-            for line in lines:
-                record.append(line)
-                within ^= line.count('"') & 1
-                if not within:
-                    yield "".join(record)
-                    record.clear()
-    except UnicodeDecodeError:
-        raise unlike(path, "csv") from None
-    if record:
-        raise unlike(path, "csv")
-
-
-def _tally(path: Path, *, headers: int = 1) -> Tally:
+def _tally(path: Path, files: TextFiles, *, headers: int = 1) -> Tally:
     """Return the number of records below the header: line ends outside of texts."""
     count, checksum, within = -headers, 0, 0
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            checksum = crc32(chunk, checksum)
-            # Two quotation marks with nothing between them neither open nor close a text.
-            pieces = chunk.translate(None, _OTHERS).replace(b'""', b"").split(b'"')
-            count += sum(piece.count(b"\n") for piece in pieces[within::2])
-            within = (within + len(pieces) - 1) % 2
+    try:
+        with files.open(path) as file:
+            while chunk := file.read(CHUNK):
+                checksum = crc32(chunk, checksum)
+                # Two quotation marks with nothing between them neither open nor close a text.
+                pieces = chunk.translate(None, _OTHERS).replace(b'""', b"").split(b'"')
+                count += sum(piece.count(b"\n") for piece in pieces[within::2])
+                within = (within + len(pieces) - 1) % 2
+    except DamagedTextError:
+        checksum = DAMAGED
     return Tally(count, checksum)
 
 
