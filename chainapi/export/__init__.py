@@ -113,7 +113,9 @@ async def export(
         )
     over = checked_sources("over", over)
     target = Target.of(out, format)
-    target = evolve(target, format=with_options(target.format, compression, compression_level, row_group_rows))
+    target = evolve(
+        target, format=with_options(target.format, compression, compression_level, row_group_rows)
+    )
     spec = ExportSpec(
         walk,
         over,
