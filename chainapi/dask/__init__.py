@@ -92,7 +92,7 @@ def export(
     """
     from chainapi.dask.coordinator import DistributedExport
     from chainapi.dask.partition import Folder
-    from chainapi.dask.store import absolute
+    from chainapi.export.store import absolute
     from chainapi.export.spec import checked_sources
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts

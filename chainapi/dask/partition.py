@@ -13,7 +13,7 @@ from distributed import get_worker
 
 from chainapi.dask.parts import Outrun, PartLog, partition_of
 from chainapi.dask.plugins import plugin_of
-from chainapi.dask.store import Store
+from chainapi.export.store import Store
 from chainapi.errors import ChainAPIError, ExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import JOURNAL

@@ -8,7 +8,7 @@ others.
 
 Two workers may run one partition at the same time: the scheduler gives it away when it takes the first for
 dead. Both would write the part of the same number, and only one creation of a name succeeds (see
-`chainapi.dask.store` for the file systems that promise it). A worker begins with a claim, a small object with
+`chainapi.export.store` for the file systems that promise it). A worker begins with a claim, a small object with
 the next number, before it reads the state; a worker that finds a newer claim than its own stops. One that
 still has the newest claim reads the state again and continues behind the part of the other.
 
@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from attrs import define, field
 
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
-from chainapi.dask.store import Store
+from chainapi.export.store import Store
 from chainapi.errors import ExportError
 from chainapi.export.formats.arrow import tables_of
 from chainapi.export.matching import Matched, Matcher, NewRows, new_rows

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "JOURNAL",
     "SYNC_EVERY",
+    "FileState",
     "Target",
     "digest_of",
     "os_errors_explained",
@@ -33,6 +34,7 @@ __all__ = [
     "put_in_place",
     "reason_of",
     "refuse_link",
+    "state_of",
     "sync_file",
     "sync_folder",
     "write_partial",
@@ -253,6 +255,14 @@ def sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+@frozen
+class FileState:
+    """Size of a file in bytes, and its digest."""
+
+    size: int
+    digest: str
+
+
 def digest_of(path: Path, size: int | None = None, tail: Path | None = None) -> str:
     """Return a digest of the ends of a file: 32 hexadecimal digits.
 
@@ -268,11 +278,20 @@ def digest_of(path: Path, size: int | None = None, tail: Path | None = None) -> 
     pieces = [(path, path.stat().st_size if size is None else size)]
     if tail is not None:
         pieces.append((tail, tail.stat().st_size))
-    end = sum(length for _, length in pieces)
+    whole = sum(length for _, length in pieces)
+    return state_of(whole, lambda start, end: b"".join(_between(pieces, start, end))).digest
+
+
+def state_of(size: int, read: Callable[[int, int], bytes]) -> FileState:
+    """Return the state of a file with a size.
+
+    `read` returns its bytes from one place to another one.
+    """
     digest = blake2b(digest_size=16)
-    for piece in (*_between(pieces, 0, min(HEAD, end)), *_between(pieces, max(0, end - TAIL), end)):
-        digest.update(piece)
-    return digest.hexdigest()
+    for start, end in ((0, min(HEAD, size)), (max(0, size - TAIL), size)):
+        if start < end:
+            digest.update(read(start, end))
+    return FileState(size, digest.hexdigest())
 
 
 def _between(pieces: Iterable[tuple[Path, int]], start: int, end: int) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from attrs import define
 from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
 
 from chainapi.dask.partition import Job
-from chainapi.dask.store import Store
+from chainapi.export.store import Store
 from chainapi.export.spec import Arguments
 
 __all__ = ["Disk", "Killed", "Place", "job_of", "rows_in", "rows_of", "tables_of"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chainapi.dask.store import Store, absolute
+from chainapi.export.store import Store, absolute
 from chainapi.errors import ConfigurationError, ExportError
 from tests.dask.disks import Disk
 
