@@ -72,6 +72,7 @@ async def export(
     *values: Value,
     out: str,
     format_: Annotated[FileFormat | None, Parameter(name="--format")] = None,
+    journal: str | None = None,
     param: Many = None,
     page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     over: str | None = None,
@@ -103,8 +104,11 @@ async def export(
     Args:
         route: The name of a route, such as data.evm.blocks, or a path.
         values: The sources: values of the parameter in the path that --param leaves out; or more paths.
-        out: File or folder. A name without a suffix, or with a slash at its end, is a folder.
+        out: File or folder, or a URL such as s3://bucket/blocks/. A name without a suffix, or with a slash at
+            its end, is a folder.
         format_: Format of the files; by default that of the suffix, and jsonl in a folder.
+        journal: Folder of the journal of a URL, on a local disk; by default one in the current directory, with
+            the last name of the URL: blocks.export.
         param: A parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
         over: The parameter whose values are the sources, if it is another one.
@@ -142,6 +146,7 @@ async def export(
     options = {
         "out": out,
         "format": format_,
+        "journal": journal,
         "param": param,
         "page_size": page_size,
         "over": over,
@@ -167,7 +172,7 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
-                    _check_distributed(route, format_, parts, parquet)
+                    _check_distributed(route, format_, parts, parquet, journal)
                 if progress == "bar" and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
@@ -182,7 +187,11 @@ async def export(
                         concurrency=concurrency,
                         on_progress=view.update,
                         on_invalid=on_invalid,
-                        **{name: value for name, value in {**parts, **parquet}.items() if value is not None},
+                        **{
+                            name: value
+                            for name, value in {**parts, **parquet, "journal": journal}.items()
+                            if value is not None
+                        },
                         **query,
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
@@ -239,7 +248,9 @@ def _check_distributed(
     format_: FileFormat | None,
     parts: Mapping[str, float | None],
     parquet: Mapping[str, object],
+    journal: str | None,
 ) -> None:
+    refuse("workers of a cluster keep their state beside the parts", journal=journal)
     refuse("workers of a cluster write zstd and groups of 100,000 rows", **parquet)
     for name in ("part_bytes", "part_seconds"):
         if parts[name] is not None:
@@ -369,6 +380,10 @@ def _summary(result: ExportResult) -> str:
     return f"{rows} of {sources} fetched, {_named(result.written)} written{invalid}{skipped}"
 
 
-def _named(files: Sequence[Path]) -> str:
+def _named(files: Sequence[Path | str]) -> str:
     """Return the name of the only file, or the number of files and their folder."""
-    return str(files[0]) if len(files) == 1 else f"{len(files):,} files in {files[0].parent}"
+    first = files[0]
+    if len(files) == 1:
+        return str(first)
+    folder = first.parent if isinstance(first, Path) else first.rpartition("/")[0]
+    return f"{len(files):,} files in {folder}"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from attrs import frozen
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from chainapi.export.formats import Format
 
 __all__ = [
+    "FOLDER_FORMAT",
     "JOURNAL",
     "SYNC_EVERY",
     "FileState",
@@ -57,6 +58,8 @@ class Target:
 
     """
 
+    appends: ClassVar[bool] = True  # whether a single file may get its new rows behind the old ones
+
     path: Path
     folder: bool
     format: Format
@@ -81,6 +84,11 @@ class Target:
         return cls(path, folder, format_of(format_name or (FOLDER_FORMAT if folder else path.name)))
 
     @property
+    def address(self) -> Path | str:
+        """Path or URL of the file or the folder."""
+        return self.path
+
+    @property
     def root(self) -> Path:
         """Folder of the files."""
         return self.path if self.folder else self.path.parent
@@ -98,6 +106,14 @@ class Target:
         """Return the path of the JSON lines with the invalid rows of a part."""
         name = f"part-{number:05}" if self.folder else self.path.name
         return self.root / f"{name}.invalid"
+
+    def file(self, name: str) -> Path | str:
+        """Return the path of a file by its name below the folder."""
+        return self.root / name
+
+    def present(self, path: Path) -> Path | None:
+        """Return the path of a file if it exists."""
+        return path if path.is_file() else None
 
     def left_behind(self) -> Iterator[Path]:
         """Yield the ``.partial`` files of a killed run."""

@@ -87,11 +87,11 @@ class PartWriter:
     def _write_rows(self, reader: SegmentReader) -> PartFile:
         path = self.target.part(self.number)
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
-        if before is not None:
+        if before is not None and self.target.appends:
             format_ = appending(self.target.format, path, self.columns)
             if format_ is not None:
                 return self._write_tail(reader, path, before, format_)
-        old = None if before is None else path
+        old = None if before is None else self.target.present(path)
         count = self.rows + (0 if before is None else before.rows)
 
         def write(new: Path) -> None:
@@ -139,12 +139,13 @@ class PartWriter:
         """Write the invalid rows; those of a single file follow the earlier ones."""
         path = self.target.invalid_part(self.number)
         refuse_link(path)
+        old = None if self.target.folder else self.target.present(path)
 
         def write(new: Path) -> None:
             with new.open("wb") as file:
-                if not self.target.folder and path.is_file():
-                    with path.open("rb") as old:
-                        shutil.copyfileobj(old, file)
+                if old is not None:
+                    with old.open("rb") as earlier:
+                        shutil.copyfileobj(earlier, file)
                 for label, page in self.pages:
                     if page.invalid:
                         file.write(_labelled(label, reader.read(page)[1]))

@@ -116,7 +116,7 @@ class Store:
         path = self._path(name)
         with self._explained(path):
             try:
-                if self._is_local:
+                if self.is_local:
                     _create_file(Path(path), content)
                 else:
                     self.files.pipe_file(path, content, mode="create")
@@ -139,7 +139,7 @@ class Store:
         """
         path = self._path(name)
         with self._explained(path):
-            if self._is_local:
+            if self.is_local:
                 _replace_file(Path(path), content)
             else:
                 self.files.pipe_file(path, content)
@@ -221,12 +221,13 @@ class Store:
 
     def remove_unfinished(self) -> None:
         """Delete what killed writers left behind in a local folder."""
-        if self._is_local:
+        if self.is_local:
             for path in Path(self.root).rglob(f".*{_UNFINISHED}"):
                 path.unlink(missing_ok=True)
 
     @property
-    def _is_local(self) -> bool:
+    def is_local(self) -> bool:
+        """Check whether the objects are local files."""
         from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
         return isinstance(self.files, LocalFileSystem)
