@@ -134,11 +134,19 @@ class RemoteTarget(Target):
             about = self.journal / ABOUT
             own = self._read_about(about) if about.exists() else self._begin(about)
             self.root.mkdir(parents=True, exist_ok=True)
-        if not self.store.create(self._claim, own) and self.store.read(self._claim) != own:
+        if not self.store.create(self._claim, own):
+            self._check_claim(own)
+
+    def _check_claim(self, own: bytes) -> None:
+        """Refuse a claim with another id; write the claim again if a kill left half of it."""
+        found = self.store.read(self._claim)
+        if not own.startswith(found):
             raise ExportError(
                 f"another export writes to {self.address}, with another journal than {self.journal}: use the "
                 "journal of that export, or choose another target"
             )
+        if found != own:
+            self.store.replace(self._claim, own)
 
     def clear(self) -> None:
         """Delete the local files of parts."""
