@@ -97,7 +97,7 @@ class Store:
 
         """
         path = self._path(folder)
-        with self._explained(path):
+        with self._explained(folder, "listed"):
             self.files.invalidate_cache()
             try:
                 found = self.files.ls(path, detail=False)
@@ -114,7 +114,7 @@ class Store:
 
         """
         path = self._path(name)
-        with self._explained(path):
+        with self._explained(name):
             try:
                 if self.is_local:
                     _create_file(Path(path), content)
@@ -138,7 +138,7 @@ class Store:
 
         """
         path = self._path(name)
-        with self._explained(path):
+        with self._explained(name):
             if self.is_local:
                 _replace_file(Path(path), content)
             else:
@@ -152,7 +152,7 @@ class Store:
 
         """
         path = self._path(name)
-        with self._explained(path, "read"):
+        with self._explained(name, "read"):
             return cast("bytes", self.files.cat_file(path))
 
     @contextmanager
@@ -164,7 +164,7 @@ class Store:
 
         """
         path = self._path(name)
-        with self._explained(path, "read"), self.files.open(path, "rb") as file:
+        with self._explained(name, "read"), self.files.open(path, "rb") as file:
             yield file
 
     def upload(self, name: str, path: Path) -> None:
@@ -174,7 +174,7 @@ class Store:
             ExportError: the object cannot be written, or has other bytes than the file.
 
         """
-        with self._explained(self._path(name)):
+        with self._explained(name):
             self.files.put_file(str(path), self._path(name))
         if self.state(name) != FileState(path.stat().st_size, digest_of(path)):
             raise ExportError(
@@ -189,7 +189,7 @@ class Store:
             ExportError: the object is missing, or it cannot be read or stored.
 
         """
-        with self._explained(self._path(name), "read"):
+        with self._explained(name, "read"):
             self.files.get_file(self._path(name), str(path))
 
     def state(self, name: str) -> FileState | None:
@@ -200,7 +200,7 @@ class Store:
 
         """
         path = self._path(name)
-        with self._explained(path, "read"):
+        with self._explained(name, "read"):
             self.files.invalidate_cache()
             try:
                 found = self.files.info(path)
@@ -216,7 +216,7 @@ class Store:
         """Delete objects; those that are missing are left out."""
         for name in names:
             path = self._path(name)
-            with self._explained(path), suppress(FileNotFoundError):
+            with self._explained(name), suppress(FileNotFoundError):
                 self.files.rm_file(path)
 
     def remove_unfinished(self) -> None:
@@ -236,7 +236,7 @@ class Store:
         return f"{self.root}/{name}" if name else self.root
 
     @contextmanager
-    def _explained(self, path: str, step: str = "written") -> Iterator[None]:
+    def _explained(self, name: str, step: str = "written") -> Iterator[None]:
         try:
             yield
         except Exception as error:  # each driver has errors of its own
@@ -244,15 +244,16 @@ class Store:
             told = _masked(reason or type(error).__name__, self.secrets)
             whole = "".join(format_exception(error))
             raise ExportError(
-                f"{path} cannot be {step}: {told}; what is in {self.url} is kept: remove the cause and start "
-                "the same export again"
+                f"{self.url}{'/' if name else ''}{name} cannot be {step}: {told}; what is there is kept: remove "
+                "the cause and start the same export again"
             ) from (error if _masked(whole, self.secrets) == whole else None)
 
 
 def _texts(options: Any) -> Iterator[str]:
-    """Yield all texts in the options of a file system, any of which may be a credential."""
+    """Yield the texts in the options of a file system that may be credentials: all but addresses."""
     if isinstance(options, str):
-        yield options
+        if not options.startswith(("http://", "https://")) or redacted(options) != options:
+            yield options
     elif isinstance(options, Mapping):
         for value in options.values():
             yield from _texts(value)
