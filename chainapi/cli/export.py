@@ -99,7 +99,7 @@ async def export(
 
     The same command continues an export that was interrupted. After a complete
     export it fetches new rows, if the rows have a block number or a time. The
-    state of the export is in FILE.export, or in DIR/_export.
+    state of the export is in FILE.export, in DIR/_export, or in --journal.
 
     Args:
         route: The name of a route, such as data.evm.blocks, or a path.
@@ -107,8 +107,8 @@ async def export(
         out: File or folder, or a URL such as s3://bucket/blocks/. A name without a suffix, or with a slash at
             its end, is a folder.
         format_: Format of the files; by default that of the suffix, and jsonl in a folder.
-        journal: Folder of the journal of a URL, on a local disk; by default one in the current directory, with
-            the last name of the URL: blocks.export.
+        journal: Folder of the journal of a URL, on a local disk; by default one in the current directory,
+            with the last name of the URL: blocks.export.
         param: A parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
         over: The parameter whose values are the sources, if it is another one.

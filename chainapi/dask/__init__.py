@@ -92,8 +92,8 @@ def export(
     """
     from chainapi.dask.coordinator import DistributedExport
     from chainapi.dask.partition import Folder
-    from chainapi.export.store import absolute
     from chainapi.export.spec import checked_sources
+    from chainapi.export.store import absolute
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
 

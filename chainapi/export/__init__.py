@@ -66,10 +66,10 @@ async def export(
             ``s3://bucket/blocks/`` is a folder or a file of any file system of fsspec; with it ``path`` and
             ``written`` of the result are URLs.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; compressed text is ``jsonl.gz``,
-            ``jsonl.zst``, ``csv.gz`` or ``csv.zst``. The default is the suffix of the file, and ``jsonl`` in a
-            folder.
-        journal: folder of the journal of a URL, on a local disk; by default one in the current directory, with
-            the last name of the URL: ``blocks.export``. Later runs need it.
+            ``jsonl.zst``, ``csv.gz`` or ``csv.zst``. The default is the suffix of the file, and ``jsonl`` in
+            a folder.
+        journal: folder of the journal of a URL, on a local disk; by default one in the current directory,
+            with the last name of the URL: ``blocks.export``. Later runs need it.
         storage_options: options of the file system of a URL, such as credentials, which are stored nowhere.
         fields: names of the columns in Python, in their order; all by default. The first column is ``source``
             in any case. Fields inside of a record cannot be chosen alone. Later runs need the same names.

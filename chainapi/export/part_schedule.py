@@ -62,8 +62,8 @@ class PartLimits:
         for name, value in given.items():
             if value is not None and not target.folder:
                 raise ConfigurationError(
-                    f"{name}= applies to a folder, and {target.address} is a file, which gets its rows when the "
-                    "run ends: leave it out, or choose a folder"
+                    f"{name}= applies to a folder, and {target.address} is a file, which gets its rows when "
+                    "the run ends: leave it out, or choose a folder"
                 )
         whole = cls()
         return cls(

@@ -20,7 +20,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from attrs import field, frozen
@@ -28,7 +28,6 @@ from attrs import field, frozen
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import (
     FOLDER_FORMAT,
-    JOURNAL,
     FileState,
     Target,
     digest_of,
@@ -68,7 +67,11 @@ class RemoteTarget(Target):
 
     @classmethod
     def at(
-        cls, url: str, format_name: str | None, journal: str | os.PathLike[str] | None, options: Mapping[str, Any]
+        cls,
+        url: str,
+        format_name: str | None,
+        journal: str | os.PathLike[str] | None,
+        options: Mapping[str, Any],
     ) -> Target:
         """Return the target at a URL: a folder if the URL ends with a slash, or its last name has no suffix.
 
@@ -113,9 +116,7 @@ class RemoteTarget(Target):
             return None
         self.store.download(name, path)
         if _state(path) != found:
-            raise ExportError(
-                f"{self.file(name)} was changed while it was read: start the same export again"
-            )
+            raise ExportError(f"{self.file(name)} was changed while it was read: start the same export again")
         return path
 
     def name_of(self, path: Path) -> str:
@@ -163,14 +164,15 @@ class RemoteTarget(Target):
         """Store the address and a new id with the journal; return the id."""
         if self.journal.exists() and (not self.journal.is_dir() or any(self.journal.iterdir())):
             raise ExportError(
-                f"{self.journal} is not a journal of an export to {self.address}: choose another folder for it"
+                f"{self.journal} is not a journal of an export to {self.address}: choose another folder for "
+                "the journal"
             )
         taken = self.store.names() if self.folder else self.store.state(self.path.name) or self._has_claim()
         if taken:
             held = "is not empty" if self.folder else "exists"
             raise ExportError(
-                f"{self.address} {held}, and {self.journal} is not the journal of an export to it: use the journal "
-                "of that export, or choose another target"
+                f"{self.address} {held}, and {self.journal} is not the journal of an export to it: use the "
+                "journal of that export, or choose another target"
             )
         self.journal.mkdir(parents=True)
         own = uuid4().hex
@@ -190,8 +192,8 @@ class RemoteTarget(Target):
             raise ExportError(f"{about} is damaged: put a copy back, or choose another target") from None
         if target != self.address:
             raise ExportError(
-                f"{self.journal} is the journal of an export to {target}, and not to {self.address}: choose another "
-                "folder for the journal"
+                f"{self.journal} is the journal of an export to {target}, and not to {self.address}: choose "
+                "another folder for the journal"
             )
         return bytes(own)
 
@@ -214,13 +216,15 @@ def target_of(
     if journal is not None:
         raise ConfigurationError(_LOCAL_JOURNAL)
     if storage_options:
-        raise ConfigurationError("storage_options= apply to a URL such as s3://bucket/folder/: leave them out")
+        raise ConfigurationError(
+            "storage_options= apply to a URL such as s3://bucket/folder/: leave them out"
+        )
     return Target.of(out, format_name)
 
 
 _LOCAL_JOURNAL = (
-    "journal= applies to a URL such as s3://bucket/folder/; the journal of a local target is beside it: leave "
-    "it out"
+    "journal= applies to a URL such as s3://bucket/folder/; the journal of a local target is beside it: "
+    "leave it out"
 )
 
 
@@ -230,8 +234,8 @@ def _check_url(url: str) -> None:
         raise ConfigurationError(f"{redacted(url)} is a chain of file systems: name the last one alone")
     if "?" in url or ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0]:
         raise ConfigurationError(
-            f"{redacted(url)} was given with a password or a query: pass credentials with storage_options=, or "
-            "in the environment or the configuration of the file system"
+            f"{redacted(url)} was given with a password or a query: pass credentials with storage_options=, "
+            "or in the environment or the configuration of the file system"
         )
 
 
@@ -330,8 +334,8 @@ def _check_free(target: RemoteTarget, name: str) -> None:
     """Refuse to overwrite an object that the journal lacks: it is then an old copy."""
     if target.store.state(name) is not None:
         raise ExportError(
-            f"{target.file(name)} exists, but {target.journal} has no record of it: is that an old copy, or "
-            "without its -wal file? Put the newest copy back, or choose another target"
+            f"{target.file(name)} exists, but {target.journal} has no record of it: is that an old copy, "
+            "or without its -wal file? Put the newest copy back, or choose another target"
         )
 
 

@@ -10,9 +10,9 @@
 - other file systems of fsspec check whether the name exists and then write: two writers at the same moment
   may both succeed, and a killed one may leave half an object.
 
-`Store.upload` replaces an object. It is atomic on the object stores. Other file systems may show half an object
-after an upload that was killed or failed, until it is repeated: callers compare `Store.state` with what they
-know. No error has a credential from the options of the file system. Everything here blocks.
+`Store.upload` replaces an object. It is atomic on the object stores. Other file systems may show half an
+object after an upload that was killed or failed, until it is repeated: callers compare `Store.state` with
+what they know. No error has a credential from the options of the file system. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Store:
         secrets = (*_texts(options), url) if redacted(url) != url else (*_texts(options),)
         try:
             files, root = url_to_fs(url, **options)
-        except Exception as error:  # each driver has errors of its own, for credentials that it lacks too
+        except Exception as error:  # noqa: BLE001 - each driver has errors of its own
             reason = _masked(str(error) or type(error).__name__, secrets)
             raise ConfigurationError(
                 f"{redacted(url)} cannot be opened by fsspec on this machine: {reason}"
@@ -163,9 +163,14 @@ class Store:
             ExportError: the object is missing or cannot be read.
 
         """
-        path = self._path(name)
-        with self._explained(name, "read"), self.files.open(path, "rb") as file:
-            yield file
+        with self._explained(name, "read"):
+            opened = self.files.open(self._path(name), "rb")
+        with opened as file:
+            try:
+                yield file
+            except OSError:  # of the driver; other errors are those of the block
+                with self._explained(name, "read"):
+                    raise
 
     def upload(self, name: str, path: Path) -> None:
         """Copy a local file to an object, and compare the two.
@@ -178,8 +183,8 @@ class Store:
             self.files.put_file(str(path), self._path(name))
         if self.state(name) != FileState(path.stat().st_size, digest_of(path)):
             raise ExportError(
-                f"{self.url}/{name} has other bytes when it is read back than were uploaded; all rows are kept "
-                "in the journal: start the same export again"
+                f"{self.url}/{name} has other bytes when it is read back than were uploaded; all rows are "
+                "kept in the journal: start the same export again"
             )
 
     def download(self, name: str, path: Path) -> None:
@@ -239,13 +244,14 @@ class Store:
     def _explained(self, name: str, step: str = "written") -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # each driver has errors of its own
+        except Exception as error:  # noqa: BLE001 - each driver has errors of its own
             reason = reason_of(error) if isinstance(error, OSError) else str(error)
             told = _masked(reason or type(error).__name__, self.secrets)
             whole = "".join(format_exception(error))
+            place = f"{self.url}/{name}".rstrip("/")
             raise ExportError(
-                f"{self.url}{'/' if name else ''}{name} cannot be {step}: {told}; what is there is kept: remove "
-                "the cause and start the same export again"
+                f"{place} cannot be {step}: {told}; what is there is kept: remove the cause and start the "
+                "same export again"
             ) from (error if _masked(whole, self.secrets) == whole else None)
 
 

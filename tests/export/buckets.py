@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import fsspec  # type: ignore[import-untyped]
 from attrs import define, field
@@ -32,8 +32,8 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
 
     protocol = "bucket"
     cachable = False
-    on_step: Callable[[str, str, bytes], None] | None = None
-    options: list[dict[str, Any]] = []
+    on_step: ClassVar[Callable[[str, str, bytes], None] | None] = None
+    options: ClassVar[list[dict[str, Any]]] = []
 
     def __init__(self, **options: Any) -> None:
         super().__init__()

@@ -38,12 +38,13 @@ def test_the_level_reaches_the_compressor(name: str, tmp_path: Path) -> None:
     """A greater level makes a smaller file, with the same rows."""
     sizes = list[int]()
     rows = lines(200)
-    for level in (1, 9):
+    levels = (1, 9) if name.endswith("gz") else (1, 19)
+    for level in levels:
         form = with_options(format_of(name), compression_level=level)
         assert form.write(tmp_path / f"{level}", COLUMNS, rows) == 200
         sizes.append((tmp_path / f"{level}").stat().st_size)
     assert sizes[1] < sizes[0]
-    assert [*form.read(tmp_path / "1")] == [*form.read(tmp_path / "9")]
+    assert [*form.read(tmp_path / "1")] == [*form.read(tmp_path / f"{levels[1]}")]
 
 
 def readers(path: Path, name: str) -> list[list[str]]:

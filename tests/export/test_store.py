@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chainapi.export.store import Store, absolute
 from chainapi.errors import ConfigurationError, ExportError
+from chainapi.export.store import Store, absolute
 from tests.dask.disks import Disk
 
 

@@ -21,7 +21,7 @@ from zlib import crc32
 from attrs import frozen
 
 from chainapi.export.formats import Rows
-from chainapi.export.formats.text_files import DamagedTextError, TextFiles
+from chainapi.export.formats.text_files import PLAIN, DamagedTextError, TextFiles
 from chainapi.export.formats.values import (
     DAMAGED,
     NESTED,
@@ -48,7 +48,7 @@ class Csv:
     """Rows as comma-separated values under a header."""
 
     needs_columns: ClassVar[bool] = True
-    files: TextFiles = TextFiles()
+    files: TextFiles = PLAIN
 
     @property
     def name(self) -> str:

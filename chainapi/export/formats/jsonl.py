@@ -14,7 +14,7 @@ import msgspec
 from attrs import frozen
 
 from chainapi.export.formats import Rows
-from chainapi.export.formats.text_files import DamagedTextError, TextFiles
+from chainapi.export.formats.text_files import PLAIN, DamagedTextError, TextFiles
 from chainapi.export.formats.values import DAMAGED, Tally, check_written, loads, typed_row, unlike
 from chainapi.tables.columns import SOURCE, Column
 
@@ -28,7 +28,7 @@ class JsonLines:
     """Rows as JSON lines."""
 
     needs_columns: ClassVar[bool] = False
-    files: TextFiles = TextFiles()
+    files: TextFiles = PLAIN
 
     @property
     def name(self) -> str:

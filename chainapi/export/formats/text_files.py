@@ -19,7 +19,7 @@ from attrs import frozen
 
 from chainapi.core.extras import missing_extra
 
-__all__ = ["DamagedTextError", "TextFiles"]
+__all__ = ["PLAIN", "DamagedTextError", "TextFiles"]
 
 LEVELS = {".gz": 6, ".zst": 3}  # the default levels: those of the programs gzip and zstd
 
@@ -102,6 +102,9 @@ class TextFiles:
         if self.suffix == ".gz":
             return EOFError, zlib.error, BadGzipFile
         return (EOFError, _zstandard().ZstdError) if self.suffix == ".zst" else ()
+
+
+PLAIN = TextFiles()
 
 
 def _zstandard() -> Any:
