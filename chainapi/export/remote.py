@@ -52,7 +52,9 @@ FILES = "files"  # folder in that of a journal: files that are not uploaded yet
 
 @frozen(kw_only=True)
 class RemoteTarget(Target):
-    """Target of an export on a file system of fsspec; `path` is that of the local files.
+    """Target of an export on a file system of fsspec.
+
+    `path`, `root` and the paths of parts are those of local files, which exist until they are uploaded.
 
     Attributes:
         store: folder of the objects.
@@ -73,7 +75,9 @@ class RemoteTarget(Target):
         journal: str | os.PathLike[str] | None,
         options: Mapping[str, Any],
     ) -> Target:
-        """Return the target at a URL: a folder if the URL ends with a slash, or its last name has no suffix.
+        """Return the target at a URL.
+
+        It is a folder if the URL ends with a slash, or its last name has no suffix.
 
         Raises:
             ConfigurationError: the URL, the format or an option is invalid, or a package is missing.
@@ -124,7 +128,9 @@ class RemoteTarget(Target):
         return path.relative_to(self.root).as_posix()
 
     def prepare(self) -> None:
-        """Create the folder of the journal and the claim; refuse objects that no export of it wrote.
+        """Create the folder of the journal and the claim.
+
+        Objects that no export with this journal wrote are refused.
 
         Raises:
             ExportError: the target holds other objects or belongs to another export, or cannot be written.
@@ -310,8 +316,11 @@ def _is_ready(target: RemoteTarget, part: Part) -> bool:
 
 
 def _withdraw(target: RemoteTarget, part: Part) -> None:
-    """Delete the objects of a part of a folder that is written again: it may get other names."""
-    if target.folder:
+    """Delete the objects of a part that is written again.
+
+    Its files may get other names. The object of a single file has the old rows and stays.
+    """
+    if target.folder or part.number == 1:
         target.store.remove(file.name for file in part.content.files)
 
 

@@ -256,7 +256,10 @@ class Store:
 
 
 def _texts(options: Any) -> Iterator[str]:
-    """Yield the texts in the options of a file system that may be credentials: all but addresses."""
+    """Yield the texts in the options of a file system that may be credentials.
+
+    Those are all but addresses.
+    """
     if isinstance(options, str):
         if not options.startswith(("http://", "https://")) or redacted(options) != options:
             yield options

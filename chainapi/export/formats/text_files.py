@@ -108,7 +108,7 @@ PLAIN = TextFiles()
 
 
 def _zstandard() -> Any:
-    """Import Zstandard: a module of Python 3.14, and before that a package with the same module."""
+    """Import the module of Python 3.14, or the package with it for earlier ones."""
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
