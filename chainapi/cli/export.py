@@ -85,6 +85,7 @@ async def export(
     compression_level: Rows | None = None,
     row_group_rows: Rows | None = None,
     limit: Rows | None = None,
+    ranges: str | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
     part_rows: Rows | None = None,
@@ -124,6 +125,8 @@ async def export(
             gzip; larger is smaller and slower.
         row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
+        ranges: Number of ranges in which each source is walked side by side, such as 8, or the width of each,
+            such as "100000 blocks" or "7 days"; one walk by default.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
         part_rows: Rows after which a folder gets a part, also while the export runs; 1,000,000 by default.
@@ -143,6 +146,7 @@ async def export(
         "compression_level": compression_level,
         "row_group_rows": row_group_rows,
     }
+    more = {**parts, **parquet, "ranges": ranges, "journal": journal}
     options = {
         "out": out,
         "format": format_,
@@ -157,6 +161,7 @@ async def export(
         "amounts": None if amounts == "text" else amounts,
         **parquet,
         "limit": limit,
+        "ranges": ranges,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
         **parts,
@@ -187,11 +192,7 @@ async def export(
                         concurrency=concurrency,
                         on_progress=view.update,
                         on_invalid=on_invalid,
-                        **{
-                            name: value
-                            for name, value in {**parts, **parquet, "journal": journal}.items()
-                            if value is not None
-                        },
+                        **{name: value for name, value in more.items() if value is not None},
                         **query,
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:

@@ -42,6 +42,7 @@ async def export(
     compression_level: int | None = None,
     row_group_rows: int | None = None,
     limit: int | None = None,
+    ranges: int | str | None = None,
     concurrency: int = 32,
     part_rows: int | None = None,
     part_bytes: int | None = None,
@@ -84,7 +85,10 @@ async def export(
             64 MiB. Memory holds one group.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
             Later runs fetch all new rows.
-        concurrency: number of sources that are open at once. Memory holds a page or two of each.
+        ranges: number of ranges in which each source is walked side by side, or the width of each, such as
+            ``100000 blocks`` or ``7 days`` (see `Pages.split`); one walk by default. It concerns sources that
+            have not begun, and does not apply with `limit`.
+        concurrency: number of sources, or ranges, that are open at once. Memory holds a page or two of each.
         part_rows: number of rows after which a folder gets a part, also while the export runs; 1,000,000 by
             default.
         part_bytes: bytes of rows, as JSON, after which it gets one; 256 MiB by default.
@@ -106,6 +110,7 @@ async def export(
 
     from chainapi.export.formats import with_options
     from chainapi.export.part_schedule import PartLimits
+    from chainapi.export.ranges import checked_ranges
     from chainapi.export.remote import target_of
     from chainapi.export.run import Exporter
     from chainapi.export.spec import ExportSpec, checked_sources
@@ -133,6 +138,7 @@ async def export(
         concurrency,
         checked_amounts(amounts),
         checked_fields(fields),
+        checked_ranges(ranges, limit),
     )
     await spec.check()
     limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)

@@ -163,12 +163,13 @@ class PartSchedule:
         self.progress.begin_writing(writer.rows, self.journal.waiting.rows if self.target.folder else 0)
         try:
             part = await self._thread.run(writer.write)
+            self.progress.begin_placing()
+            if isinstance(self.target, RemoteTarget):
+                await publish(self.journal, self.target, part, self.worker, self._thread)
+            else:
+                await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
         finally:
             self.progress.end_writing()
-        if isinstance(self.target, RemoteTarget):
-            await publish(self.journal, self.target, part, self.worker, self._thread)
-        else:
-            await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
         self.parts.append(part)
         return True
 

@@ -28,8 +28,9 @@ from chainapi.export.files import (
     sync_file,
     write_partial,
 )
-from chainapi.export.formats import TextFormat
-from chainapi.export.records import BEGUN, Base, Content, PageRecord, Part, PartFile, SourceRows
+from chainapi.export.formats import DatabaseFormat, TextFormat
+from chainapi.export.formats.markers import Marker
+from chainapi.export.records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import SOURCE, Column
@@ -89,14 +90,18 @@ class PartWriter:
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
         if before is not None and self.target.appends:
             format_ = appending(self.target.format, path, self.columns)
-            if format_ is not None:
+            if isinstance(format_, TextFormat):
                 return self._write_tail(reader, path, before, format_)
+            if format_ is not None:
+                return self._write_added(reader, path, before)
         old = None if before is None else self.target.present(path)
         count = self.rows + (0 if before is None else before.rows)
 
         def write(new: Path) -> None:
-            found = self.target.format.write(new, self.columns, self._pages(reader, new), old)
+            found = self.target.format.write(new, self.columns, self._pages(reader, new), old, self.stop)
             _check_count(path, found, count)
+            if isinstance(self.target.format, DatabaseFormat) and not self.target.folder:
+                self.target.format.mark(new, Marker(self.number, self.run, count))
 
         size, digest = write_partial(path, write)
         return PartFile(path.name, count, size, digest, _sources(self.pages))
@@ -107,7 +112,7 @@ class PartWriter:
         """Write the rows that are appended to a single file."""
 
         def write(new: Path) -> None:
-            found = format_.write_tail(new, self.columns, self._pages(reader, new), path)
+            found = format_.write_tail(new, self.columns, self._pages(reader, new), path, self.stop)
             _check_count(path, before.rows + found, before.rows + self.rows)
 
         size, _ = write_partial(path, write)
@@ -120,6 +125,17 @@ class PartWriter:
             _sources(self.pages),
             base=base,
         )
+
+    def _write_added(self, reader: SegmentReader, path: Path, before: PartFile) -> PartFile:
+        """Write a database with the rows that a transaction adds to the one of a single file."""
+        rows = before.rows + self.rows
+
+        def write(new: Path) -> None:
+            found = self.target.format.write(new, self.columns, self._pages(reader, new), stop=self.stop)
+            _check_count(path, before.rows + found, rows)
+
+        added = Added(*write_partial(path, write))
+        return PartFile(path.name, rows, 0, "", _sources(self.pages), added=added)
 
     def _pages(self, reader: SegmentReader, partial: Path) -> Iterator[tuple[str, bytes]]:
         """Yield the valid rows of each page; sync what was written of them now and then."""

@@ -17,6 +17,7 @@ __all__ = [
     "BEGUN",
     "CLEANED",
     "IN_PLACE",
+    "Added",
     "Base",
     "Batch",
     "Content",
@@ -35,10 +36,13 @@ BEGUN, IN_PLACE, CLEANED = range(3)  # states of a part
 class SourceRecord:
     """Position of a source: its walk, and the newest row that the target has.
 
+    A source that is walked as ranges has a record for each of them too, until that range has ended.
+
     Attributes:
         number: counts the sources from 1, in the order in which the export met them.
         label: name of the source, such as ``43114``; no other one has it.
         query: fingerprint of its query, whatever the page size.
+        place: counts the ranges of a source from 1, in the order of the list; 0 for the source itself.
         checkpoint: position of its walk, as text; None before the first page.
         taken: rows that were stored before the source ended for the first time; a limit counts these.
         newest: greatest number among its rows, where the route has a descending number or a cursor.
@@ -51,12 +55,15 @@ class SourceRecord:
         last: number of the last row of the pass under way, by the cursor.
         done: whether its walk has ended.
         limited: whether the limit ended it in this run.
+        ranges: unfinished ranges of the source by their places; empty if it is walked as a whole.
+        source: the source of a range; None for a source.
 
     """
 
     number: int
     label: str
     query: str
+    place: int = 0
     checkpoint: str | None = None
     taken: int = 0
     newest: int | None = None
@@ -68,6 +75,8 @@ class SourceRecord:
     trend: Trend = Trend.LEVEL
     last: int | None = None
     limited: bool = field(default=False, init=False)
+    ranges: dict[int, SourceRecord] = field(factory=dict[int, "SourceRecord"], init=False, repr=False)
+    source: SourceRecord | None = field(default=None, init=False, eq=False, repr=False)
 
     @classmethod
     def from_fields(
@@ -75,6 +84,7 @@ class SourceRecord:
         number: int,
         label: str,
         query: str,
+        place: int,
         checkpoint: str | None,
         taken: int,
         newest: str | None,
@@ -95,6 +105,7 @@ class SourceRecord:
             number,
             label,
             query,
+            place,
             checkpoint,
             taken,
             newest=_number(newest),
@@ -117,12 +128,56 @@ class SourceRecord:
             self.number,
             self.label,
             self.query,
+            self.place,
             self.checkpoint,
             self.taken,
             *numbers,
             edge,
             int(self.done),
         )
+
+    @property
+    def whole(self) -> SourceRecord:
+        """The record of the source: itself, unless it is one of a range."""
+        return self.source or self
+
+    def split(self, starts: Sequence[Checkpoint]) -> Sequence[SourceRecord]:
+        """Return new records of ranges that begin at these checkpoints, in the order of the list."""
+        return [
+            SourceRecord(self.number, self.label, self.query, place, start.dumps())
+            for place, start in enumerate(starts, 1)
+        ]
+
+    def add(self, part: SourceRecord) -> None:
+        """Add the record of an unfinished range of this source."""
+        part.source, self.ranges[part.place] = self, part
+
+    def absorb(self, part: SourceRecord) -> None:
+        """Take over the rows of a range that has ended; behind the last range the source has ended.
+
+        It then is as if its list had been walked as a whole.
+        """
+        self._join(part)
+        self.taken += part.taken
+        self.trend = self.trend.joined(part.trend)
+        del self.ranges[part.place]
+        self.done = not self.ranges
+
+    def _join(self, part: SourceRecord) -> None:
+        """Keep the newest number of both, and the marks of all rows with it."""
+        ended = Checkpoint.loads(part.checkpoint or "")
+        before = ended if self.checkpoint is None else Checkpoint.loads(self.checkpoint)
+        unordered = before.unordered or ended.unordered
+        self.checkpoint = Checkpoint(ended.query, ended.path, unordered=unordered, done=True).dumps()
+        if unordered:
+            self.newest, self.newest_ties, self.exported_ties = None, (), ()
+        elif part.newest is not None and (self.newest is None or part.newest > self.newest):
+            self.newest, self.newest_ties = part.newest, part.newest_ties
+            self.exported_ties = part.exported_ties
+        elif part.newest is not None and part.newest == self.newest:
+            self.newest_ties += part.newest_ties
+            self.exported_ties = self.newest_ties
+        self.exported = self.newest
 
     def advance(self, batch: Batch, stored: int, *, met: bool = True) -> None:
         """Move the position behind a page of this source.
@@ -144,6 +199,8 @@ class SourceRecord:
             unique = checkpoint.watermark is not None and not checkpoint.watermark.ties
             self.exported = self.newest
             self.exported_ties = None if unique else self.newest_ties
+            if self.source is not None:
+                self.source.absorb(self)
 
     def _at_limit(self, batch: Batch, *, met: bool) -> bool:
         """Check whether the limit ends the source.
@@ -259,10 +316,14 @@ class PageLog(Protocol):
         ...
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this query; create it if it is missing.
+        """Return the source with this query and its unfinished ranges; create it if it is missing.
 
         Its label gets a suffix if another source has it.
         """
+        ...
+
+    def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
+        """Store the ranges of a source, which begin at these checkpoints, before their first pages."""
         ...
 
     def commit(self, batches: Sequence[Batch]) -> int:
@@ -276,6 +337,7 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         number: counts the pages from 1, in the order in which they were committed.
         source: number of its source.
+        place: place of its range in the source; 0 for a list that is walked as a whole.
         segment: number of the segment.
         start: place in the segment, in bytes.
         length: bytes of the valid rows.
@@ -290,6 +352,7 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     source: int
+    place: int
     segment: int
     start: int
     length: int
@@ -322,18 +385,26 @@ class Base(msgspec.Struct, frozen=True):
     digest: str
 
 
+class Added(msgspec.Struct, frozen=True):
+    """Database with the new rows that a transaction adds to another: its size in bytes, and its digest."""
+
+    size: int
+    digest: str
+
+
 class PartFile(msgspec.Struct, frozen=True):
     """File of a part.
 
     Attributes:
         name: path of the file below the folder of the target, with slashes.
         rows: number of its rows.
-        size: its size in bytes.
-        digest: digest of its first and last bytes.
+        size: its size in bytes; 0 until a transaction has added its rows.
+        digest: digest of its first and last bytes; empty until then.
         sources: its rows by source.
         invalid: whether it has the invalid rows.
         base: the file before, where the rows of the part are appended to it; None for a file that is
             written whole.
+        added: the ``.partial`` database whose rows a transaction adds to the file; None for other files.
 
     """
 
@@ -344,6 +415,7 @@ class PartFile(msgspec.Struct, frozen=True):
     sources: tuple[SourceRows, ...] = ()
     invalid: bool = False
     base: Base | None = None
+    added: Added | None = None
 
 
 class Content(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from chainapi.client.pages import Pages
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
+from chainapi.export.ranges import RangesOfSources
 from chainapi.tables.columns import Column, changes, described
 from chainapi.tables.types import Amounts
 
@@ -170,6 +171,7 @@ class ExportSpec:
         concurrency: sources that are open at once.
         amounts: type of amounts.
         fields: names of the columns in their order, without the first one, the source; None for all.
+        ranges: ranges of each source that has not begun; None to walk it as a whole.
 
     """
 
@@ -182,6 +184,7 @@ class ExportSpec:
     concurrency: int
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
+    ranges: RangesOfSources | None = None
 
     @property
     def total(self) -> int | None:
@@ -203,7 +206,7 @@ class ExportSpec:
         for place, source in enumerate(self.over, 1):
             arguments = Arguments.of(source)
             try:
-                self.open(arguments)
+                self.open_first(arguments)
             except ConfigurationError as error:
                 refused.append((arguments, error))
             if place % CHECKED_AT_ONCE == 0:
@@ -219,6 +222,18 @@ class ExportSpec:
         else:
             for source in self.over:
                 yield Arguments.of(source)
+
+    def open_first(self, arguments: Arguments) -> Pages[Any]:
+        """Return the stream of a source, unread.
+
+        Raises:
+            ConfigurationError: the method rejects the arguments, or the list cannot be split into ranges.
+
+        """
+        pages = self.open(arguments)
+        if self.ranges is not None:
+            self.ranges.of(pages)
+        return pages
 
     def open(self, arguments: Arguments, **more: Any) -> Pages[Any]:
         """Return the stream of a source.

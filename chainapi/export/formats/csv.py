@@ -9,9 +9,10 @@ compressed.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import TextIOWrapper
 from itertools import repeat
 from pathlib import Path
@@ -34,6 +35,7 @@ from chainapi.export.formats.values import (
     typed_row,
     unlike,
 )
+from chainapi.export.worker import until
 from chainapi.tables.columns import Column
 from chainapi.tables.rows import json_text, reader
 from chainapi.tables.types import Kind
@@ -60,7 +62,14 @@ class Csv:
         """Suffix of its file names."""
         return f".csv{self.files.suffix}"
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write a file."""
         require(columns, self.name)
         names = header(columns) if previous is None else self._names(previous)
@@ -68,21 +77,27 @@ class Csv:
         if ordered is None:
             raise unlike(previous or path, self.name)
         records = self._all_records(ordered, rows, previous, len(ordered) + 1 - len(names))
-        return check_written(path, self._write(path, records), _tally(path, self.files))
+        return check_written(path, self._write(path, records), _tally(path, self.files, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Check whether the header of a file has all columns."""
         names = self._names(path)
         return extended(names, columns) is not None and len(names) == len(header(columns))
 
-    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+    def write_tail(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write records in the columns of a file, without a header."""
         ordered = extended(self._names(previous), columns)
         if ordered is None:
             raise unlike(previous, self.name)
-        return check_written(
-            path, self._write(path, _new_records(ordered, rows)), _tally(path, self.files, headers=0)
-        )
+        written = self._write(path, _new_records(ordered, rows))
+        return check_written(path, written, _tally(path, self.files, stop, headers=0))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
@@ -221,12 +236,12 @@ def _cells(record: str) -> list[str | None]:
     ]
 
 
-def _tally(path: Path, files: TextFiles, *, headers: int = 1) -> Tally:
+def _tally(path: Path, files: TextFiles, stop: threading.Event | None = None, *, headers: int = 1) -> Tally:
     """Return the number of records below the header: line ends outside of texts."""
     count, checksum, within = -headers, 0, 0
     try:
         with files.open(path) as file:
-            while chunk := file.read(CHUNK):
+            for chunk in until(stop, iter(partial(file.read, CHUNK), b"")):
                 checksum = crc32(chunk, checksum)
                 # Two quotation marks with nothing between them neither open nor close a text.
                 pieces = chunk.translate(None, _OTHERS).replace(b'""', b"").split(b'"')

@@ -5,6 +5,7 @@ Times are whole seconds; amounts and decimals are texts, other numbers numbers. 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -16,6 +17,7 @@ from attrs import frozen
 from chainapi.export.formats import Rows
 from chainapi.export.formats.text_files import PLAIN, DamagedTextError, TextFiles
 from chainapi.export.formats.values import DAMAGED, Tally, check_written, loads, typed_row, unlike
+from chainapi.export.worker import until
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "JsonLines"]
@@ -40,22 +42,36 @@ class JsonLines:
         """Suffix of its file names."""
         return f".jsonl{self.files.suffix}"
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write a file; nothing of a row is decoded."""
         count = checksum = 0
         with self.files.create(path) as file:
             for lines in self._all_lines(rows, previous):
                 file.write(lines)
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
-        return check_written(path, Tally(count, checksum), _tally(path, self.files))
+        return check_written(path, Tally(count, checksum), _tally(path, self.files, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Return True: lines of any columns may follow."""
         return True
 
-    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+    def write_tail(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write lines that follow those of a file."""
-        return self.write(path, columns, rows)
+        return self.write(path, columns, rows, stop=stop)
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
@@ -92,11 +108,11 @@ def _row(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _tally(path: Path, files: TextFiles) -> Tally:
+def _tally(path: Path, files: TextFiles, stop: threading.Event | None = None) -> Tally:
     count = checksum = 0
     try:
         with files.open(path) as file:
-            for chunk in _chunks(file):
+            for chunk in until(stop, _chunks(file)):
                 count, checksum = count + chunk.count(b"\n"), crc32(chunk, checksum)
     except DamagedTextError:
         checksum = DAMAGED
