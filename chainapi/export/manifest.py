@@ -68,6 +68,7 @@ def _entries(part: Part) -> Iterator[dict[str, Any]]:
         yield {
             "name": file.name,
             "part": part.number,
+            **({"partition": dict(file.partition)} if file.partition else {}),
             "rows": file.rows,
             "bytes": file.size,
             "sources": [

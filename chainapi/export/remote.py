@@ -158,8 +158,12 @@ class RemoteTarget(Target):
     def clear(self) -> None:
         """Delete the local files of parts."""
         with os_errors_explained(self.journal):
-            for left in self.root.rglob("*"):
-                if left.is_file():
+            for left in sorted(
+                self.root.rglob("*"), reverse=True
+            ):  # folders of partitions behind their files
+                if left.is_dir():
+                    left.rmdir()
+                else:
                     left.unlink()
 
     @property

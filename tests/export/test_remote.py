@@ -153,6 +153,16 @@ async def test_parts_are_uploaded_while_the_export_runs(files: type[Bucket], tmp
     assert rows_in(files, tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
 
 
+async def test_partitions_are_folders_of_objects(files: type[Bucket], tmp_path: Path) -> None:
+    """The name of an object has the folder of its partition, and the manifest names it as well."""
+    growing = Growing.to("bucket://b/x/")
+    await growing.run(partition=["source"], format="csv.gz")
+    names = [entry["name"] for entry in manifest_of(files)]
+    assert names == [f"source={chain}/part-00001.csv.gz" for chain in CHAINS]
+    assert {f"/b/x/{name}" for name in names} < files.objects().keys()
+    assert local_names(tmp_path / "x.export" / "files") == []
+
+
 URLS = ("bucket://b/x/", "bucket://b/x.jsonl")
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "format_of",
     "name_of",
     "with_options",
+    "without_source",
 ]
 
 FORMATS = (
@@ -272,3 +273,12 @@ def _check_level(level: int | None, compression: str) -> None:
             f"compression_level= does not apply to {compression}, which has no levels: leave it out"
         )
     whole_number("compression_level", level, 1, most)
+
+
+def without_source(form: Format) -> Format:
+    """Return the format whose files lack the column ``source``.
+
+    The names of their folders have it.
+    """
+    file_format: Any = form
+    return cast("Format", evolve(file_format, source=False))

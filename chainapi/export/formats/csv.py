@@ -47,9 +47,16 @@ CHUNK = 1 << 20  # bytes
 
 @frozen
 class Csv:
-    """Rows as comma-separated values under a header."""
+    """Rows as comma-separated values under a header.
+
+    Attributes:
+        source: whether files have the column ``source``.
+        files: opener of the files, plain or compressed.
+
+    """
 
     needs_columns: ClassVar[bool] = True
+    source: bool = True
     files: TextFiles = PLAIN
 
     @property
@@ -72,17 +79,19 @@ class Csv:
     ) -> int:
         """Write a file."""
         require(columns, self.name)
-        names = header(columns) if previous is None else self._names(previous)
-        ordered = extended(names, columns)
+        names = header(columns, source=self.source) if previous is None else self._names(previous)
+        ordered = extended(names, columns, source=self.source)
         if ordered is None:
             raise unlike(previous or path, self.name)
-        records = self._all_records(ordered, rows, previous, len(ordered) + 1 - len(names))
+        added = len(ordered) + self.source - len(names)
+        records = self._all_records(ordered, rows, previous, added)
         return check_written(path, self._write(path, records), _tally(path, self.files, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Check whether the header of a file has all columns."""
         names = self._names(path)
-        return extended(names, columns) is not None and len(names) == len(header(columns))
+        whole = len(names) == len(header(columns, source=self.source))
+        return whole and extended(names, columns, source=self.source) is not None
 
     def write_tail(
         self,
@@ -93,17 +102,17 @@ class Csv:
         stop: threading.Event | None = None,
     ) -> int:
         """Write records in the columns of a file, without a header."""
-        ordered = extended(self._names(previous), columns)
+        ordered = extended(self._names(previous), columns, source=self.source)
         if ordered is None:
             raise unlike(previous, self.name)
-        written = self._write(path, _new_records(ordered, rows))
+        written = self._write(path, _new_records(ordered, rows, source=self.source))
         return check_written(path, written, _tally(path, self.files, stop, headers=0))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
         records = map(_cells, self._records(path))
         names = [name or "" for name in next(records, ())]
-        if columns and extended(names, columns) is None:
+        if columns and extended(names, columns, source=self.source) is None:
             raise unlike(path, self.name)
         for cells in records:
             if len(cells) != len(names):
@@ -128,13 +137,13 @@ class Csv:
 
         The header is no record.
         """
-        yield 0, ",".join(header(columns)) + "\n"
+        yield 0, ",".join(header(columns, source=self.source)) + "\n"
         if previous is not None:
             old = self._records(previous)
             next(old)
             for record in old:
                 yield 1, record[:-1] + "," * added + "\n"
-        yield from _new_records(columns, rows)
+        yield from _new_records(columns, rows, source=self.source)
 
     def _names(self, path: Path) -> list[str]:
         """Return the names in the header of a file."""
@@ -167,11 +176,12 @@ class Csv:
 # Writing
 
 
-def _new_records(columns: Sequence[Column], rows: Rows) -> Iterator[tuple[int, str]]:
+def _new_records(columns: Sequence[Column], rows: Rows, *, source: bool = True) -> Iterator[tuple[int, str]]:
     read, writers = reader(columns, nested=False), [_WRITERS.get(column.kind, _plain) for column in columns]
     for label, lines in rows:
+        labels = [repeat(_quoted(label))] if source else []
         cells = [write(values) for write, values in zip(writers, read(lines), strict=True)]
-        yield lines.count(b"\n"), "".join(map(_record, zip(repeat(_quoted(label)), *cells, strict=False)))
+        yield lines.count(b"\n"), "".join(map(_record, zip(*labels, *cells, strict=False)))
 
 
 def _record(cells: Sequence[str]) -> str:

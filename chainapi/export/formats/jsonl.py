@@ -27,9 +27,16 @@ CHUNK = 1 << 20  # bytes
 
 @frozen
 class JsonLines:
-    """Rows as JSON lines."""
+    """Rows as JSON lines.
+
+    Attributes:
+        source: whether rows have the column ``source``.
+        files: opener of the files, plain or compressed.
+
+    """
 
     needs_columns: ClassVar[bool] = False
+    source: bool = True
     files: TextFiles = PLAIN
 
     @property
@@ -79,7 +86,7 @@ class JsonLines:
             with self.files.open(path) as file:
                 for line in file:
                     row = _row(line)
-                    if row is None or (columns and SOURCE not in row):
+                    if row is None or (columns and self.source and SOURCE not in row):
                         raise unlike(path, self.name)
                     yield typed_row(row, columns) if columns else row
         except DamagedTextError:
@@ -93,6 +100,9 @@ class JsonLines:
             except DamagedTextError:
                 raise unlike(previous, self.name) from None
         for label, lines in rows:
+            if not self.source:
+                yield lines
+                continue
             head = b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
             rest = [line[1:] for line in lines.split(b"\n")[:-1]]  # a line end is never inside a text
             made = head + b"," + (b"\n" + head + b",").join(rest) + b"\n"
