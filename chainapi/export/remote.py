@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from attrs import field, frozen
+from attrs import frozen
 
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import (
@@ -58,14 +58,14 @@ class RemoteTarget(Target):
 
     Attributes:
         store: folder of the objects.
-        journal: folder of the journal.
+        place: folder of the journal.
 
     """
 
     appends: ClassVar[bool] = False
 
     store: Store
-    journal: Path = field()
+    place: Path
 
     @classmethod
     def at(
@@ -99,8 +99,13 @@ class RemoteTarget(Target):
             folder=folder,
             format=format_of(format_name or (FOLDER_FORMAT if folder else name)),
             store=store,
-            journal=place,
+            place=place,
         )
+
+    @property
+    def journal(self) -> Path:
+        """Folder of the journal."""
+        return self.place
 
     @property
     def address(self) -> str:

@@ -69,7 +69,7 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
             call(path, "after", content)
 
     @classmethod
-    def put(cls, path: str, content: bytes) -> None:
+    def store_object(cls, path: str, content: bytes) -> None:
         """Put an object there without a step."""
         MemoryFileSystem.pipe_file(cls(), path, content)
 
@@ -111,7 +111,7 @@ class Images:
         """Make the bucket and the journal those of an image."""
         self.files.store.clear()
         for name, content in image.objects.items():
-            self.files.put(name, content)
+            self.files.store_object(name, content)
         shutil.rmtree(self.journal, ignore_errors=True)
         if image.journal.exists():
             shutil.copytree(image.journal, self.journal)

@@ -7,9 +7,8 @@ from typing import Any
 
 import duckdb
 import polars as pl
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
 import pytest
 
 from chainapi.errors import ConfigurationError
@@ -44,6 +43,7 @@ def test_the_level_reaches_the_compressor(name: str, tmp_path: Path) -> None:
         assert form.write(tmp_path / f"{level}", COLUMNS, rows) == 200
         sizes.append((tmp_path / f"{level}").stat().st_size)
     assert sizes[1] < sizes[0]
+    form = format_of(name)
     assert [*form.read(tmp_path / "1")] == [*form.read(tmp_path / f"{levels[1]}")]
 
 
@@ -51,10 +51,10 @@ def readers(path: Path, name: str) -> list[list[str]]:
     """Return the block hashes of a file, as each of three programs reads them."""
     if name.startswith("jsonl"):
         found: Any = duckdb.sql(f"SELECT block_hash FROM read_json('{path}', format='newline_delimited')")
-        frames = [pa.json.read_json(path), pl.read_ndjson(path)]
+        frames = [pa_json.read_json(path), pl.read_ndjson(path)]
     else:
         found = duckdb.sql(f"SELECT block_hash FROM read_csv('{path}')")
-        frames = [pa.csv.read_csv(path), pl.read_csv(path, infer_schema=False)]
+        frames = [pa_csv.read_csv(path), pl.read_csv(path, infer_schema=False)]
     return [[row[0] for row in found.fetchall()], *(list(map(str, frame["block_hash"])) for frame in frames)]
 
 

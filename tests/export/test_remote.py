@@ -237,7 +237,7 @@ async def test_an_upload_that_loses_bytes(files: type[Bucket], tmp_path: Path) -
 
     def lose(path: str, now: str, content: bytes) -> None:
         if now == "after" and "part" in path:
-            files.put(path, content[:-1])
+            files.store_object(path, content[:-1])
 
     files.on_step = staticmethod(lose)
     with pytest.raises(ExportError, match=r"part-00001\.jsonl has other bytes when it is read back"):
@@ -271,10 +271,10 @@ async def test_a_file_system_with_folders(tmp_path: Path, monkeypatch: pytest.Mo
 
 async def test_objects_that_no_export_of_the_journal_wrote(files: type[Bucket], tmp_path: Path) -> None:
     """A target with other objects, and one of an export with another journal, are refused untouched."""
-    files.put("/b/x/readme", b"mine")
+    files.store_object("/b/x/readme", b"mine")
     with pytest.raises(ExportError, match=r"bucket://b/x is not empty, and .*x\.export is not the journal"):
         await Growing.to("bucket://b/x/").run()
-    files.put("/b/x.csv", b"mine")
+    files.store_object("/b/x.csv", b"mine")
     with pytest.raises(
         ExportError, match=r"bucket://b/x\.csv exists, and .* is not the journal of an export"
     ):
@@ -301,7 +301,7 @@ async def test_of_two_exports_that_begin_at_once_one_is_refused(files: type[Buck
     def race(path: str, now: str, _: bytes) -> None:
         if now == "before":
             files.on_step = None
-            files.put("/b/x/_export", b"the id of the other one")
+            files.store_object("/b/x/_export", b"the id of the other one")
 
     files.on_step = staticmethod(race)
     with pytest.raises(ExportError, match="another export writes to bucket://b/x, with another journal"):
@@ -313,7 +313,7 @@ async def test_a_file_that_was_changed(files: type[Bucket]) -> None:
     """A single file that was changed or deleted since it was written is refused, and left alone."""
     growing = Growing.to("bucket://b/x.jsonl")
     await growing.run()
-    files.put("/b/x.jsonl", b"mine")
+    files.store_object("/b/x.jsonl", b"mine")
     with pytest.raises(ExportError, match=r"x\.jsonl was changed since it was written: put it back"):
         await growing.run()
     assert files.objects()["/b/x.jsonl"] == b"mine"
@@ -326,7 +326,7 @@ async def test_an_old_copy_of_a_journal(files: type[Bucket], tmp_path: Path) -> 
     """A journal that lacks the newest object is refused: it would overwrite that one."""
     growing = Growing.to("bucket://b/x/")
     await growing.run()
-    files.put("/b/x/part-00002.jsonl", b"of the newest journal")
+    files.store_object("/b/x/part-00002.jsonl", b"of the newest journal")
     with pytest.raises(ExportError, match=r"part-00002\.jsonl exists, but .* has no record of it"):
         await growing.run()
 
