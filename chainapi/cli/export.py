@@ -381,14 +381,12 @@ def _summary(result: ExportResult) -> str:
         skipped += f"; later runs do not fetch {result.closed:,} of them again"
     if not result.written:
         return f"no new rows: {result.path} has the rows of {sources}{skipped}"
-    invalid = f"; {result.invalid:,} invalid in {_named(result.written_invalid)}" if result.invalid else ""
-    return f"{rows} of {sources} fetched, {_named(result.written)} written{invalid}{skipped}"
+    invalid = (
+        f"; {result.invalid:,} invalid in {_named(result, result.written_invalid)}" if result.invalid else ""
+    )
+    return f"{rows} of {sources} fetched, {_named(result, result.written)} written{invalid}{skipped}"
 
 
-def _named(files: Sequence[Path | str]) -> str:
+def _named(result: ExportResult, files: Sequence[Path | str]) -> str:
     """Return the name of the only file, or the number of files and their folder."""
-    first = files[0]
-    if len(files) == 1:
-        return str(first)
-    folder = first.parent if isinstance(first, Path) else first.rpartition("/")[0]
-    return f"{len(files):,} files in {folder}"
+    return str(files[0]) if len(files) == 1 else f"{len(files):,} files in {result.path}"

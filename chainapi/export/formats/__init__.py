@@ -49,7 +49,7 @@ LEVELS = {"zstd": 22, "zst": 22, "gzip": 9, "gz": 9}  # the greatest level of ea
 LARGEST_GROUP = 64 << 20  # rows: Arrow writes no larger group
 
 Rows: TypeAlias = Iterable[tuple[str, bytes]]
-"""Labels of sources, each with some of its rows: JSON lines as `Codec.encode_lines` returns them."""
+"""Labels of sources, each with some of its rows: JSON lines with the label in front (`Codec.encode_page`)."""
 
 _PACKAGES = frozenset({"duckdb", "pyarrow"})  # of the extras, which are named like their formats
 

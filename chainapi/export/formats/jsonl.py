@@ -100,13 +100,13 @@ class JsonLines:
             except DamagedTextError:
                 raise unlike(previous, self.name) from None
         for label, lines in rows:
-            if not self.source:
+            if self.source:
                 yield lines
                 continue
-            head = b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
-            rest = [line[1:] for line in lines.split(b"\n")[:-1]]  # a line end is never inside a text
-            made = head + b"," + (b"\n" + head + b",").join(rest) + b"\n"
-            yield made.replace(head + b",}\n", head + b"}\n") if b"}" in rest else made
+            head = len(b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label)))
+            # A text has no line end.
+            rest = [line[head:].removeprefix(b",") for line in lines.split(b"\n")[:-1]]
+            yield b"".join([b"{" + line + b"\n" for line in rest])
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
