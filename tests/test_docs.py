@@ -142,11 +142,13 @@ async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) ->
         "1,000 new rows",
         "100 new rows",
         "100 new rows",
+        "100 new rows",
         "200 new rows",
     ]
     names = {"blocks.jsonl", "blocks.jsonl.export", "chains.txt", "newest.parquet", "newest.parquet.export"}
     chosen = {"gas.csv", "gas.csv.export", "packed.parquet", "packed.parquet.export"}
     chosen |= {"transfers.parquet", "transfers.parquet.export", "blocks"}
+    chosen |= {"blocks.jsonl.zst", "blocks.jsonl.zst.export"}
     assert set(output.decode().split()) == {*names, *chosen, "blocks.parquet", "utxos"}
 
 

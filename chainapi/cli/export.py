@@ -61,7 +61,9 @@ CONCURRENCY = 32  # sources
 
 _EXPORT_OPTIONS = frozenset(inspect.signature(run).parameters)
 
-FileFormat = Literal["jsonl", "csv", "parquet", "sqlite", "duckdb"]
+FileFormat = Literal[
+    "jsonl", "csv", "parquet", "sqlite", "duckdb", "jsonl.gz", "jsonl.zst", "csv.gz", "csv.zst"
+]
 
 
 async def export(
@@ -70,6 +72,7 @@ async def export(
     *values: Value,
     out: str,
     format_: Annotated[FileFormat | None, Parameter(name="--format")] = None,
+    journal: str | None = None,
     param: Many = None,
     page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     over: str | None = None,
@@ -98,13 +101,16 @@ async def export(
 
     The same command continues an export that was interrupted. After a complete
     export it fetches new rows, if the rows have a block number or a time. The
-    state of the export is in FILE.export, or in DIR/_export.
+    state of the export is in FILE.export, in DIR/_export, or in --journal.
 
     Args:
         route: The name of a route, such as data.evm.blocks, or a path.
         values: The sources: values of the parameter in the path that --param leaves out; or more paths.
-        out: File or folder. A name without a suffix, or with a slash at its end, is a folder.
+        out: File or folder, or a URL such as s3://bucket/blocks/. A name without a suffix, or with a slash at
+            its end, is a folder.
         format_: Format of the files; by default that of the suffix, and jsonl in a folder.
+        journal: Folder of the journal of a URL, on a local disk; by default one in the current directory,
+            with the last name of the URL: blocks.export.
         param: A parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
         over: The parameter whose values are the sources, if it is another one.
@@ -116,7 +122,8 @@ async def export(
         amounts: Type of amounts, which may exceed 64 bits: text and decimal (38 digits) are exact, float is
             rounded, binary is 32 bytes, unsigned.
         compression: Compression of Parquet files; zstd by default.
-        compression_level: Its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
+        compression_level: Level of the compression of Parquet, .gz and .zst, 1 to 22 of zstd and 1 to 9 of
+            gzip; larger is smaller and slower.
         row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
         ranges: Number of ranges in which each source is walked side by side, such as 8, or the width of each,
@@ -142,10 +149,11 @@ async def export(
         "compression_level": compression_level,
         "row_group_rows": row_group_rows,
     }
-    more = {**parts, **parquet, "ranges": ranges}
+    more = {**parts, **parquet, "ranges": ranges, "journal": journal}
     options = {
         "out": out,
         "format": format_,
+        "journal": journal,
         "param": param,
         "page_size": page_size,
         "over": over,
@@ -174,6 +182,7 @@ async def export(
                 )
                 if dask is not None:
                     refuse("a part of a cluster is one file", partition=partition)
+                    refuse("workers of a cluster keep their state beside the parts", journal=journal)
                     _check_distributed(route, format_, parts)
                 if progress == "bar" and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
@@ -378,6 +387,6 @@ def _summary(result: ExportResult) -> str:
     return f"{rows} of {sources} fetched, {_named(result, result.written)} written{invalid}{skipped}"
 
 
-def _named(result: ExportResult, files: Sequence[Path]) -> str:
+def _named(result: ExportResult, files: Sequence[Path | str]) -> str:
     """Return the name of the only file, or the number of files and their folder."""
     return str(files[0]) if len(files) == 1 else f"{len(files):,} files in {result.path}"

@@ -25,14 +25,16 @@ def worded(error: Exception, advice: str = "") -> str:
         return str(error)
     if isinstance(error, DecodeError):
         error = error.changed(advice="" if error.row is None else advice)
-    text = str(error).replace("give api_key= or ", "")  # other users of the machine could see an option
+    text = str(error)
+    for secret in ("give api_key= or ", "with storage_options=, or "):  # others could see an option
+        text = text.replace(secret, "")
     return _ARGUMENT.sub(_option, text)
 
 
 # An argument in a message of Python, such as "max_wait=5 s", "name one with items= (a, b)".
 _ARGUMENT = re.compile(
     r"\b(?:(metrics_base_url|data_base_url)\b=?|(provider|max_wait|timeout|deadline|max_body|items|amounts"
-    r"|fields|ranges|partition|compression|compression_level|row_group_rows)=)"
+    r"|fields|ranges|partition|compression|compression_level|row_group_rows|journal)=)"
 )
 
 

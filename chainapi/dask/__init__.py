@@ -102,10 +102,10 @@ def export(
     """
     from chainapi.dask.coordinator import DistributedExport
     from chainapi.dask.partition import Folder
-    from chainapi.dask.store import absolute
-    from chainapi.export.formats import format_of, parquet_of
+    from chainapi.export.formats import format_of, with_options
     from chainapi.export.ranges import checked_ranges
     from chainapi.export.spec import checked_sources
+    from chainapi.export.store import absolute
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
 
@@ -125,7 +125,7 @@ def export(
         )
     sources = checked_sources("sources", sources)
     options = compression, compression_level, row_group_rows
-    parquet: Any = parquet_of(format_of("parquet"), *options)
+    parquet: Any = with_options(format_of("parquet"), *options)
     run = DistributedExport(
         client,
         route,

@@ -13,7 +13,6 @@ from distributed import get_worker
 
 from chainapi.dask.parts import Outrun, PartLog, partition_of
 from chainapi.dask.plugins import plugin_of
-from chainapi.dask.store import Store
 from chainapi.errors import ChainAPIError, ExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import JOURNAL
@@ -23,6 +22,7 @@ from chainapi.export.formats.parquet import Parquet
 from chainapi.export.progress import ExportProgress
 from chainapi.export.ranges import RangesOfSources
 from chainapi.export.spec import Arguments, ExportSpec, compare_settings
+from chainapi.export.store import Store
 from chainapi.export.worker import Worker
 from chainapi.tables.types import Amounts
 

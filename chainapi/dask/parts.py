@@ -8,9 +8,9 @@ others.
 
 Two workers may run one partition at the same time: the scheduler gives it away when it takes the first for
 dead. Both would write the part of the same number, and only one creation of a name succeeds (see
-`chainapi.dask.store` for the file systems that promise it). A worker begins with a claim, a small object with
-the next number, before it reads the state; a worker that finds a newer claim than its own stops. One that
-still has the newest claim reads the state again and continues behind the part of the other.
+`chainapi.export.store` for the file systems that promise it). A worker begins with a claim, a small object
+with the next number, before it reads the state; a worker that finds a newer claim than its own stops. One
+that still has the newest claim reads the state again and continues behind the part of the other.
 
 Beside the parts, in folders that readers of Parquet skip:
 
@@ -35,12 +35,12 @@ from attrs import define, field
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
-from chainapi.dask.store import Store
 from chainapi.errors import ExportError
 from chainapi.export.formats.parquet import Parquet
 from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.spec import free_label
+from chainapi.export.store import Store
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["CLAIMS", "INVALID_FOLDER", "LOGS", "PENDING_INVALID", "Outrun", "PartLog", "partition_of"]

@@ -12,7 +12,7 @@ the rows of finished sources are written to the final file. Start reading at ``r
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from chainapi.core.arguments import whole_number
@@ -34,6 +34,8 @@ async def export(
     out: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002 - the usual word
+    journal: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     fields: Iterable[str] | None = None,
     amounts: Amounts = "text",
     compression: Compression | None = None,
@@ -62,9 +64,15 @@ async def export(
         walk: a method that returns `Pages`, such as ``session.data.evm.blocks``.
         over: the sources, read as they are needed. A source is the first argument of `walk`, a tuple of its
             arguments, or a mapping of named ones; joined with "/" they are the column ``source`` of its rows.
-        out: a file; or a folder, which exists, ends with a slash, or has no suffix.
-        format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``. The default is the suffix of the
-            file, and ``jsonl`` in a folder.
+        out: a file; or a folder, which exists, ends with a slash, or has no suffix. A URL such as
+            ``s3://bucket/blocks/`` is a folder or a file of any file system of fsspec; with it ``path`` and
+            ``written`` of the result are URLs.
+        format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; compressed text is ``jsonl.gz``,
+            ``jsonl.zst``, ``csv.gz`` or ``csv.zst``. The default is the suffix of the file, and ``jsonl`` in
+            a folder.
+        journal: folder of the journal of a URL, on a local disk; by default one in the current directory,
+            with the last name of the URL: ``blocks.export``. Later runs need it.
+        storage_options: options of the file system of a URL, such as credentials, which are stored nowhere.
         fields: names of the columns in Python, in their order; all by default. The first column is ``source``
             in any case. Fields inside of a record cannot be chosen alone. Later runs need the same names.
         amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token
@@ -72,7 +80,8 @@ async def export(
             ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most significant first.
         compression: compression of Parquet files: ``zstd``, the default, ``snappy``, ``gzip`` or ``none``.
             Later runs may choose another one, and other groups.
-        compression_level: its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
+        compression_level: level of the compression of Parquet and compressed text, 1 to 22 of zstd and 1 to 9
+            of gzip; larger is smaller and slower. Later runs may choose another one.
         row_group_rows: number of rows of a group in Parquet files; by default 100,000, or fewer if they take
             64 MiB. Memory holds one group.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
@@ -104,11 +113,11 @@ async def export(
     """
     from attrs import evolve
 
-    from chainapi.export.files import Target
-    from chainapi.export.formats import parquet_of
+    from chainapi.export.formats import with_options
     from chainapi.export.part_schedule import PartLimits
     from chainapi.export.partition import checked_partition, partitioned
     from chainapi.export.ranges import checked_ranges
+    from chainapi.export.remote import target_of
     from chainapi.export.run import Exporter
     from chainapi.export.spec import ExportSpec, checked_sources
     from chainapi.tables.columns import checked_fields
@@ -121,14 +130,16 @@ async def export(
             "export() does not take resume=: call it again with the same target to continue an export"
         )
     over = checked_sources("over", over)
-    target = Target.of(out, format)
-    target = evolve(target, format=parquet_of(target.format, compression, compression_level, row_group_rows))
+    target = target_of(out, format, journal, storage_options)
+    target = evolve(
+        target, format=with_options(target.format, compression, compression_level, row_group_rows)
+    )
     if keys := checked_partition(partition):
         target = partitioned(target, keys)
     spec = ExportSpec(
         walk,
         over,
-        str(target.path),
+        str(target.address),
         target.format,
         query,
         limit,

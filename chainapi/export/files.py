@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from attrs import frozen
 
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from chainapi.export.formats import Format
 
 __all__ = [
+    "FOLDER_FORMAT",
     "JOURNAL",
     "SYNC_EVERY",
+    "FileState",
     "Target",
     "digest_of",
     "make_folders",
@@ -34,6 +36,7 @@ __all__ = [
     "put_in_place",
     "reason_of",
     "refuse_link",
+    "state_of",
     "sync_file",
     "sync_folder",
     "write_partial",
@@ -56,6 +59,8 @@ class Target:
         partition: keys that divide the rows of a part into files; empty for one file.
 
     """
+
+    appends: ClassVar[bool] = True  # whether a single file may get its new rows behind the old ones
 
     path: Path
     folder: bool
@@ -80,6 +85,11 @@ class Target:
         with os_errors_explained(path):
             folder = path.is_dir() or (not path.is_file() and (slash or not path.suffix))
         return cls(path, folder, format_of(format_name or (FOLDER_FORMAT if folder else path.name)))
+
+    @property
+    def address(self) -> Path | str:
+        """Path or URL of the file or the folder."""
+        return self.path
 
     @property
     def root(self) -> Path:
@@ -110,6 +120,14 @@ class Target:
         """
         name = f"_invalid-{number:05}.ndjson" if self.folder else f"{self.path.name}.invalid"
         return self.root / name
+
+    def file(self, name: str) -> Path | str:
+        """Return the path of a file by its name below the folder."""
+        return self.root / name
+
+    def present(self, path: Path) -> Path | None:
+        """Return the path of a file if it exists."""
+        return path if path.is_file() else None
 
     def left_behind(self) -> Iterator[Path]:
         """Yield the ``.partial`` files of a killed run."""
@@ -281,6 +299,14 @@ def sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+@frozen
+class FileState:
+    """Size of a file in bytes, and its digest."""
+
+    size: int
+    digest: str
+
+
 def digest_of(path: Path, size: int | None = None, tail: Path | None = None) -> str:
     """Return a digest of the ends of a file: 32 hexadecimal digits.
 
@@ -296,11 +322,20 @@ def digest_of(path: Path, size: int | None = None, tail: Path | None = None) -> 
     pieces = [(path, path.stat().st_size if size is None else size)]
     if tail is not None:
         pieces.append((tail, tail.stat().st_size))
-    end = sum(length for _, length in pieces)
+    whole = sum(length for _, length in pieces)
+    return state_of(whole, lambda start, end: b"".join(_between(pieces, start, end))).digest
+
+
+def state_of(size: int, read: Callable[[int, int], bytes]) -> FileState:
+    """Return the state of a file with a size.
+
+    `read` returns its bytes from one place to another one.
+    """
     digest = blake2b(digest_size=16)
-    for piece in (*_between(pieces, 0, min(HEAD, end)), *_between(pieces, max(0, end - TAIL), end)):
-        digest.update(piece)
-    return digest.hexdigest()
+    for start, end in ((0, min(HEAD, size)), (max(0, size - TAIL), size)):
+        if start < end:
+            digest.update(read(start, end))
+    return FileState(size, digest.hexdigest())
 
 
 def _between(pieces: Iterable[tuple[Path, int]], start: int, end: int) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ from chainapi.export.files import Target, put_in_place, write_partial
 from chainapi.export.journal import Journal
 from chainapi.export.records import Part
 
-__all__ = ["MANIFEST", "check_manifest", "write_manifest"]
+__all__ = ["MANIFEST", "check_manifest", "manifest_lines", "write_manifest"]
 
 MANIFEST = "_manifest.ndjson"  # no pattern for the parts matches it, and readers of a folder skip it
 
@@ -32,7 +32,7 @@ def write_manifest(journal: Journal, target: Target) -> None:
 
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
-            file.writelines(_lines(journal))
+            file.writelines(manifest_lines(journal))
 
     write_partial(path, write)
     put_in_place(path)
@@ -48,11 +48,12 @@ def check_manifest(journal: Journal, target: Target) -> None:
     found = b""
     with suppress(FileNotFoundError):
         found = (target.path / MANIFEST).read_bytes()
-    if found != b"".join(_lines(journal)):
+    if found != b"".join(manifest_lines(journal)):
         write_manifest(journal, target)
 
 
-def _lines(journal: Journal) -> Iterator[bytes]:
+def manifest_lines(journal: Journal) -> Iterator[bytes]:
+    """Yield the lines of the manifest: the parts that are in place."""
     for part in journal.parts():
         for entry in _entries(part):
             yield json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -21,6 +21,7 @@ from chainapi.export.part_writer import PartWriter
 from chainapi.export.placement import place
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Part, Waiting
+from chainapi.export.remote import RemoteTarget, publish
 from chainapi.export.worker import Worker, settled
 from chainapi.tables.columns import Column
 
@@ -61,8 +62,8 @@ class PartLimits:
         for name, value in given.items():
             if value is not None and not target.folder:
                 raise ConfigurationError(
-                    f"{name}= applies to a folder, and {target.path} is a file, which gets its rows when the "
-                    "run ends: leave it out, or choose a folder"
+                    f"{name}= applies to a folder, and {target.address} is a file, which gets its rows when "
+                    "the run ends: leave it out, or choose a folder"
                 )
         whole = cls()
         return cls(
@@ -163,7 +164,10 @@ class PartSchedule:
         try:
             part = await self._thread.run(writer.write)
             self.progress.begin_placing()
-            await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
+            if isinstance(self.target, RemoteTarget):
+                await publish(self.journal, self.target, part, self.worker, self._thread)
+            else:
+                await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
         finally:
             self.progress.end_writing()
         self.parts.append(part)

@@ -116,7 +116,7 @@ class PartWriter:
     def _write_rows(self, reader: SegmentReader) -> PartFile:
         path = self.target.part(self.number)
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
-        if before is not None:
+        if before is not None and self.target.appends:
             format_ = appending(self.target.format, path, self.columns)
             if isinstance(format_, TextFormat):
                 return self._write_tail(reader, path, before, format_)
@@ -133,7 +133,7 @@ class PartWriter:
         partition: tuple[tuple[str, str | None], ...] = (),
     ) -> PartFile:
         """Write a file with the rows of the file before, and new ones."""
-        old, count = (None, 0) if before is None else (path, before.rows)
+        old, count = (None, 0) if before is None else (self.target.present(path), before.rows)
         count += sum(one.rows for one in rows)
 
         def write(new: Path) -> None:
@@ -209,12 +209,13 @@ class PartWriter:
         """Write the invalid rows; those of a single file follow the earlier ones."""
         path = self.target.invalid_part(self.number)
         refuse_link(path)
+        old = None if self.target.folder else self.target.present(path)
 
         def write(new: Path) -> None:
             with new.open("wb") as file:
-                if not self.target.folder and path.is_file():
-                    with path.open("rb") as old:
-                        shutil.copyfileobj(old, file)
+                if old is not None:
+                    with old.open("rb") as earlier:
+                        shutil.copyfileobj(earlier, file)
                 for label, page in self.pages:
                     if page.invalid:
                         file.write(_labelled(label, reader.read(page)[1]))

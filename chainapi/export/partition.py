@@ -37,7 +37,7 @@ __all__ = [
     "partitioned",
 ]
 
-FORMATS = ("parquet", "csv", "jsonl")
+FORMATS = ("parquet", "csv", "jsonl", "csv.gz", "csv.zst", "jsonl.gz", "jsonl.zst")
 KEYS = (SOURCE, "year", "month", "day")
 _LENGTHS = {"year": 4, "month": 7, "day": 10}  # of the beginning of a date: 2026, 2026-11, 2026-11-20
 DAY = 86_400  # seconds
@@ -93,7 +93,7 @@ def check_partition(
             f"partition= has {named!r}, which is a column of the rows too, and readers would show one of"
             " them: leave it out, or leave the column out with fields="
         )
-    if SOURCE in keys and format_ == "csv" and len(columns) == 1:
+    if SOURCE in keys and format_.startswith("csv") and len(columns) == 1:
         raise ConfigurationError(
             f"partition= has {SOURCE!r}, which leaves CSV one column, and a row without a value would be an"
             " empty line, which readers skip: leave it out, or choose more fields="

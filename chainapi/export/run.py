@@ -16,6 +16,7 @@ from chainapi.export.journal import Journal
 from chainapi.export.part_schedule import PartLimits, PartSchedule
 from chainapi.export.placement import recover
 from chainapi.export.progress import ExportProgress, Stage
+from chainapi.export.remote import RemoteTarget, recover_uploads
 from chainapi.export.spec import ExportSpec
 from chainapi.export.worker import Worker
 
@@ -29,7 +30,8 @@ class ExportResult:
     """Result of an export.
 
     Attributes:
-        path: the file with the rows, or the folder with such files.
+        path: the file with the rows, or the folder with such files; for a URL it and the names of files are
+            texts.
         rows: number of fetched rows that the target lacked.
         sources: number of sources.
         written: files that were written; empty if there was nothing new.
@@ -40,12 +42,12 @@ class ExportResult:
 
     """
 
-    path: Path
+    path: Path | str
     rows: int
     sources: int
-    written: tuple[Path, ...]
+    written: tuple[Path | str, ...]
     invalid: int = 0
-    written_invalid: tuple[Path, ...] = ()
+    written_invalid: tuple[Path | str, ...] = ()
     skipped: int = 0
     closed: int = 0
 
@@ -93,7 +95,10 @@ class Exporter:
 
     async def _run(self, journal: Journal) -> ExportResult:
         target, progress, worker = self.target, self.progress, self._worker
-        await worker.run(recover, journal, target, worker.stop)
+        if isinstance(target, RemoteTarget):
+            await worker.run(recover_uploads, journal, target)
+        else:
+            await worker.run(recover, journal, target, worker.stop)
         fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(schedule))
         schedule = PartSchedule(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
         try:
@@ -108,11 +113,11 @@ class Exporter:
             raise self._incomplete(fetcher.failures)
         files = [file for part in schedule.parts for file in part.content.files]
         written, invalid = (
-            tuple(target.root / file.name for file in files if file.invalid is invalid)
+            tuple(target.file(file.name) for file in files if file.invalid is invalid)
             for invalid in (False, True)
         )
         return ExportResult(
-            target.path,
+            target.address,
             progress.rows,
             progress.seen,
             written,
@@ -151,6 +156,6 @@ class Exporter:
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         return IncompleteExportError(
             f"{len(failures)} of {self.progress.seen} sources failed: {label} ({error}){more}; the others "
-            f"are in {self.target.path}. Start the same export again to fetch the failed ones",
+            f"are in {self.target.address}. Start the same export again to fetch the failed ones",
             failures,
         )

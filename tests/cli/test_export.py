@@ -677,3 +677,31 @@ def test_export_puts_invalid_rows_aside(tmp_path: Path) -> None:
     assert second.code == 0
     message = f"chainapi: 2 new rows of 1 source fetched, {out} written; 1 invalid in {out}.invalid\n"
     assert second.err.endswith(message)
+
+
+def test_a_url_has_its_journal_where_the_option_says(folder: Path) -> None:
+    """An export to a URL names the URLs of its parts, and continues with the same journal only."""
+    tokens = (ROUTE, "43114", "--out", "memory://cli/blocks/", "--format", "csv.gz", "--progress", "none")
+    outcome = exported(*tokens, "--journal", "state")
+    assert outcome.code == 0
+    assert "30 new rows of 1 source fetched, memory://cli/blocks/part-00001.csv.gz written" in outcome.err
+    assert (folder / "state" / "journal").is_file()
+    refused = exported(*tokens)
+    assert refused.code == FAILED
+    assert "is not the journal of an export to it" in refused.err
+    assert "no new rows: memory://cli/blocks has the rows" in exported(*tokens, "--journal", "state").err
+
+
+def test_a_url_with_a_password_is_refused() -> None:
+    """A password in a URL is in no message, and the URL is refused."""
+    outcome = exported(ROUTE, "43114", "--out", "sftp://me:hunt3r2@host/blocks/")
+    assert outcome.code == WRONG_USAGE
+    assert "sftp://host/blocks/ was given with a password or a query: pass credentials in the" in outcome.err
+    assert "hunt3r2" not in outcome.err
+
+
+def test_a_local_target_has_no_journal_elsewhere() -> None:
+    """--journal is refused for a local target."""
+    outcome = exported(ROUTE, "43114", "--out", "b/", "--journal", "state")
+    assert outcome.code == WRONG_USAGE
+    assert "--journal applies to a URL such as s3://bucket/folder/" in outcome.err

@@ -15,8 +15,8 @@ from attrs import define
 from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
 
 from chainapi.dask.partition import Job
-from chainapi.dask.store import Store
 from chainapi.export.spec import Arguments
+from chainapi.export.store import Store
 
 __all__ = ["Disk", "Killed", "Place", "job_of", "rows_in", "rows_of", "tables_of"]
 

@@ -32,7 +32,7 @@ from chainapi.export.ranges import checked_ranges
 from chainapi.export.records import SourceRecord
 from chainapi.models import EvmBlock
 from chainapi.simulator import Anomalies, Fault, Simulator
-from tests.dask.disks import Disk, Killed, Place, job_of, rows_in, rows_of, tables_of
+from tests.dask.disks import Disk, Place, job_of, rows_in, rows_of, tables_of
 from tests.export import test_invalid as invalid
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching, simulated
@@ -64,7 +64,7 @@ async def test_a_kill_at_any_step_costs_no_row(when: str, tmp_path: Path) -> Non
         for step in range(1, steps + 1):
             disk = Disk()
             disk.revive(**{when: step})
-            with pytest.raises(Killed):
+            with pytest.raises(ExportError, match="Killed"):
                 await export_partition(job_of(Place(disk), CHAINS), session, ignore)
             assert set(rows_of(disk)) <= set(expected)
             disk.revive()
@@ -88,7 +88,7 @@ async def test_many_kills_cost_no_row(seed: int, tmp_path: Path) -> None:
             disk.revive(**{draw.choice(("before", "after")): draw.randint(1, 9)})
             try:
                 await export_partition(job_of(Place(disk), CHAINS), session, ignore)
-            except Killed:
+            except ExportError:
                 continue
             break
         assert not disk.dead
@@ -191,13 +191,13 @@ async def test_an_order_less_list_that_restarts_after_a_kill(tmp_path: Path) -> 
         run = asyncio.create_task(export_partition(job_of(Place(disk), [path], **options), session, ignore))
         await asyncio.sleep(6.5)
         disk.dead = True
-        with pytest.raises(Killed):
+        with pytest.raises(ExportError, match="Killed"):
             await run
         assert 0 < rows_of(disk).total() < 70
         disk.revive(after=7)
         simulator.advance(200)
         simulator.insert(path, 5)
-        with pytest.raises(Killed):
+        with pytest.raises(ExportError, match="Killed"):
             await export_partition(job_of(Place(disk), [path], **options), session, ignore)
         disk.revive()
         simulator.advance(200)
@@ -216,7 +216,7 @@ async def test_ranges_of_a_source_stay_exact(tmp_path: Path) -> None:
         for step in (2, 5, 6):  # the first worker dies before its first part
             disk.revive(after=step)
             job = job_of(Place(disk), sources, ranges=ranges, **options)
-            with pytest.raises(Killed):
+            with pytest.raises(ExportError, match="Killed"):
                 await export_partition(job, session, ignore)
             await asyncio.sleep(10)
         assert 0 < rows_of(disk).total() < 120
@@ -253,7 +253,7 @@ async def test_counts_of_a_run_include_what_a_dead_worker_wrote() -> None:
     disk = Disk()
     disk.revive(before=9)
     async with simulated(simulator) as session:
-        with pytest.raises(Killed):
+        with pytest.raises(ExportError, match="Killed"):
             await export_partition(job_of(Place(disk), CHAINS, export="one"), session, ignore)
         disk.revive()
         assert rows_of(disk)
@@ -420,7 +420,7 @@ async def test_invalid_rows_are_published_once(when: str) -> None:
             disk.revive(**{when: step})
             try:
                 await export_partition(job_of(Place(disk), invalid.CHAINS, **options), session, ignore)
-            except Killed:
+            except ExportError:
                 disk.revive()
                 await export_partition(job_of(Place(disk), invalid.CHAINS, **options), session, ignore)
             rows = [

@@ -29,7 +29,7 @@ from tests.export.test_power_cuts import blocks_in
 from tests.sessions import simulated
 
 CHAINS, ROWS, NEW = (1, 2, 3), 40, 7
-FORMATS = ("jsonl", "csv")
+FORMATS = ("jsonl", "csv", "jsonl.gz", "csv.zst")
 
 
 class Growing:

@@ -421,7 +421,9 @@ def test_rows_come_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 # What is refused
 
 
-@pytest.mark.parametrize("name", ["blocks", "blocks.xlsx", "", ".csv", "DIR/"])
+@pytest.mark.parametrize(
+    "name", ["blocks", "blocks.xlsx", "", ".csv", "DIR/", "b.gz", ".jsonl.gz", "b.parquet.gz"]
+)
 def test_unknown_formats(name: str) -> None:
     """An unknown name or suffix is refused, and the formats are listed."""
     with pytest.raises(ConfigurationError, match=f"choose one of {', '.join(FORMATS)}"):
@@ -444,6 +446,15 @@ def test_a_missing_extra_is_named(name: str, package: str, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigurationError, match=rf"need {package}, .* pip install 'chainapi\[{name}\]'"):
         format_of(name)
+
+
+def test_missing_zstandard_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Zstandard, .zst files are refused with the extra to install, and .gz files work."""
+    for module in ("compression", "backports"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigurationError, match=r"zst files need .* pip install 'chainapi\[zstd\]'"):
+        format_of("jsonl.zst")
+    assert format_of("jsonl.gz").suffix == ".jsonl.gz"
 
 
 def test_another_missing_module_is_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ async def exported(
     """Export blocks of a version of the model; return the rows of the newest file."""
     async with simulated(simulator) as session:
         result = await export(session.data.list, [PATH, *paths], out, model=kind, **options)
-    (written,) = result.written
+    written = Path(str(result.written[0]))
     return [*format_of(written).read(written, columns_of(kind, options.get("amounts", "text")))]
 
 

@@ -19,6 +19,7 @@ from chainapi.client.pages import Pages
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import export
 from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.formats.text_files import TextFiles
 from chainapi.models import EvmBlock
 from chainapi.models.codec import decode_resource
 from chainapi.simulator import Simulator
@@ -126,8 +127,7 @@ def lose(path: Path, name: str) -> None:
             database.execute(SQL.format("DELETE FROM", "WHERE"))
             database.commit()
     else:
-        *rows, _ = path.read_bytes().splitlines(keepends=True)
-        path.write_bytes(b"".join(rows))
+        rewrite(path, name, lambda content: b"".join(content.splitlines(keepends=True)[:-1]))
 
 
 def change(path: Path, name: str) -> None:
@@ -142,7 +142,21 @@ def change(path: Path, name: str) -> None:
             database.execute("UPDATE rows SET block_hash = 'other' WHERE block_number > 5")
             database.commit()
     else:
-        path.write_bytes(path.read_bytes().replace(b"block_hash-1", b"block_hash-2"))
+        rewrite(path, name, lambda content: content.replace(b"block_hash-1", b"block_hash-2"))
+
+
+def tear(path: Path, name: str) -> None:
+    """Take away the last byte of a file."""
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def rewrite(path: Path, name: str, change: Callable[[bytes], bytes]) -> None:
+    """Change the content of a text file, compressed or not."""
+    files = TextFiles.of("".join(path.suffixes[1:]))
+    with files.open(path) as file:
+        content = file.read()
+    with files.create(path) as file:
+        file.write(change(content))
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -157,16 +171,33 @@ def test_rows_that_the_disk_loses_are_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A row that is lost or changed behind the writer's back is found when the file is read back."""
-    module = import_module(f"chainapi.export.formats.{name}")
-    tally = module._tally
-
-    def damaged(path: Path, *rest: Any) -> Any:
-        damage(path, name)
-        return tally(path, *rest)
-
     path = tmp_path / f"f.{name}"
     assert format_of(name).write(path, COLUMNS, lines(20)) == 20
-    monkeypatch.setattr(module, "_tally", damaged)
+    damage_before_the_check(damage, name, monkeypatch)
     with pytest.raises(ExportError, match=message) as caught:
         format_of(name).write(path, COLUMNS, lines(20))
     assert "All rows are kept in the journal" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if "." in name])
+def test_a_compressed_file_without_its_end(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compressed file whose last byte is lost is missed, although all rows can be read."""
+    damage_before_the_check(tear, name, monkeypatch)
+    with pytest.raises(ExportError, match="when it is read back, but"):
+        format_of(name).write(tmp_path / "f", COLUMNS, lines(20))
+
+
+def damage_before_the_check(
+    damage: Callable[[Path, str], None], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage files of a format before they are read back."""
+    module = import_module(f"chainapi.export.formats.{name.partition('.')[0]}")
+    tally = module._tally
+
+    def damaged(path: Path, *options: Any) -> Any:
+        damage(path, name)
+        return tally(path, *options)
+
+    monkeypatch.setattr(module, "_tally", damaged)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chainapi.errors import ConfigurationError
 from chainapi.export import export
-from chainapi.export.formats import Format, format_of, parquet_of
+from chainapi.export.formats import Format, format_of, with_options
 from chainapi.simulator import Simulator
 from chainapi.tables.codec import Codec
 from tests.sessions import simulated
@@ -42,7 +42,7 @@ def compression_of(path: Path) -> str:
 
 def parquet(**options: Any) -> Format:
     """Return the format with options."""
-    return parquet_of(format_of("parquet"), **options)
+    return with_options(format_of("parquet"), **options)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +146,14 @@ async def test_later_parts_may_differ(tmp_path: Path) -> None:
         ("b.parquet", {"row_group_rows": 0}, "row_group_rows=0 must be a whole number from 1"),
         ("b.parquet", {"row_group_rows": True}, "row_group_rows=True must be a whole number"),
         ("b.csv", {"compression": "gzip"}, "compression= applies to Parquet, and the files are csv"),
+        (
+            "b.jsonl.zst",
+            {"compression": "zstd"},
+            "compression= applies to Parquet, and the files are jsonl.zst",
+        ),
+        ("b.csv.gz", {"compression_level": 10}, "compression_level=10 must be a whole number from 1 to 9"),
+        ("b.csv.zst", {"compression_level": 23}, "compression_level=23 must be a whole number from 1 to 22"),
+        ("b.csv", {"compression_level": 1}, "compression_level= does not apply to csv, which has no levels"),
         ("b.jsonl", {"row_group_rows": 5}, "row_group_rows= applies to Parquet, and the files are jsonl"),
     ],
 )

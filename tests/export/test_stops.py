@@ -85,7 +85,7 @@ async def test_a_cancelled_export_stops_writing(
         result = await export(walk, CHAINS, target, page_size=10)
     assert simulator.stats.requests == requests + 3  # to see whether there is anything new
     assert result.rows == 0
-    assert numbers_in(result.written[0]) == Counter(blocks_of(simulator, 60, CHAINS))
+    assert numbers_in(Path(result.written[0])) == Counter(blocks_of(simulator, 60, CHAINS))
     assert [one.name for one in threading.enumerate() if "export" in one.name] == []
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError
-from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.formats import FORMATS, format_of, name_of
 from chainapi.export.partition import NULL
 
 __all__ = ["Files"]
@@ -42,7 +42,7 @@ class Files:
         if not path.is_dir():
             return cls(path, [path])
         found = [file for file in sorted(path.rglob("*")) if file.is_file() and _has_rows(file, path)]
-        formats = sorted({file.suffix.lower() for file in found})
+        formats = sorted({f".{name_of(file)}" for file in found})
         if not formats:
             raise ConfigurationError(f"{path} has no files of rows ({', '.join(FORMATS)}) to plot")
         if len(formats) > 1:
@@ -69,9 +69,7 @@ class Files:
 
 def _has_rows(file: Path, folder: Path) -> bool:
     parts = file.relative_to(folder).parts
-    return file.suffix.lower().removeprefix(".") in FORMATS and not any(
-        part.startswith(("_", ".")) for part in parts
-    )
+    return name_of(file) is not None and not any(part.startswith(("_", ".")) for part in parts)
 
 
 def _named(folders: Sequence[str]) -> dict[str, str | None]:

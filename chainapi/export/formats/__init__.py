@@ -27,14 +27,25 @@ __all__ = [
     "Rows",
     "TextFormat",
     "format_of",
-    "parquet_of",
+    "name_of",
+    "with_options",
     "without_source",
 ]
 
-FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
+FORMATS = (
+    "jsonl",
+    "csv",
+    "parquet",
+    "sqlite",
+    "duckdb",
+    "jsonl.gz",
+    "jsonl.zst",
+    "csv.gz",
+    "csv.zst",
+)
 
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "none"]
-LEVELS = {"zstd": 22, "gzip": 9}  # the greatest level of each compression that has levels
+LEVELS = {"zstd": 22, "zst": 22, "gzip": 9, "gz": 9}  # the greatest level of each that has levels
 LARGEST_GROUP = 64 << 20  # rows: Arrow writes no larger group
 
 Rows: TypeAlias = Iterable[tuple[str, bytes]]
@@ -185,6 +196,16 @@ class DatabaseFormat(Format, Protocol):
         ...
 
 
+def name_of(path: str | Path) -> str | None:
+    """Return the name of the format that the suffix of a path stands for, or None."""
+    first, *suffixes = Path(path).name.lower().split(".")
+    for count in (2, 1):
+        name = ".".join(suffixes[-count:])
+        if name in FORMATS and (first or len(suffixes) > count):
+            return name
+    return None
+
+
 def format_of(name_or_path: str | Path) -> Format:
     """Return a format by name (``csv``) or by the suffix of a path (``a.csv``).
 
@@ -193,57 +214,65 @@ def format_of(name_or_path: str | Path) -> Format:
 
     """
     text = str(name_or_path)
-    name = text if text in FORMATS else Path(text).suffix.lower().removeprefix(".")
-    if name not in FORMATS:
+    name = text if text in FORMATS else name_of(text)
+    if name is None:
         raise ConfigurationError(f"unknown file format {text!r}: choose one of {', '.join(FORMATS)}")
+    base, _, packed = name.partition(".")
     try:
-        module = import_module(f"{__name__}.{name}")
+        module = import_module(f"{__name__}.{base}")
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _PACKAGES:
             raise
         raise missing_extra(f"{name} files need", package, name) from None
-    return cast("Format", module.FORMAT)
+    if not packed:
+        return cast("Format", module.FORMAT)
+    from chainapi.export.formats.text_files import TextFiles
+
+    return cast("Format", evolve(module.FORMAT, files=TextFiles.of(f".{packed}")))
 
 
-def parquet_of(
+def with_options(
     form: Format,
     compression: Compression | None = None,
     compression_level: int | None = None,
     row_group_rows: int | None = None,
 ) -> Format:
-    """Return the format with these options of Parquet; None is the default.
+    """Return the format with these options; None is the default.
 
     Raises:
-        ConfigurationError: an option is invalid, or the format is not Parquet.
+        ConfigurationError: an option is invalid, or does not apply to the format.
 
     """
-    options = {
-        "compression": compression,
-        "compression_level": compression_level,
-        "row_group_rows": row_group_rows,
-    }
-    given = [name for name, value in options.items() if value is not None]
-    if not given:
-        return form
-    if form.name != "parquet":
-        raise ConfigurationError(
-            f"{given[0]}= applies to Parquet, and the files are {form.name}: leave it out, or choose Parquet"
-        )
-    chosen = one_of("compression", compression or "zstd", ("zstd", "snappy", "gzip", "none"))
-    if compression_level is not None:
-        if chosen not in LEVELS:
+    packed: Any = form
+    if form.name == "parquet":
+        chosen = one_of("compression", compression or "zstd", ("zstd", "snappy", "gzip", "none"))
+        _check_level(compression_level, chosen)
+        if row_group_rows is not None:
+            whole_number("row_group_rows", row_group_rows, 1, LARGEST_GROUP)
+        options = {"compression": chosen, "level": compression_level, "group_rows": row_group_rows}
+        return cast("Format", evolve(packed, **options))
+    for name, value in (("compression", compression), ("row_group_rows", row_group_rows)):
+        if value is not None:
             raise ConfigurationError(
-                f"compression_level= does not apply to {chosen}, which has no levels: leave it out"
+                f"{name}= applies to Parquet, and the files are {form.name}: leave it out, or choose Parquet"
             )
-        whole_number("compression_level", compression_level, 1, LEVELS[chosen])
-    if row_group_rows is not None:
-        whole_number("row_group_rows", row_group_rows, 1, LARGEST_GROUP)
-    parquet: Any = form
-    return cast(
-        "Format",
-        evolve(parquet, compression=chosen, level=compression_level, group_rows=row_group_rows),
-    )
+    if compression_level is None:
+        return form
+    _check_level(compression_level, form.name)
+    return cast("Format", evolve(packed, files=evolve(packed.files, level=compression_level)))
+
+
+def _check_level(level: int | None, compression: str) -> None:
+    """Check the level of a compression of Parquet, or of a compressed format."""
+    if level is None:
+        return
+    most = LEVELS.get(compression.rpartition(".")[2])
+    if most is None:
+        raise ConfigurationError(
+            f"compression_level= does not apply to {compression}, which has no levels: leave it out"
+        )
+    whole_number("compression_level", level, 1, most)
 
 
 def without_source(form: Format) -> Format:

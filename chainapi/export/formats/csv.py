@@ -2,7 +2,8 @@ r"""CSV by RFC 4180, in UTF-8 and with "\n" after each line.
 
 Only texts are in quotation marks: an empty text is ``""``, None is nothing between two commas. Times are ISO
 8601 in UTC, amounts as 32 bytes "0x" and 64 hexadecimal digits; records, lists and other JSON are JSON texts.
-The file is data and not for a spreadsheet: a text that begins with ``=`` stays unchanged.
+The file is data and not for a spreadsheet: a text that begins with ``=`` stays unchanged. It may be
+compressed.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache, partial
+from io import TextIOWrapper
 from itertools import repeat
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar, cast
 from zlib import crc32
 
 from attrs import frozen
 
 from chainapi.export.formats import Rows
+from chainapi.export.formats.text_files import PLAIN, DamagedTextError, TextFiles
 from chainapi.export.formats.values import (
+    DAMAGED,
     NESTED,
     Tally,
     check_written,
@@ -47,13 +51,23 @@ class Csv:
 
     Attributes:
         source: whether files have the column ``source``.
+        files: opener of the files, plain or compressed.
 
     """
 
-    name: ClassVar[str] = "csv"
-    suffix: ClassVar[str] = ".csv"
     needs_columns: ClassVar[bool] = True
     source: bool = True
+    files: TextFiles = PLAIN
+
+    @property
+    def name(self) -> str:
+        """Name of the format."""
+        return self.suffix[1:]
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of its file names."""
+        return f".csv{self.files.suffix}"
 
     def write(
         self,
@@ -65,17 +79,17 @@ class Csv:
     ) -> int:
         """Write a file."""
         require(columns, self.name)
-        names = header(columns, source=self.source) if previous is None else _names(previous)
+        names = header(columns, source=self.source) if previous is None else self._names(previous)
         ordered = extended(names, columns, source=self.source)
         if ordered is None:
             raise unlike(previous or path, self.name)
         added = len(ordered) + self.source - len(names)
-        records = _all_records(ordered, rows, previous, added, source=self.source)
-        return check_written(path, _write(path, records), _tally(path, stop))
+        records = self._all_records(ordered, rows, previous, added)
+        return check_written(path, self._write(path, records), _tally(path, self.files, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Check whether the header of a file has all columns."""
-        names = _names(path)
+        names = self._names(path)
         whole = len(names) == len(header(columns, source=self.source))
         return whole and extended(names, columns, source=self.source) is not None
 
@@ -88,15 +102,15 @@ class Csv:
         stop: threading.Event | None = None,
     ) -> int:
         """Write records in the columns of a file, without a header."""
-        ordered = extended(_names(previous), columns, source=self.source)
+        ordered = extended(self._names(previous), columns, source=self.source)
         if ordered is None:
             raise unlike(previous, self.name)
-        records = _new_records(ordered, rows, source=self.source)
-        return check_written(path, _write(path, records), _tally(path, stop, headers=0))
+        written = self._write(path, _new_records(ordered, rows, source=self.source))
+        return check_written(path, written, _tally(path, self.files, stop, headers=0))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
-        records = map(_cells, _records(path))
+        records = map(_cells, self._records(path))
         names = [name or "" for name in next(records, ())]
         if columns and extended(names, columns, source=self.source) is None:
             raise unlike(path, self.name)
@@ -106,35 +120,60 @@ class Csv:
             row = dict(zip(names, cells, strict=True))
             yield _typed(row, columns) if columns else row
 
+    def _write(self, path: Path, records: Iterator[tuple[int, str]]) -> Tally:
+        """Write pieces of a file, each given with its number of records."""
+        count = checksum = 0
+        with self.files.create(path) as file:
+            for found, text in records:
+                content = text.encode()
+                file.write(content)
+                count, checksum = count + found, crc32(content, checksum)
+        return Tally(count, checksum)
+
+    def _all_records(
+        self, columns: Sequence[Column], rows: Rows, previous: Path | None, added: int
+    ) -> Iterator[tuple[int, str]]:
+        """Yield the number of records and the text of each piece of the file.
+
+        The header is no record.
+        """
+        yield 0, ",".join(header(columns, source=self.source)) + "\n"
+        if previous is not None:
+            old = self._records(previous)
+            next(old)
+            for record in old:
+                yield 1, record[:-1] + "," * added + "\n"
+        yield from _new_records(columns, rows, source=self.source)
+
+    def _names(self, path: Path) -> list[str]:
+        """Return the names in the header of a file."""
+        return [name or "" for name in _cells(next(self._records(path), ""))]
+
+    def _records(self, path: Path) -> Iterator[str]:
+        """Yield the text of each record.
+
+        A line with an odd number of quotation marks continues in the next one.
+        """
+        record: list[str] = []
+        within = 0
+        try:
+            with (
+                self.files.open(path) as file,
+                TextIOWrapper(cast("BinaryIO", file), encoding="utf-8", newline="\n") as lines,
+            ):
+                for line in lines:
+                    record.append(line)
+                    within ^= line.count('"') & 1
+                    if not within:
+                        yield "".join(record)
+                        record.clear()
+        except (UnicodeDecodeError, DamagedTextError):
+            raise unlike(path, self.name) from None
+        if record:
+            raise unlike(path, self.name)
+
 
 # Writing
-
-
-def _write(path: Path, records: Iterator[tuple[int, str]]) -> Tally:
-    """Write pieces of a file, each given with its number of records."""
-    count = checksum = 0
-    with path.open("wb") as file:
-        for found, text in records:
-            content = text.encode()
-            file.write(content)
-            count, checksum = count + found, crc32(content, checksum)
-    return Tally(count, checksum)
-
-
-def _all_records(
-    columns: Sequence[Column], rows: Rows, previous: Path | None, added: int, *, source: bool
-) -> Iterator[tuple[int, str]]:
-    """Yield the number of records and the text of each piece of the file.
-
-    The header is no record.
-    """
-    yield 0, ",".join(header(columns, source=source)) + "\n"
-    if previous is not None:
-        old = _records(previous)
-        next(old)
-        for record in old:
-            yield 1, record[:-1] + "," * added + "\n"
-    yield from _new_records(columns, rows, source=source)
 
 
 def _new_records(columns: Sequence[Column], rows: Rows, *, source: bool = True) -> Iterator[tuple[int, str]]:
@@ -200,10 +239,6 @@ _WRITERS: Mapping[Kind, Callable[[Sequence[Any]], list[str]]] = {
 _CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^,"\n]*))(?:,|\n\Z)')
 
 
-def _names(path: Path) -> list[str]:
-    return [name or "" for name in _cells(next(_records(path), ""))]
-
-
 def _cells(record: str) -> list[str | None]:
     return [
         bare or None if quoted is None else quoted.replace('""', '"')
@@ -211,37 +246,19 @@ def _cells(record: str) -> list[str | None]:
     ]
 
 
-def _records(path: Path) -> Iterator[str]:
-    """Yield the text of each record.
-
-    A line with an odd number of quotation marks continues in the next one.
-    """
-    record: list[str] = []
-    within = 0
-    try:
-        with path.open(encoding="utf-8", newline="\n") as lines:
-            for line in lines:
-                record.append(line)
-                within ^= line.count('"') & 1
-                if not within:
-                    yield "".join(record)
-                    record.clear()
-    except UnicodeDecodeError:
-        raise unlike(path, "csv") from None
-    if record:
-        raise unlike(path, "csv")
-
-
-def _tally(path: Path, stop: threading.Event | None = None, *, headers: int = 1) -> Tally:
+def _tally(path: Path, files: TextFiles, stop: threading.Event | None = None, *, headers: int = 1) -> Tally:
     """Return the number of records below the header: line ends outside of texts."""
     count, checksum, within = -headers, 0, 0
-    with path.open("rb") as file:
-        for chunk in until(stop, iter(partial(file.read, CHUNK), b"")):
-            checksum = crc32(chunk, checksum)
-            # Two quotation marks with nothing between them neither open nor close a text.
-            pieces = chunk.translate(None, _OTHERS).replace(b'""', b"").split(b'"')
-            count += sum(piece.count(b"\n") for piece in pieces[within::2])
-            within = (within + len(pieces) - 1) % 2
+    try:
+        with files.open(path) as file:
+            for chunk in until(stop, iter(partial(file.read, CHUNK), b"")):
+                checksum = crc32(chunk, checksum)
+                # Two quotation marks with nothing between them neither open nor close a text.
+                pieces = chunk.translate(None, _OTHERS).replace(b'""', b"").split(b'"')
+                count += sum(piece.count(b"\n") for piece in pieces[within::2])
+                within = (within + len(pieces) - 1) % 2
+    except DamagedTextError:
+        checksum = DAMAGED
     return Tally(count, checksum)
 
 

@@ -1,6 +1,6 @@
 """JSON lines: one encoded row in each line, with its source in front.
 
-Times are whole seconds; amounts and decimals are texts, other numbers numbers.
+Times are whole seconds; amounts and decimals are texts, other numbers numbers. The file may be compressed.
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import IO, Any, ClassVar
 from zlib import crc32
 
 import msgspec
 from attrs import frozen
 
 from chainapi.export.formats import Rows
-from chainapi.export.formats.values import Tally, check_written, loads, typed_row, unlike
+from chainapi.export.formats.text_files import PLAIN, DamagedTextError, TextFiles
+from chainapi.export.formats.values import DAMAGED, Tally, check_written, loads, typed_row, unlike
 from chainapi.export.worker import until
 from chainapi.tables.columns import SOURCE, Column
 
@@ -30,13 +31,23 @@ class JsonLines:
 
     Attributes:
         source: whether rows have the column ``source``.
+        files: opener of the files, plain or compressed.
 
     """
 
-    name: ClassVar[str] = "jsonl"
-    suffix: ClassVar[str] = ".jsonl"
     needs_columns: ClassVar[bool] = False
     source: bool = True
+    files: TextFiles = PLAIN
+
+    @property
+    def name(self) -> str:
+        """Name of the format."""
+        return self.suffix[1:]
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of its file names."""
+        return f".jsonl{self.files.suffix}"
 
     def write(
         self,
@@ -48,11 +59,11 @@ class JsonLines:
     ) -> int:
         """Write a file; nothing of a row is decoded."""
         count = checksum = 0
-        with path.open("wb") as file:
-            for lines in _all_lines(rows, previous, source=self.source):
+        with self.files.create(path) as file:
+            for lines in self._all_lines(rows, previous):
                 file.write(lines)
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
-        return check_written(path, Tally(count, checksum), _tally(path, stop))
+        return check_written(path, Tally(count, checksum), _tally(path, self.files, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Return True: lines of any columns may follow."""
@@ -71,39 +82,54 @@ class JsonLines:
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    row = loads(line)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    row = None
-                if not isinstance(row, dict) or (columns and self.source and SOURCE not in row):
-                    raise unlike(path, self.name)
-                yield typed_row(row, columns) if columns else row
+        try:
+            with self.files.open(path) as file:
+                for line in file:
+                    row = _row(line)
+                    if row is None or (columns and self.source and SOURCE not in row):
+                        raise unlike(path, self.name)
+                    yield typed_row(row, columns) if columns else row
+        except DamagedTextError:
+            raise unlike(path, self.name) from None
+
+    def _all_lines(self, rows: Rows, previous: Path | None) -> Iterator[bytes]:
+        if previous is not None:
+            try:
+                with self.files.open(previous) as old:
+                    yield from _chunks(old)
+            except DamagedTextError:
+                raise unlike(previous, self.name) from None
+        for label, lines in rows:
+            if self.source:
+                yield lines
+                continue
+            head = len(b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label)))
+            # A text has no line end.
+            rest = [line[head:].removeprefix(b",") for line in lines.split(b"\n")[:-1]]
+            yield b"".join([b"{" + line + b"\n" for line in rest])
 
 
-def _all_lines(rows: Rows, previous: Path | None, *, source: bool) -> Iterator[bytes]:
-    if previous is not None:
-        with previous.open("rb") as old:
-            yield from _chunks(old)
-    for label, lines in rows:
-        if source:
-            yield lines
-            continue
-        head = len(b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label)))
-        rest = [line[head:].removeprefix(b",") for line in lines.split(b"\n")[:-1]]  # a text has no line end
-        yield b"".join([b"{" + line + b"\n" for line in rest])
+def _row(line: bytes) -> dict[str, Any] | None:
+    """Return the row of a line; None if it is no JSON object."""
+    try:
+        row = loads(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return row if isinstance(row, dict) else None
 
 
-def _tally(path: Path, stop: threading.Event | None = None) -> Tally:
+def _tally(path: Path, files: TextFiles, stop: threading.Event | None = None) -> Tally:
     count = checksum = 0
-    with path.open("rb") as file:
-        for chunk in until(stop, _chunks(file)):
-            count, checksum = count + chunk.count(b"\n"), crc32(chunk, checksum)
+    try:
+        with files.open(path) as file:
+            for chunk in until(stop, _chunks(file)):
+                count, checksum = count + chunk.count(b"\n"), crc32(chunk, checksum)
+    except DamagedTextError:
+        checksum = DAMAGED
     return Tally(count, checksum)
 
 
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
     while chunk := file.read(CHUNK):
         yield chunk
 

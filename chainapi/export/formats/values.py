@@ -17,6 +17,7 @@ from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.types import Kind, bytes_of
 
 __all__ = [
+    "DAMAGED",
     "NESTED",
     "Tally",
     "check_written",
@@ -86,6 +87,9 @@ def not_a_table(path: Path, what: str) -> ConfigurationError:
 
 
 # Files that are read back
+
+
+DAMAGED = -1  # in place of the checksum of a file whose end cannot be read
 
 
 @frozen

@@ -1,7 +1,6 @@
-"""Objects of a folder on any file system of fsspec, each created whole and once.
+"""Objects of a folder on any file system of fsspec.
 
-`Store.create` is the only write of an export. It is atomic, fails if the name exists, and reads the object
-back:
+`Store.create` is atomic, fails if the name exists, and reads the object back:
 
 - on a local file system the object is written under another name, synced, and linked to its name, which fails
   if the name exists; then its folder is synced,
@@ -11,7 +10,9 @@ back:
 - other file systems of fsspec check whether the name exists and then write: two writers at the same moment
   may both succeed, and a killed one may leave half an object.
 
-Everything here blocks.
+`Store.upload` replaces an object. It is atomic on the object stores. Other file systems may show half an
+object after an upload that was killed or failed, until it is repeated: callers compare `Store.state` with
+what they know. No error has a credential from the options of the file system. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -21,21 +22,33 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import EIO, ENOTDIR
 from pathlib import Path
+from traceback import format_exception
 from typing import Any, BinaryIO, Self, cast
 from uuid import uuid4
 
 from attrs import field, frozen
 
+from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.files import sync_folder
+from chainapi.export.files import FileState, digest_of, reason_of, state_of, sync_folder
 
-__all__ = ["Store", "absolute"]
+__all__ = ["Store", "absolute", "redacted"]
+
+SHORTEST_SECRET = 4  # characters: a shorter option is no secret, and its text may be anywhere
 
 
 def absolute(target: str | os.PathLike[str]) -> str:
     """Return a target as a URL or an absolute path, the same for every process."""
     text = os.fspath(target)
     return text if "://" in text or "::" in text else str(Path(text).absolute())
+
+
+def redacted(url: str) -> str:
+    """Return a URL without a user, a password and a query."""
+    protocol, separator, rest = url.partition("://")
+    place = rest.partition("?")[0]
+    host, slash, path = place.partition("/")
+    return f"{protocol}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 @frozen(eq=False)
@@ -52,6 +65,7 @@ class Store:
     url: str
     files: Any = field(repr=False)  # its options may have the credentials of the file system
     root: str = field(repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, url: str, options: Mapping[str, Any]) -> Self:
@@ -63,11 +77,17 @@ class Store:
         """
         try:
             from fsspec.core import url_to_fs  # type: ignore[import-untyped]
-
+        except ImportError:
+            raise missing_extra(f"{redacted(url)} needs", "fsspec", "fsspec") from None
+        secrets = (*_texts(options), url) if redacted(url) != url else (*_texts(options),)
+        try:
             files, root = url_to_fs(url, **options)
-        except (ImportError, ValueError) as error:
-            raise ConfigurationError(f"{url} cannot be opened by fsspec on this machine: {error}") from None
-        return cls(url, files, root.rstrip("/"))
+        except Exception as error:  # noqa: BLE001 - each driver has errors of its own
+            reason = _masked(str(error) or type(error).__name__, secrets)
+            raise ConfigurationError(
+                f"{redacted(url)} cannot be opened by fsspec on this machine: {reason}"
+            ) from None
+        return cls(redacted(url), files, root.rstrip("/"), secrets)
 
     def names(self, folder: str = "") -> list[str]:
         """Return the sorted names in a folder; empty if the folder is missing.
@@ -77,7 +97,7 @@ class Store:
 
         """
         path = self._path(folder)
-        with self._explained(path):
+        with self._explained(folder, "listed"):
             self.files.invalidate_cache()
             try:
                 found = self.files.ls(path, detail=False)
@@ -94,9 +114,9 @@ class Store:
 
         """
         path = self._path(name)
-        with self._explained(path):
+        with self._explained(name):
             try:
-                if self._is_local:
+                if self.is_local:
                     _create_file(Path(path), content)
                 else:
                     self.files.pipe_file(path, content, mode="create")
@@ -125,8 +145,8 @@ class Store:
 
         """
         path = self._path(name)
-        with self._explained(path):
-            if self._is_local:
+        with self._explained(name):
+            if self.is_local:
                 _replace_file(Path(path), content)
             else:
                 self.files.pipe_file(path, content)
@@ -139,7 +159,7 @@ class Store:
 
         """
         path = self._path(name)
-        with self._explained(path, "read"):
+        with self._explained(name, "read"):
             return cast("bytes", self.files.cat_file(path))
 
     @contextmanager
@@ -150,25 +170,76 @@ class Store:
             ExportError: the object is missing or cannot be read.
 
         """
+        with self._explained(name, "read"):
+            opened = self.files.open(self._path(name), "rb")
+        with opened as file:
+            try:
+                yield file
+            except OSError:  # of the driver; other errors are those of the block
+                with self._explained(name, "read"):
+                    raise
+
+    def upload(self, name: str, path: Path) -> None:
+        """Copy a local file to an object, and compare the two.
+
+        Raises:
+            ExportError: the object cannot be written, or has other bytes than the file.
+
+        """
+        with self._explained(name):
+            self.files.put_file(str(path), self._path(name))
+        if self.state(name) != FileState(path.stat().st_size, digest_of(path)):
+            raise ExportError(
+                f"{self.url}/{name} has other bytes when it is read back than were uploaded; all rows are "
+                "kept in the journal: start the same export again"
+            )
+
+    def download(self, name: str, path: Path) -> None:
+        """Copy an object to a local file.
+
+        Raises:
+            ExportError: the object is missing, or it cannot be read or stored.
+
+        """
+        with self._explained(name, "read"):
+            self.files.get_file(self._path(name), str(path))
+
+    def state(self, name: str) -> FileState | None:
+        """Return the size and the digest of an object; None if it is missing.
+
+        Raises:
+            ExportError: the object cannot be read.
+
+        """
         path = self._path(name)
-        with self._explained(path, "read"), self.files.open(path, "rb") as file:
-            yield file
+        with self._explained(name, "read"):
+            self.files.invalidate_cache()
+            try:
+                found = self.files.info(path)
+            except FileNotFoundError:
+                return None
+            if found["type"] != "file":
+                return None
+            return state_of(
+                int(found["size"]), lambda start, end: self.files.cat_file(path, start=start, end=end)
+            )
 
     def remove(self, names: Iterable[str]) -> None:
         """Delete objects; those that are missing are left out."""
         for name in names:
             path = self._path(name)
-            with self._explained(path), suppress(FileNotFoundError):
+            with self._explained(name), suppress(FileNotFoundError):
                 self.files.rm_file(path)
 
     def remove_unfinished(self) -> None:
         """Delete what killed writers left behind in a local folder."""
-        if self._is_local:
+        if self.is_local:
             for path in Path(self.root).rglob(f".*{_UNFINISHED}"):
                 path.unlink(missing_ok=True)
 
     @property
-    def _is_local(self) -> bool:
+    def is_local(self) -> bool:
+        """Check whether the objects are local files."""
         from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
         return isinstance(self.files, LocalFileSystem)
@@ -177,15 +248,41 @@ class Store:
         return f"{self.root}/{name}" if name else self.root
 
     @contextmanager
-    def _explained(self, path: str, step: str = "written") -> Iterator[None]:
+    def _explained(self, name: str, step: str = "written") -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            reason = error.strerror or str(error) or type(error).__name__
+        except Exception as error:  # noqa: BLE001 - each driver has errors of its own
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            told = _masked(reason or type(error).__name__, self.secrets)
+            whole = "".join(format_exception(error))
+            place = f"{self.url}/{name}".rstrip("/")
             raise ExportError(
-                f"{path} cannot be {step}: {reason}; what the parts in {self.url} have is kept: remove the "
-                "cause and start the same export again"
-            ) from error
+                f"{place} cannot be {step}: {told}; what is there is kept: remove the cause and start the "
+                "same export again"
+            ) from (error if _masked(whole, self.secrets) == whole else None)
+
+
+def _texts(options: Any) -> Iterator[str]:
+    """Yield the texts in the options of a file system that may be credentials.
+
+    Those are all but addresses.
+    """
+    if isinstance(options, str):
+        if not options.startswith(("http://", "https://")) or redacted(options) != options:
+            yield options
+    elif isinstance(options, Mapping):
+        for value in options.values():
+            yield from _texts(value)
+    elif isinstance(options, list | tuple):
+        for value in options:
+            yield from _texts(value)
+
+
+def _masked(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        if len(secret) >= SHORTEST_SECRET:
+            text = text.replace(secret, "***")
+    return text
 
 
 _UNFINISHED = ".unfinished"  # suffix of a local file that is being written

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from chainapi.dask.store import Store, absolute
 from chainapi.errors import ConfigurationError, ExportError
+from chainapi.export.store import Store, absolute
 from tests.dask.disks import Disk
 
 

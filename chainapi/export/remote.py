@@ -1,0 +1,366 @@
+"""Targets on object stores, and on other file systems of fsspec.
+
+The journal is a local folder; each part becomes an object exactly once:
+
+1. The files of a part are written beside the journal, synced and read back (`part_writer`).
+2. The journal stores their names, sizes and digests.
+3. Each file is uploaded under its name; the size and the digest of the object are compared.
+4. The journal stores that the part is in place; a folder gets a new manifest, which lists it from now on.
+5. The journal forgets the pages of the part, and the local files are deleted.
+
+A run that finds a part of step 2 uploads its files again under the same names, unless the objects are there.
+If a local file is missing, the part is written again from its pages. Before the first part an export
+creates a claim, a small object with an id that its journal has too. So the second of two exports that begin
+at the same moment is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from attrs import frozen
+
+from chainapi.errors import ConfigurationError, ExportError
+from chainapi.export.files import (
+    FOLDER_FORMAT,
+    FileState,
+    Target,
+    digest_of,
+    os_errors_explained,
+    partial_of,
+    put_in_place,
+    refuse_link,
+    write_partial,
+)
+from chainapi.export.formats import format_of
+from chainapi.export.journal import Journal
+from chainapi.export.manifest import MANIFEST, manifest_lines
+from chainapi.export.records import BEGUN, CLEANED, Part, PartFile
+from chainapi.export.store import Store, redacted
+from chainapi.export.worker import Worker
+
+__all__ = ["RemoteTarget", "publish", "recover_uploads", "target_of"]
+
+ABOUT = "target"  # file in the folder of a journal: the address of the target, and the id of the claim
+FILES = "files"  # folder in that of a journal: files that are not uploaded yet
+
+
+@frozen(kw_only=True)
+class RemoteTarget(Target):
+    """Target of an export on a file system of fsspec.
+
+    `path`, `root` and the paths of parts are those of local files, which exist until they are uploaded.
+
+    Attributes:
+        store: folder of the objects.
+        place: folder of the journal.
+
+    """
+
+    appends: ClassVar[bool] = False
+
+    store: Store
+    place: Path
+
+    @classmethod
+    def at(
+        cls,
+        url: str,
+        format_name: str | None,
+        journal: str | os.PathLike[str] | None,
+        options: Mapping[str, Any],
+    ) -> Target:
+        """Return the target at a URL.
+
+        It is a folder if the URL ends with a slash, or its last name has no suffix.
+
+        Raises:
+            ConfigurationError: the URL, the format or an option is invalid, or a package is missing.
+
+        """
+        _check_url(url)
+        protocol, _, rest = url.partition("://")
+        above, _, name = rest.rstrip("/").rpartition("/")
+        folder = rest.endswith("/") or not Path(name).suffix
+        store = Store.of(f"{protocol}://{rest.rstrip('/') if folder else above}", options)
+        if store.is_local:
+            if journal is not None:
+                raise ConfigurationError(_LOCAL_JOURNAL)
+            return Target.of(store.root + ("/" if folder else f"/{name}"), format_name)
+        place = Path(journal or f"{name or protocol}.export").absolute()
+        path = place / FILES if folder else place / FILES / name
+        return cls(
+            path=path,
+            folder=folder,
+            format=format_of(format_name or (FOLDER_FORMAT if folder else name)),
+            store=store,
+            place=place,
+        )
+
+    @property
+    def journal(self) -> Path:
+        """Folder of the journal."""
+        return self.place
+
+    @property
+    def address(self) -> str:
+        """URL of the folder or the file."""
+        return self.store.url if self.folder else f"{self.store.url}/{self.path.name}"
+
+    def file(self, name: str) -> str:
+        """Return the URL of a file by its name below the folder."""
+        return f"{self.store.url}/{name}"
+
+    def present(self, path: Path) -> Path | None:
+        """Download the present content of a file; return None if there is no such object."""
+        name = self.name_of(path)
+        found = self.store.state(name)
+        if found is None:
+            path.unlink(missing_ok=True)
+            return None
+        self.store.download(name, path)
+        if _state(path) != found:
+            raise ExportError(f"{self.file(name)} was changed while it was read: start the same export again")
+        return path
+
+    def name_of(self, path: Path) -> str:
+        """Return the name of the object of a local file."""
+        return path.relative_to(self.root).as_posix()
+
+    def prepare(self) -> None:
+        """Create the folder of the journal and the claim.
+
+        Objects that no export with this journal wrote are refused.
+
+        Raises:
+            ExportError: the target holds other objects or belongs to another export, or cannot be written.
+
+        """
+        with os_errors_explained(self.journal):
+            refuse_link(self.journal, dangling=True)
+            about = self.journal / ABOUT
+            own = self._read_about(about) if about.exists() else self._begin(about)
+            self.root.mkdir(parents=True, exist_ok=True)
+        if not self.store.create(self._claim, own):
+            self._check_claim(own)
+
+    def _check_claim(self, own: bytes) -> None:
+        """Refuse a claim with another id; write the claim again if a kill left half of it."""
+        found = self.store.read(self._claim)
+        if not own.startswith(found):
+            raise ExportError(
+                f"another export writes to {self.address}, with another journal than {self.journal}: use the "
+                "journal of that export, or choose another target"
+            )
+        if found != own:
+            self.store.replace(self._claim, own)
+
+    def clear(self) -> None:
+        """Delete the local files of parts."""
+        with os_errors_explained(self.journal):
+            for left in sorted(
+                self.root.rglob("*"), reverse=True
+            ):  # folders of partitions behind their files
+                if left.is_dir():
+                    left.rmdir()
+                else:
+                    left.unlink()
+
+    @property
+    def _claim(self) -> str:
+        return "_export" if self.folder else f"{self.path.name}.export"
+
+    def _begin(self, about: Path) -> bytes:
+        """Store the address and a new id with the journal; return the id."""
+        if self.journal.exists() and (not self.journal.is_dir() or any(self.journal.iterdir())):
+            raise ExportError(
+                f"{self.journal} is not a journal of an export to {self.address}: choose another folder for "
+                "the journal"
+            )
+        taken = self.store.names() if self.folder else self.store.state(self.path.name) or self._has_claim()
+        if taken:
+            held = "is not empty" if self.folder else "exists"
+            raise ExportError(
+                f"{self.address} {held}, and {self.journal} is not the journal of an export to it: use the "
+                "journal of that export, or choose another target"
+            )
+        self.journal.mkdir(parents=True)
+        own = uuid4().hex
+        content = json.dumps({"target": self.address, "id": own}).encode()
+        write_partial(about, lambda partial: partial.write_bytes(content))
+        put_in_place(about)
+        return own.encode()
+
+    def _has_claim(self) -> bool:
+        return self.store.state(self._claim) is not None
+
+    def _read_about(self, about: Path) -> bytes:
+        try:
+            found = json.loads(about.read_bytes())
+            target, own = found["target"], found["id"].encode()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ExportError(f"{about} is damaged: put a copy back, or choose another target") from None
+        if target != self.address:
+            raise ExportError(
+                f"{self.journal} is the journal of an export to {target}, and not to {self.address}: choose "
+                "another folder for the journal"
+            )
+        return bytes(own)
+
+
+def target_of(
+    out: str | os.PathLike[str],
+    format_name: str | None,
+    journal: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Target:
+    """Return the target at a path or a URL.
+
+    Raises:
+        ConfigurationError: the format is unknown, a package is missing, or an argument does not apply.
+        ExportError: no file can have this name.
+
+    """
+    if isinstance(out, str) and "://" in out:
+        return RemoteTarget.at(out, format_name, journal, storage_options or {})
+    if journal is not None:
+        raise ConfigurationError(_LOCAL_JOURNAL)
+    if storage_options:
+        raise ConfigurationError(
+            "storage_options= apply to a URL such as s3://bucket/folder/: leave them out"
+        )
+    return Target.of(out, format_name)
+
+
+_LOCAL_JOURNAL = (
+    "journal= applies to a URL such as s3://bucket/folder/; the journal of a local target is beside it: "
+    "leave it out"
+)
+
+
+def _check_url(url: str) -> None:
+    """Refuse URLs whose credentials would be in messages, and chains of file systems."""
+    if "::" in url:
+        raise ConfigurationError(f"{redacted(url)} is a chain of file systems: name the last one alone")
+    if "?" in url or ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0]:
+        raise ConfigurationError(
+            f"{redacted(url)} was given with a password or a query: pass credentials with storage_options=, "
+            "or in the environment or the configuration of the file system"
+        )
+
+
+# Parts
+
+
+async def publish(journal: Journal, target: RemoteTarget, part: Part, worker: Worker, thread: Worker) -> None:
+    """Upload the files of a written part.
+
+    Args:
+        journal: journal of the export.
+        target: target of the export.
+        part: the part.
+        worker: thread that the journal belongs to.
+        thread: thread of the uploads.
+
+    Raises:
+        ExportError: an object or the journal cannot be written; the next run completes the part.
+
+    """
+    await worker.run(journal.begin_part, part)
+    await thread.run(_upload, target, part)
+    await worker.run(journal.complete_part, part)
+    if target.folder:
+        lines = await worker.run(_manifest, journal)
+        await thread.run(target.store.replace, MANIFEST, lines)
+    await worker.run(journal.clean, part, finished=not target.folder)
+    await thread.run(target.clear)
+
+
+def recover_uploads(journal: Journal, target: RemoteTarget) -> None:
+    """Complete the part of a killed run; check that a single file is unchanged.
+
+    Raises:
+        ExportError: the file is missing or was changed, or the journal has no record of it.
+
+    """
+    part = journal.last_part()
+    if part is not None and part.state == BEGUN:
+        if _is_ready(target, part):
+            _upload(target, part)
+            journal.complete_part(part)
+        else:
+            _withdraw(target, part)
+            journal.discard_part(part)
+            part = journal.last_part()
+    if part is not None and target.folder:
+        _check_manifest(journal, target)
+    if part is not None and part.state != CLEANED:
+        journal.clean(part, finished=not target.folder)
+    target.clear()
+    if part is not None and not target.folder:
+        _check_unchanged(target, part.rows_file)
+    else:
+        _check_free(target, target.name_of(target.part(1 if part is None else part.number + 1)))
+
+
+def _upload(target: RemoteTarget, part: Part) -> None:
+    """Upload the files that are not there yet."""
+    for file in part.content.files:
+        if target.store.state(file.name) != FileState(file.size, file.digest):
+            target.store.upload(file.name, partial_of(target.root / file.name))
+
+
+def _is_ready(target: RemoteTarget, part: Part) -> bool:
+    """Check whether each file of a part is an object, or can be uploaded."""
+    states = ((file, FileState(file.size, file.digest)) for file in part.content.files)
+    return all(
+        _state(partial_of(target.root / file.name)) == state or target.store.state(file.name) == state
+        for file, state in states
+    )
+
+
+def _withdraw(target: RemoteTarget, part: Part) -> None:
+    """Delete the objects of a part that is written again.
+
+    Its files may get other names. The object of a single file has the old rows and stays.
+    """
+    if target.folder or part.number == 1:
+        target.store.remove(file.name for file in part.content.files)
+
+
+def _state(path: Path) -> FileState | None:
+    return FileState(path.stat().st_size, digest_of(path)) if path.is_file() else None
+
+
+def _manifest(journal: Journal) -> bytes:
+    return b"".join(manifest_lines(journal))
+
+
+def _check_manifest(journal: Journal, target: RemoteTarget) -> None:
+    """Write the manifest again if it is missing or has other parts."""
+    lines = _manifest(journal)
+    if target.store.state(MANIFEST) is None or target.store.read(MANIFEST) != lines:
+        target.store.replace(MANIFEST, lines)
+
+
+def _check_free(target: RemoteTarget, name: str) -> None:
+    """Refuse to overwrite an object that the journal lacks: it is then an old copy."""
+    if target.store.state(name) is not None:
+        raise ExportError(
+            f"{target.file(name)} exists, but {target.journal} has no record of it: is that an old copy, "
+            "or without its -wal file? Put the newest copy back, or choose another target"
+        )
+
+
+def _check_unchanged(target: RemoteTarget, file: PartFile | None) -> None:
+    found = None if file is None else target.store.state(file.name)
+    if file is None or found != FileState(file.size, file.digest):
+        what = "is missing" if found is None else "was changed since it was written"
+        raise ExportError(
+            f"{target.address} {what}: put it back as it was, or delete it and {target.journal} to start over"
+        )

@@ -1,0 +1,128 @@
+"""Object store in memory, whose steps fail, tear objects or are noted, as a test says."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import fsspec  # type: ignore[import-untyped]
+from attrs import define, field
+from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
+
+__all__ = ["Bucket", "Image", "Images", "bucket"]
+
+
+@define
+class Image:
+    """Objects, and the folder of the journal, at one moment: what a kill leaves there."""
+
+    objects: dict[str, bytes]
+    journal: Path
+
+
+class Bucket(MemoryFileSystem):  # type: ignore[misc]
+    """File system ``bucket://``, which all instances of a process share.
+
+    Before and after each step that writes or removes an object, `on_step` is called with the name of the
+    object, the word "before" or "after", and the content that the object is to have.
+    """
+
+    protocol = "bucket"
+    cachable = False
+    on_step: ClassVar[Callable[[str, str, bytes], None] | None] = None
+    options: ClassVar[list[dict[str, Any]]] = []
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options.append(options)
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        return super()._strip_protocol(str(path).removeprefix("bucket://"))
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
+        """Create or replace an object."""
+        with self._step(path, value):
+            super().pipe_file(path, value, mode, **options)
+
+    def put_file(self, lpath: str, rpath: str, *arguments: Any, **options: Any) -> None:
+        """Upload a file; if the step fails with half an object, that is what is there."""
+        content = Path(lpath).read_bytes()
+        with self._step(rpath, content):
+            super().pipe_file(rpath, content)
+
+    def rm_file(self, path: str) -> None:
+        """Remove an object."""
+        with self._step(path, b""):
+            super()._rm(path)
+
+    @contextmanager
+    def _step(self, path: str, content: bytes) -> Iterator[None]:
+        call = type(self).on_step
+        if call is not None:
+            call(path, "before", content)
+        yield
+        if call is not None:
+            call(path, "after", content)
+
+    @classmethod
+    def store_object(cls, path: str, content: bytes) -> None:
+        """Put an object there without a step."""
+        MemoryFileSystem.pipe_file(cls(), path, content)
+
+    @classmethod
+    def objects(cls) -> dict[str, bytes]:
+        """Return the content of all objects."""
+        return {name: bytes(found.getvalue()) for name, found in cls.store.items()}
+
+
+@contextmanager
+def bucket() -> Iterator[type[Bucket]]:
+    """Register an empty file system ``bucket://`` for the block."""
+    fresh: Any = type("Bucket", (Bucket,), {"store": {}, "pseudo_dirs": [""], "options": []})
+    fsspec.register_implementation("bucket", fresh, clobber=True)
+    yield fresh
+    fresh.on_step = None
+
+
+@define
+class Images:
+    """Images of a bucket and a journal before and after each step, and with half of each new object.
+
+    A kill during a step of a store that is not atomic leaves half an object.
+    """
+
+    files: type[Bucket]
+    journal: Path
+    place: Path
+    taken: list[Image] = field(factory=list[Image])
+
+    def __enter__(self) -> Self:
+        self.files.on_step = self._note
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.files.on_step = None
+
+    def restore(self, image: Image) -> None:
+        """Make the bucket and the journal those of an image."""
+        self.files.store.clear()
+        for name, content in image.objects.items():
+            self.files.store_object(name, content)
+        shutil.rmtree(self.journal, ignore_errors=True)
+        if image.journal.exists():
+            shutil.copytree(image.journal, self.journal)
+
+    def _note(self, path: str, when: str, content: bytes) -> None:
+        self._take(self.files.objects())
+        if when == "before" and content:
+            self._take({**self.files.objects(), path: content[: len(content) // 2]})
+
+    def _take(self, objects: dict[str, bytes]) -> None:
+        copy = self.place / f"{len(self.taken)}"
+        if self.journal.exists():
+            shutil.copytree(self.journal, copy)
+        self.taken.append(Image(objects, copy))

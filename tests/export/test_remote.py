@@ -1,0 +1,412 @@
+"""Exports to URLs: each row in one object, whatever fails or stops, and no credential anywhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from attrs import define
+
+from chainapi.errors import ConfigurationError, ExportError
+from chainapi.export import export
+from chainapi.export.formats import format_of
+from chainapi.export.run import ExportResult
+from chainapi.simulator import Simulator
+from tests.export.buckets import Bucket, Images, bucket
+from tests.export.test_export import blocks_of
+from tests.export.test_invalid import Chains, session_of
+from tests.sessions import simulated
+
+CHAINS, ROWS, NEW = (1, 2), 20, 7
+SECRET = "hunt3r2-of-the-bucket"
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Bucket]]:
+    """Return an empty bucket; the current directory is a new one too."""
+    monkeypatch.chdir(tmp_path)
+    with bucket() as files:
+        yield files
+
+
+@define
+class Growing:
+    """An export of blocks to a URL, whose list may grow between two runs."""
+
+    url: str
+    simulator: Simulator
+
+    @classmethod
+    def to(cls, url: str) -> Growing:
+        """Return an export to a URL."""
+        return cls(url, Simulator(chains=CHAINS, rows=ROWS))
+
+    def grow(self) -> None:
+        """Add rows to a list."""
+        self.simulator.insert("/v1/chains/2/blocks", NEW)
+
+    async def run(self, **options: Any) -> ExportResult:
+        """Run the export."""
+        async with simulated(self.simulator) as session:
+            return await export(session.data.evm.blocks, CHAINS, self.url, **options)
+
+    def check(self, files: type[Bucket], place: Path, new: int = NEW) -> None:
+        """Compare the rows of the objects, and of the manifest, with those of the lists."""
+        found = rows_in(files, place)
+        assert found.total() == len(found) == len(CHAINS) * ROWS + new
+        assert set(found) >= blocks_of(self.simulator, ROWS, CHAINS)
+        if self.url.endswith("/"):
+            names = [entry["name"] for entry in manifest_of(files)]
+            assert names == [name for name in names_in(files) if name.startswith("part")]
+
+
+def names_in(files: type[Bucket]) -> list[str]:
+    """Return the sorted names of the objects."""
+    return sorted(name.rpartition("/")[2] for name in files.objects())
+
+
+def local_names(folder: Path) -> list[str]:
+    """Return the sorted names in a local folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def contents(folder: Path) -> list[bytes]:
+    """Return the content of all files in a local folder."""
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+
+
+def remove_files(folder: Path) -> int:
+    """Delete the files in a folder, if it exists; return their number."""
+    files = [*folder.glob("*")]
+    for path in files:
+        path.unlink()
+    return len(files)
+
+
+def manifest_of(files: type[Bucket]) -> list[dict[str, Any]]:
+    """Return the entries of the manifest."""
+    return [json.loads(line) for line in files.objects()["/b/x/_manifest.ndjson"].splitlines()]
+
+
+def rows_in(files: type[Bucket], place: Path) -> Counter[tuple[str, int]]:
+    """Count the blocks in all objects by source and number."""
+    found = Counter[tuple[str, int]]()
+    for name, content in files.objects().items():
+        path = place / name.rpartition("/")[2]
+        if path.suffix and path.suffix not in (".export", ".ndjson", ".invalid"):
+            path.write_bytes(content)
+            found.update((row["source"], int(row["block_number"])) for row in format_of(path).read(path))
+            path.unlink()
+    return found
+
+
+@pytest.mark.parametrize("name", ["jsonl", "csv.zst", "parquet", "sqlite", "duckdb"])
+async def test_a_folder_and_a_file_of_each_format(name: str, files: type[Bucket], tmp_path: Path) -> None:
+    """A folder gets an object for each part; a file is replaced as a whole by one with the new rows."""
+    for url, options in (("bucket://b/x/", {"format": name}), (f"bucket://b/x.{name}", {})):
+        growing = Growing.to(url)
+        first = await growing.run(**options)
+        assert first.path == url.rstrip("/")
+        growing.check(files, tmp_path, new=0)
+        growing.grow()
+        second = await growing.run(**options)
+        growing.check(files, tmp_path)
+        part = {"bucket://b/x/": f"bucket://b/x/part-00002.{name}"}.get(url, url)
+        assert (second.written, second.rows) == ((part,), NEW)
+        assert (await growing.run(**options)).written == ()
+        files.store.clear()
+
+
+async def test_the_journal_is_local(files: type[Bucket], tmp_path: Path) -> None:
+    """The journal is in the current directory, or where `journal` says, and keeps no file of a part."""
+    growing = Growing.to("bucket://b/x/")
+    await growing.run()
+    assert local_names(tmp_path) == ["x.export"]
+    assert local_names(tmp_path / "x.export") == ["files", "journal", "target"]
+    assert local_names(tmp_path / "x.export" / "files") == []
+    files.store.clear()
+    await growing.run(journal=tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b" / "journal").is_file()
+    assert names_in(files) == ["_export", "_manifest.ndjson", "part-00001.jsonl"]
+
+
+async def test_parts_are_uploaded_while_the_export_runs(files: type[Bucket], tmp_path: Path) -> None:
+    """A part is an object, and listed, before the last page is fetched."""
+    simulator, seen = Simulator(chains=CHAINS, rows=200, latency=1.0), list[int]()
+
+    def note(progress: Any) -> None:
+        if progress.stage == "fetching" and progress.done == 0:
+            seen.append(len(manifest_of(files)) if "/b/x/_manifest.ndjson" in files.objects() else 0)
+
+    async with simulated(simulator) as session:
+        walk = session.data.evm.blocks
+        result = await export(walk, CHAINS, "bucket://b/x/", page_size=10, part_rows=60, on_progress=note)
+    assert seen[-1] >= 3
+    assert len(result.written) == len(manifest_of(files)) >= 5
+    assert rows_in(files, tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
+
+
+async def test_partitions_are_folders_of_objects(files: type[Bucket], tmp_path: Path) -> None:
+    """The name of an object has the folder of its partition, and the manifest names it as well."""
+    growing = Growing.to("bucket://b/x/")
+    await growing.run(partition=["source"], format="csv.gz")
+    names = [entry["name"] for entry in manifest_of(files)]
+    assert names == [f"source={chain}/part-00001.csv.gz" for chain in CHAINS]
+    assert {f"/b/x/{name}" for name in names} < files.objects().keys()
+    assert local_names(tmp_path / "x.export" / "files") == []
+
+
+URLS = ("bucket://b/x/", "bucket://b/x.jsonl")
+
+
+@pytest.mark.parametrize("url", URLS)
+async def test_a_kill_at_any_step(url: str, files: type[Bucket], tmp_path: Path) -> None:
+    """A kill before, during or after the write of any object costs no row and repeats none.
+
+    Half an object, as stores that are not atomic show it, is replaced.
+    """
+    growing = Growing.to(url)
+    journal = tmp_path / f"{url.rstrip('/').rpartition('/')[2]}.export"
+    (tmp_path / "images").mkdir()
+    with Images(files, journal, tmp_path / "images") as images:
+        await growing.run()
+        first = len(images.taken)
+        growing.grow()
+        await growing.run()
+    assert first >= 6
+    assert len(images.taken) >= first + 3
+    for image in images.taken:
+        images.restore(image)
+        await growing.run()
+        growing.check(files, tmp_path)
+        assert local_names(journal / "files") == []
+
+
+@pytest.mark.parametrize("url", ["bucket://b/x/", "bucket://b/x.jsonl"])
+async def test_local_files_of_a_begun_part_that_are_gone(
+    url: str, files: type[Bucket], tmp_path: Path
+) -> None:
+    """Without the local file a part is complete if its object is there, and is written again if not."""
+    growing, repaired = Growing.to(url), 0
+    journal = tmp_path / f"{url.rstrip('/').rpartition('/')[2]}.export"
+    (tmp_path / "images").mkdir()
+    with Images(files, journal, tmp_path / "images") as images:
+        await growing.run()
+    for image in images.taken:
+        images.restore(image)
+        if remove_files(journal / "files"):
+            await growing.run()
+            growing.check(files, tmp_path, new=0)
+            repaired += 1
+    assert repaired >= 3
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_write_that_fails(url: str, when: str, files: type[Bucket], tmp_path: Path) -> None:
+    """An error of the store before or after any write ends the run; the next one completes it."""
+    for failing in range(1, 4):
+        files.store.clear()
+        growing, steps = Growing.to(url), list[str]()
+        place = tmp_path / f"{failing}"
+
+        def fail(path: str, now: str, _: bytes, steps: list[str] = steps, failing: int = failing) -> None:
+            if now == when:
+                steps.append(path)
+                if len(steps) == failing:
+                    raise RuntimeError("the service is gone")  # drivers have errors of their own
+
+        files.on_step = staticmethod(fail)
+        if url.endswith("/") or failing < 3:
+            with pytest.raises(ExportError, match="cannot be written: the service is gone; what is there"):
+                await growing.run(journal=place)
+        await growing.run(journal=place)
+        growing.check(files, tmp_path, new=0)
+
+
+async def test_an_upload_that_loses_bytes(files: type[Bucket], tmp_path: Path) -> None:
+    """An object that differs from the file is found, and replaced by the next run."""
+    growing = Growing.to("bucket://b/x/")
+
+    def lose(path: str, now: str, content: bytes) -> None:
+        if now == "after" and "part" in path:
+            files.store_object(path, content[:-1])
+
+    files.on_step = staticmethod(lose)
+    with pytest.raises(ExportError, match=r"part-00001\.jsonl has other bytes when it is read back"):
+        await growing.run()
+    assert "_manifest.ndjson" not in names_in(files)
+    files.on_step = None
+    await growing.run()
+    growing.check(files, tmp_path, new=0)
+
+
+async def test_a_file_system_with_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local disk behind fsspec gets the parts as well, in a folder that exists."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "disk" / "x").mkdir(parents=True)
+    growing = Growing.to("dir://x/")
+    options = {"path": str(tmp_path / "disk"), "target_protocol": "file"}
+    await growing.run(storage_options=options, format="parquet")
+    growing.grow()
+    await growing.run(storage_options=options, format="parquet")
+    assert local_names(tmp_path / "disk" / "x") == [
+        "_export",
+        "_manifest.ndjson",
+        "part-00001.parquet",
+        "part-00002.parquet",
+    ]
+    assert len(pq.read_table([*(tmp_path / "disk" / "x").glob("*.parquet")])) == len(CHAINS) * ROWS + NEW
+
+
+# What is refused
+
+
+async def test_objects_that_no_export_of_the_journal_wrote(files: type[Bucket], tmp_path: Path) -> None:
+    """A target with other objects, and one of an export with another journal, are refused untouched."""
+    files.store_object("/b/x/readme", b"mine")
+    with pytest.raises(ExportError, match=r"bucket://b/x is not empty, and .*x\.export is not the journal"):
+        await Growing.to("bucket://b/x/").run()
+    files.store_object("/b/x.csv", b"mine")
+    with pytest.raises(
+        ExportError, match=r"bucket://b/x\.csv exists, and .* is not the journal of an export"
+    ):
+        await Growing.to("bucket://b/x.csv").run()
+    assert files.objects() == {"/b/x/readme": b"mine", "/b/x.csv": b"mine"}
+    growing = Growing.to("bucket://b/y/")
+    await growing.run()
+    with pytest.raises(ExportError, match="use the journal of that export, or choose another target"):
+        await growing.run(journal="other")
+    with pytest.raises(
+        ExportError, match=r"is the journal of an export to bucket://b/y, and not to bucket://b/z"
+    ):
+        await Growing.to("bucket://b/z/").run(journal="y.export")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("")
+    with pytest.raises(ExportError, match="full is not a journal of an export to bucket://b/z"):
+        await Growing.to("bucket://b/z/").run(journal="full")
+
+
+async def test_of_two_exports_that_begin_at_once_one_is_refused(files: type[Bucket]) -> None:
+    """Two exports that both find an empty folder do not both write to it."""
+    growing = Growing.to("bucket://b/x/")
+
+    def race(path: str, now: str, _: bytes) -> None:
+        if now == "before":
+            files.on_step = None
+            files.store_object("/b/x/_export", b"the id of the other one")
+
+    files.on_step = staticmethod(race)
+    with pytest.raises(ExportError, match="another export writes to bucket://b/x, with another journal"):
+        await growing.run()
+    assert names_in(files) == ["_export"]
+
+
+async def test_a_file_that_was_changed(files: type[Bucket]) -> None:
+    """A single file that was changed or deleted since it was written is refused, and left alone."""
+    growing = Growing.to("bucket://b/x.jsonl")
+    await growing.run()
+    files.store_object("/b/x.jsonl", b"mine")
+    with pytest.raises(ExportError, match=r"x\.jsonl was changed since it was written: put it back"):
+        await growing.run()
+    assert files.objects()["/b/x.jsonl"] == b"mine"
+    files.store.clear()
+    with pytest.raises(ExportError, match=r"x\.jsonl is missing"):
+        await growing.run()
+
+
+async def test_an_old_copy_of_a_journal(files: type[Bucket], tmp_path: Path) -> None:
+    """A journal that lacks the newest object is refused: it would overwrite that one."""
+    growing = Growing.to("bucket://b/x/")
+    await growing.run()
+    files.store_object("/b/x/part-00002.jsonl", b"of the newest journal")
+    with pytest.raises(ExportError, match=r"part-00002\.jsonl exists, but .* has no record of it"):
+        await growing.run()
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("x/", {"journal": "j"}, "journal= applies to a URL such as s3://bucket/folder/"),
+        ("x/", {"storage_options": {"key": SECRET}}, "storage_options= apply to a URL"),
+        ("nowhere://b/x/", {}, "nowhere://b/x cannot be opened by fsspec"),
+        ("zip://x/::bucket://b/x.zip", {}, "is a chain of file systems"),
+        (f"bucket://me:{SECRET}@b/x/", {}, "bucket://b/x/ was given with a password or a query"),
+        (f"bucket://b/x/?sig={SECRET}", {}, "bucket://b/x/ was given with a password or a query"),
+        ("bucket://b/x.txt", {}, "unknown file format 'x.txt'"),
+        ("bucket://b/x.csv", {"part_rows": 5}, "and bucket://b/x.csv is a file, which gets its rows"),
+    ],
+)
+async def test_arguments_that_are_wrong(
+    url: str, options: dict[str, Any], message: str, files: type[Bucket], tmp_path: Path
+) -> None:
+    """Wrong arguments are refused before a request, and nothing is created."""
+    with pytest.raises(ConfigurationError) as caught:
+        await Growing.to(url).run(**options)
+    assert message in str(caught.value)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert files.objects() == {}
+    assert local_names(tmp_path) == []
+
+
+async def test_a_local_url_is_a_local_target(tmp_path: Path) -> None:
+    """A URL of a local file is that file, with its journal beside it."""
+    await Growing.to(f"file://{tmp_path}/x/").run()
+    await Growing.to(f"file://{tmp_path}/y.jsonl").run()
+    assert local_names(tmp_path) == ["x", "y.jsonl", "y.jsonl.export"]
+    assert (tmp_path / "x" / "_export").is_dir()
+    with pytest.raises(ConfigurationError, match="the journal of a local target is beside it"):
+        await Growing.to(f"file://{tmp_path}/x/").run(journal="j")
+
+
+# Credentials
+
+
+async def test_credentials_are_nowhere(
+    files: type[Bucket], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Options reach the file system, and no file, no log, no repr and no error has them."""
+    options = {"key": "me", "secret": SECRET, "client_kwargs": {"headers": [SECRET]}}
+    growing = Growing.to("bucket://b/x/")
+    caplog.set_level(logging.DEBUG)
+    result = await growing.run(storage_options=options)
+    assert {"key": "me", "secret": SECRET, "client_kwargs": {"headers": [SECRET]}} in files.options
+
+    def fail(*_: Any) -> None:
+        raise PermissionError(f"signature of {SECRET} is wrong")
+
+    files.on_step = staticmethod(fail)
+    growing.grow()
+    with pytest.raises(ExportError, match=r"cannot be written: signature of \*\*\* is wrong") as caught:
+        await growing.run(storage_options=options)
+    kept = contents(tmp_path)
+    texts = [repr(result), caplog.text, *traceback.format_exception(caught.value)]
+    assert not any(SECRET.encode() in content for content in (*kept, *files.objects().values()))
+    assert not any(SECRET in text for text in texts)
+
+
+@pytest.mark.parametrize("url", ["bucket://b/x/", "bucket://b/x.jsonl"])
+async def test_invalid_rows_are_objects(url: str, files: type[Bucket], tmp_path: Path) -> None:
+    """Invalid rows have objects too; those of a file follow the ones of earlier runs."""
+    chains = Chains()
+    for more in (0, 10):
+        chains.more = more
+        async with session_of(chains) as session:
+            walk = session.data.evm.blocks
+            result = await export(walk, [1], url, on_invalid="raw", page_size=5)
+        assert len(result.written_invalid) == 1
+    found = [
+        line
+        for name, content in files.objects().items()
+        if "invalid" in name
+        for line in content.splitlines()
+    ]
+    numbers = [json.loads(line)["row"]["blockNumber"] for line in found]
+    assert sorted(numbers) == [*range(84, 111, 7)]
