@@ -106,6 +106,11 @@ class Source(Protocol):
         ...
 
     @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of the row attributes with the number of an update (see `Pages.number_names`)."""
+        ...
+
+    @property
     def fingerprint(self) -> str:
         """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
         ...

@@ -19,7 +19,7 @@ from chainapi.export.integrity import checksum, damaged, find_damage
 
 __all__ = ["Database"]
 
-FORMAT = 8  # of the schema and the checksums; a journal of another number is refused
+FORMAT = 9  # of the schema and the checksums; a journal of another number is refused
 
 SCHEMA = """
 CREATE TABLE totals (
@@ -29,7 +29,8 @@ CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER
 CREATE TABLE sources (
     number INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, query TEXT NOT NULL UNIQUE,
     checkpoint TEXT,
-    taken INTEGER NOT NULL, newest TEXT, floor TEXT, edge TEXT NOT NULL, done INTEGER NOT NULL,
+    taken INTEGER NOT NULL, newest TEXT, floor TEXT, edge TEXT NOT NULL, window TEXT,
+    done INTEGER NOT NULL,
     checksum INTEGER NOT NULL
 );
 CREATE TABLE pages (

@@ -27,6 +27,7 @@ from chainapi.tables.codec import INVALID
 
 __all__ = ["Journal"]
 
+_SOURCE = "number, label, query, checkpoint, taken, newest, floor, edge, window, done"
 _PAGES = "number, source, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc"
 
 
@@ -127,8 +128,7 @@ class Journal:
         """
         with self._database.reading() as db:
             found = db.execute(
-                "SELECT number, label, query, checkpoint, taken, newest, floor, edge, done FROM sources"
-                " WHERE query = ?",
+                f"SELECT {_SOURCE} FROM sources WHERE query = ?",  # noqa: S608
                 (query,),
             ).fetchone()
             if found is not None:
@@ -139,7 +139,7 @@ class Journal:
             fields = source.fields
             self._database.add_to_total("sources", 1)
             db.execute(
-                "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields))
+                "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields))
             )
         return source
 
@@ -151,7 +151,10 @@ class Journal:
         return bool(taken)
 
     def commit(self, batches: Sequence[Batch]) -> int:
-        """Store the rows of pages and the positions behind; count and return new rows."""
+        """Store the rows of pages and the positions behind; count and return new rows.
+
+        Rows that are fetched again are not counted: some of them may be in the target.
+        """
         before = self.invalid, self.waiting, self._pages
         try:
             with self._database.transaction() as db:
@@ -172,13 +175,8 @@ class Journal:
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
             self._forget(db, source)
-        number, _, _, *changed = fields = source.fields
-        db.execute(
-            "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?,"
-            " checksum = ? WHERE number = ?",
-            (*changed, checksum(*fields), number),
-        )
-        return len(new.rows)
+        _update(db, source)
+        return len(new.rows) if source.window is None else 0
 
     def _store_rows(self, db: Connection, batch: Batch, rows: Sequence[Any]) -> None:
         valid, invalid = _separated(batch.encode(rows))
@@ -204,6 +202,8 @@ class Journal:
         db.execute(f"INSERT INTO pages VALUES ({', '.join('?' * 12)})", (*fields, checksum(*fields)))  # noqa: S608
         self._database.add_to_total("pages", 1)
         self.invalid += count
+        if batch.source.window is not None:
+            return
         waiting = self.waiting
         self.waiting = Waiting(waiting.pages + 1, waiting.rows + len(rows), waiting.size + len(content))
 
@@ -244,7 +244,7 @@ class Journal:
         """Return the oldest waiting pages with the labels of their sources.
 
         They are sorted by source, and then in the order of the list. What is committed later does not wait
-        for the same part.
+        for the same part. Rows that were fetched again are not among them.
 
         Args:
             finished: whether to leave out the pages of unfinished sources.
@@ -255,7 +255,9 @@ class Journal:
         self._segments.close()
         with self._database.reading() as db:
             labels = dict[int, str](
-                db.execute("SELECT number, label FROM sources WHERE done >= ?", (finished,)).fetchall()
+                db.execute(
+                    "SELECT number, label FROM sources WHERE done >= ? AND window IS NULL", (finished,)
+                ).fetchall()
             )
         found, had_rows, had_bytes = list[PageRecord](), 0, 0
         for page in self._waiting_pages():
@@ -269,6 +271,27 @@ class Journal:
         found.sort(key=lambda page: (page.source, page.number))
         return [(labels[page.source], page) for page in found]
 
+    def windows(self) -> dict[int, SourceRecord]:
+        """Return the finished sources whose rows were fetched again, by their numbers."""
+        with self._database.reading() as db:
+            found = db.execute(f"SELECT {_SOURCE} FROM sources WHERE done AND window IS NOT NULL")  # noqa: S608
+            return {fields[0]: SourceRecord.from_fields(*fields) for fields in found}
+
+    def pages_of(self, sources: Mapping[int, SourceRecord]) -> list[tuple[str, PageRecord]]:
+        """Return the waiting pages of sources with their labels, sorted by source."""
+        self._segments.close()
+        found = [page for page in self._waiting_pages() if page.source in sources]
+        found.sort(key=lambda page: (page.source, page.number))
+        return [(sources[page.source].label, page) for page in found]
+
+    def has_waiting(self, source: SourceRecord) -> bool:
+        """Return whether pages of a source wait for a part."""
+        with self._database.reading() as db:
+            (found,) = db.execute(
+                "SELECT EXISTS (SELECT 1 FROM pages WHERE source = ?)", (source.number,)
+            ).fetchone()
+        return bool(found)
+
     def _waiting_pages(self) -> Iterator[PageRecord]:
         with self._database.reading() as db:
             for fields in db.execute(f"SELECT {_PAGES} FROM pages ORDER BY number"):  # noqa: S608
@@ -279,7 +302,8 @@ class Journal:
         with self._database.reading() as db:
             counts = db.execute(
                 "SELECT count(*), coalesce(sum(rows + invalid), 0), coalesce(sum(length + invalid_length), 0)"
-                " FROM pages WHERE number > ?",
+                " FROM pages WHERE number > ?"
+                " AND source NOT IN (SELECT number FROM sources WHERE window IS NOT NULL)",
                 (behind,),
             ).fetchone()
         self.waiting = Waiting(*counts)
@@ -329,14 +353,39 @@ class Journal:
             finished: whether it left out the pages of unfinished sources.
 
         """
+        if part.content.corrects:
+            self.end_windows(part)
+            return
         with self._database.transaction() as db:
             _set_state(db, part, CLEANED)
             deleted = db.execute(
                 "DELETE FROM pages WHERE number <= ?"
-                " AND source IN (SELECT number FROM sources WHERE done >= ?)",
+                " AND source IN (SELECT number FROM sources WHERE done >= ? AND window IS NULL)",
                 (part.upto, finished),
             ).rowcount
             self._database.add_to_total("pages", -deleted)
+        self._remove_segments()
+
+    def end_windows(self, part: Part | None) -> None:
+        """Forget the rows that were fetched again, of finished sources.
+
+        Args:
+            part: the part that has them; None if the target had the same rows.
+
+        """
+        windows = self.windows()
+        with self._database.transaction() as db:
+            if part is not None:
+                _set_state(db, part, CLEANED)
+            for number, source in windows.items():
+                deleted = db.execute("DELETE FROM pages WHERE source = ?", (number,)).rowcount
+                self._database.add_to_total("pages", -deleted)
+                source.window = None
+                _update(db, source)
+        self._remove_segments()
+
+    def _remove_segments(self) -> None:
+        """Delete the segments without waiting pages."""
         with self._database.reading() as db:
             needed = {number for (number,) in db.execute("SELECT DISTINCT segment FROM pages")}
         self._segments.remove(needed)
@@ -346,6 +395,15 @@ class Journal:
         with self._database.transaction() as db:
             self._database.add_to_total("parts", -1)
             db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
+
+
+def _update(db: Connection, source: SourceRecord) -> None:
+    number, _, _, *changed = fields = source.fields
+    db.execute(
+        "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, window = ?, done = ?,"
+        " checksum = ? WHERE number = ?",
+        (*changed, checksum(*fields), number),
+    )
 
 
 def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:

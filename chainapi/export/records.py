@@ -49,6 +49,9 @@ class SourceRecord:
         met_ties: those of `exported_ties` that the pass under way has met.
         trend: order of the numbers of a cursor, over all pages.
         last: number of the last row of the pass under way, by the cursor.
+        oldest: least number among its rows.
+        window: least number of the rows that the walk fetches again: the target's rows from it on are
+            replaced once the walk has ended. None if no row is fetched again.
         done: whether its walk has ended.
         limited: whether the limit ended it in this run.
 
@@ -67,6 +70,8 @@ class SourceRecord:
     met_ties: tuple[str, ...] = ()
     trend: Trend = Trend.LEVEL
     last: int | None = None
+    oldest: int | None = None
+    window: int | None = None
     limited: bool = field(default=False, init=False)
 
     @classmethod
@@ -80,6 +85,7 @@ class SourceRecord:
         newest: str | None,
         exported: str | None,
         edge: str,
+        window: str | None,
         done: int,
     ) -> Self:
         """Return the record with these columns.
@@ -90,7 +96,7 @@ class SourceRecord:
         """
         if checkpoint is not None:
             Checkpoint.loads(checkpoint)
-        known, new, met, trend, last = json.loads(edge)
+        known, new, met, trend, last, oldest = json.loads(edge)
         return cls(
             number,
             label,
@@ -105,13 +111,15 @@ class SourceRecord:
             met_ties=tuple(met),
             trend=Trend(trend),
             last=_number(last),
+            oldest=_number(oldest),
+            window=_number(window),
         )
 
     @property
     def fields(self) -> tuple[Any, ...]:
         """Columns of the record; large numbers are texts, as SQLite has 64 bits."""
         numbers = _text(self.newest), _text(self.exported)
-        order = self.trend.value, _text(self.last)
+        order = self.trend.value, _text(self.last), _text(self.oldest)
         edge = json.dumps([self.exported_ties, self.newest_ties, self.met_ties, *order])
         return (
             self.number,
@@ -121,8 +129,17 @@ class SourceRecord:
             self.taken,
             *numbers,
             edge,
+            _text(self.window),
             int(self.done),
         )
+
+    def look_back(self, start: int) -> None:
+        """Let another walk fetch the rows from the number `start` on again.
+
+        The target counts as one without them. The source is done until the first page is committed.
+        """
+        self.window = self.exported = self.newest = start
+        self.exported_ties = self.newest_ties = self.met_ties = ()
 
     def advance(self, batch: Batch, stored: int, *, met: bool = True) -> None:
         """Move the position behind a page of this source.
@@ -138,6 +155,8 @@ class SourceRecord:
         self.limited = self.limited or self._at_limit(batch, met=met)
         self.checkpoint, self.done = checkpoint.dumps(), batch.done or self.limited
         self._advance_newest(batch)
+        if batch.oldest is not None:
+            self.oldest = batch.oldest if self.oldest is None else min(self.oldest, batch.oldest)
         self.trend, self.last, self.met_ties = batch.trend, batch.last, batch.met_ties
         if self.done:
             self.met_ties = ()
@@ -351,6 +370,8 @@ class Content(msgspec.Struct, frozen=True):
 
     Attributes:
         files: the files.
+        replaces: names of files of earlier parts that these replace.
+        corrects: whether it has the rows that were fetched again.
         run: name of the run that wrote them.
         time: time at which they were written, ISO 8601 in UTC.
         columns: name and kind of each column, ``source`` apart.
@@ -361,6 +382,8 @@ class Content(msgspec.Struct, frozen=True):
     run: str
     time: str
     columns: tuple[tuple[str, str], ...] = ()
+    replaces: tuple[str, ...] = ()
+    corrects: bool = False
 
 
 @frozen

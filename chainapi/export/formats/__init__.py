@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
@@ -17,7 +18,7 @@ from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 from chainapi.tables.columns import Column
 
-__all__ = ["FORMATS", "Compression", "Format", "Rows", "TextFormat", "format_of", "parquet_of"]
+__all__ = ["FORMATS", "Compression", "Dropped", "Format", "Rows", "TextFormat", "format_of", "parquet_of"]
 
 FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
 
@@ -27,6 +28,9 @@ LARGEST_GROUP = 64 << 20  # rows: Arrow writes no larger group
 
 Rows: TypeAlias = Iterable[tuple[str, bytes]]
 """Labels of sources, each with some of its rows: JSON lines as `Codec.encode_lines` returns them."""
+
+Dropped: TypeAlias = AbstractSet[int]
+"""Places of rows of a file, counted from 0, that another file does not get."""
 
 _PACKAGES = frozenset({"duckdb", "pyarrow"})  # of the extras, which are named like their formats
 
@@ -53,10 +57,17 @@ class Format(Protocol):
         """Check whether the format accepts only rows whose columns are known."""
         ...
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        dropped: Dropped = frozenset(),
+    ) -> int:
         """Write or replace a file, and read it back; return the number of its rows.
 
-        The file has the rows of `previous`, then `rows`. `previous` is another file of this format, which may
+        The file has the rows of `previous` without the `dropped` ones, then `rows`. `previous` is another file of this format, which may
         lack columns: its rows have None there, and the columns that it lacks follow those that it has. Memory
         does not grow with the number of rows. What is read back is compared by the number of the rows and a
         checksum of their values. The file is not fsynced; after an error, the file at `path` is incomplete.

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.values import unlike
 from chainapi.tables.arrow import array_of, arrow_schema
 from chainapi.tables.columns import Column
 from chainapi.tables.rows import reader
 
-__all__ = ["BATCH_ROWS", "python_rows", "tables_of"]
+__all__ = ["BATCH_ROWS", "kept_batches", "python_rows", "tables_of"]
 
 SLICE_ROWS = 250  # that are decoded at once: the values of more leave the caches of the processor
 BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20  # of rows as JSON, which become one table
 GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at once
+
+
+def kept_batches(batches: Iterable[Any], dropped: Dropped) -> Iterator[Any]:
+    """Yield batches without the rows at some places."""
+    places, begun = sorted(dropped), 0
+    for batch in batches:
+        end = begun + batch.num_rows
+        within = places[bisect_left(places, begun) : bisect_left(places, end)]
+        yield batch.take(_others(within, begun, end)) if within else batch
+        begun = end
+
+
+def _others(places: Sequence[int], begun: int, end: int) -> Any:
+    """Return the places of the other rows of a batch, counted from its start."""
+    dropped = {*places}
+    return pa.array([place - begun for place in range(begun, end) if place not in dropped], pa.int64())
 
 
 def tables_of(

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.values import (
     NESTED,
     Tally,
     check_written,
     extended,
     header,
+    kept,
     loads,
     require,
     typed_row,
@@ -44,14 +45,21 @@ class Csv:
     suffix: Final = ".csv"
     needs_columns: Final = True
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        dropped: Dropped = frozenset(),
+    ) -> int:
         """Write a file."""
         require(columns, self.name)
         names = header(columns) if previous is None else _names(previous)
         ordered = extended(names, columns)
         if ordered is None:
             raise unlike(previous or path, self.name)
-        records = _all_records(ordered, rows, previous, len(ordered) + 1 - len(names))
+        records = _all_records(ordered, rows, previous, len(ordered) + 1 - len(names), dropped)
         return check_written(path, _write(path, records), _tally(path))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
@@ -94,7 +102,7 @@ def _write(path: Path, records: Iterator[tuple[int, str]]) -> Tally:
 
 
 def _all_records(
-    columns: Sequence[Column], rows: Rows, previous: Path | None, added: int
+    columns: Sequence[Column], rows: Rows, previous: Path | None, added: int, dropped: Dropped
 ) -> Iterator[tuple[int, str]]:
     """Yield the number of records and the text of each piece of the file.
 
@@ -104,7 +112,7 @@ def _all_records(
     if previous is not None:
         old = _records(previous)
         next(old)
-        for record in old:
+        for record in kept(old, dropped):
             yield 1, record[:-1] + "," * added + "\n"
     yield from _new_records(columns, rows)
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import duckdb
 
 from chainapi.errors import ConfigurationError
-from chainapi.export.formats import Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, tables_of
+from chainapi.export.formats import Dropped, Rows
+from chainapi.export.formats.arrow import BATCH_ROWS, kept_batches, python_rows, tables_of
 from chainapi.export.formats.values import (
     Tally,
     check_written,
@@ -46,7 +46,14 @@ class DuckDb:
     suffix: Final = ".duckdb"
     needs_columns: Final = True
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        dropped: Dropped = frozenset(),
+    ) -> int:
         """Write a database."""
         require(columns, self.name)
         for left in (path, _log(path)):
@@ -55,8 +62,9 @@ class DuckDb:
             with ExitStack() as stack:
                 earlier: Iterable[Any] = ()
                 if previous is not None:
-                    earlier = stack.enter_context(_opened(previous))
-                    columns = _columns_in(earlier, previous, columns)
+                    old = stack.enter_context(_opened(previous))
+                    columns = _columns_in(old, previous, columns)
+                    earlier = kept_batches(old, dropped)
                 written = _write(path, columns, tables_of(columns, rows, earlier))
         except BaseException:
             _log(path).unlink(missing_ok=True)

@@ -12,8 +12,8 @@ from zlib import crc32
 
 import msgspec
 
-from chainapi.export.formats import Rows
-from chainapi.export.formats.values import Tally, check_written, loads, typed_row, unlike
+from chainapi.export.formats import Dropped, Rows
+from chainapi.export.formats.values import Tally, check_written, kept, loads, typed_row, unlike
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "JsonLines"]
@@ -28,11 +28,18 @@ class JsonLines:
     suffix: Final = ".jsonl"
     needs_columns: Final = False
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        dropped: Dropped = frozenset(),
+    ) -> int:
         """Write a file; nothing of a row is decoded."""
         count = checksum = 0
         with path.open("wb") as file:
-            for lines in _all_lines(rows, previous):
+            for lines in _all_lines(rows, previous, dropped):
                 file.write(lines)
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
         return check_written(path, Tally(count, checksum), _tally(path))
@@ -58,10 +65,10 @@ class JsonLines:
                 yield typed_row(row, columns) if columns else row
 
 
-def _all_lines(rows: Rows, previous: Path | None) -> Iterator[bytes]:
+def _all_lines(rows: Rows, previous: Path | None, dropped: Dropped) -> Iterator[bytes]:
     if previous is not None:
         with previous.open("rb") as old:
-            yield from _chunks(old)
+            yield from kept(old, dropped) if dropped else _chunks(old)
     for label, lines in rows:
         head = b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
         rest = [line[1:] for line in lines.split(b"\n")[:-1]]  # a line end is never inside a text

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import frozen
 
-from chainapi.export.formats import Compression, Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, tables_of
+from chainapi.export.formats import Compression, Dropped, Rows
+from chainapi.export.formats.arrow import BATCH_ROWS, kept_batches, python_rows, tables_of
 from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
 from chainapi.tables.arrow import arrow_schema, grows_to
 from chainapi.tables.columns import Column
@@ -44,7 +44,14 @@ class Parquet:
     level: int | None = None
     group_rows: int | None = None
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        dropped: Dropped = frozenset(),
+    ) -> int:
         """Write a file."""
         require(columns, self.name)
         with ExitStack() as stack:
@@ -52,7 +59,7 @@ class Parquet:
             if previous is not None:
                 old = stack.enter_context(_opened(previous))
                 columns = _columns_in(old, previous, columns)
-                earlier = old.iter_batches(BATCH_ROWS)
+                earlier = kept_batches(old.iter_batches(BATCH_ROWS), dropped)
             options = {"compression": self.compression, "compression_level": self.level}
             with pq.ParquetWriter(path, arrow_schema(columns), **options) as writer:
                 written = write_tables(writer, tables_of(columns, rows, earlier, self.group_rows))

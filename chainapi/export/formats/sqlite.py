@@ -9,11 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from itertools import repeat
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any, Final
 
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.values import (
     NESTED,
     Tally,
@@ -39,7 +39,14 @@ class Sqlite:
     suffix: Final = ".sqlite"
     needs_columns: Final = True
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path | None = None,
+        dropped: Dropped = frozenset(),
+    ) -> int:
         """Write a database."""
         require(columns, self.name)
         ordered = list(columns) if previous is None else _columns_in(previous, columns)
@@ -54,7 +61,7 @@ class Sqlite:
             database.execute(f"CREATE TABLE rows ({', '.join(map(_declared, (_LABEL, *ordered)))})")
             insert = f"INSERT INTO rows VALUES ({', '.join('?' * (len(ordered) + 1))})"  # noqa: S608
             written = Tally(0, 0)
-            for batch in _batches(database, ordered, rows, previous):
+            for batch in _batches(database, ordered, rows, previous, dropped):
                 database.executemany(insert, batch)
                 written = _added(written, batch)
             database.execute("COMMIT")
@@ -90,7 +97,11 @@ def _type(column: Column) -> str:
 
 
 def _batches(
-    database: sqlite3.Connection, columns: Sequence[Column], rows: Rows, previous: Path | None
+    database: sqlite3.Connection,
+    columns: Sequence[Column],
+    rows: Rows,
+    previous: Path | None,
+    dropped: Dropped,
 ) -> Iterator[list[tuple[Any, ...]]]:
     """Yield the rows of the attached database ``previous``, then the new ones.
 
@@ -99,7 +110,9 @@ def _batches(
     if previous is not None:
         names = [name for _, name, *_ in database.execute("PRAGMA previous.table_info(rows)")]
         taken = [*map(_name, names), *["NULL"] * (len(columns) + 1 - len(names))]
-        yield from _fetched(database, f"SELECT {', '.join(taken)} FROM previous.rows ORDER BY rowid")  # noqa: S608
+        old = _fetched(database, f"SELECT {', '.join(taken)} FROM previous.rows ORDER BY rowid")  # noqa: S608
+        places = count()
+        yield from ([row for row in batch if next(places) not in dropped] for batch in old)
     read, forms = reader(columns, nested=False), [_FORMS.get(column.kind) for column in columns]
     for label, lines in rows:
         values = [

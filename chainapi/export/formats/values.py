@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, ExportError
+from chainapi.export.formats import Dropped
 from chainapi.models.timestamps import utc_datetime
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.types import Kind, bytes_of
@@ -22,6 +23,7 @@ __all__ = [
     "check_written",
     "extended",
     "header",
+    "kept",
     "loads",
     "not_a_table",
     "require",
@@ -29,6 +31,8 @@ __all__ = [
     "unlike",
     "value_of",
 ]
+
+T = TypeVar("T")
 
 NESTED: frozenset[Kind] = frozenset(
     {"json", "struct", "list"}
@@ -54,6 +58,11 @@ def extended(found: Sequence[str], columns: Sequence[Column]) -> list[Column] | 
     if list(found[:1]) != [SOURCE] or not by_name.keys() >= {*found[1:]}:
         return None
     return [by_name.pop(name) for name in found[1:]] + [*by_name.values()]
+
+
+def kept(rows: Iterable[T], dropped: Dropped) -> Iterator[T]:
+    """Yield the rows of a file without those at some places."""
+    return (row for place, row in enumerate(rows) if place not in dropped)
 
 
 def require(columns: Sequence[Column], name: str) -> None:
