@@ -21,6 +21,7 @@ from chainapi.errors import ConfigurationError
 if TYPE_CHECKING:
     from chainapi.client.pages import Pages
     from chainapi.export.formats import Compression
+    from chainapi.export.lookback import LookbackGiven
     from chainapi.export.progress import ExportProgress
     from chainapi.export.run import ExportResult
     from chainapi.tables.types import Amounts
@@ -40,6 +41,7 @@ async def export(
     compression_level: int | None = None,
     row_group_rows: int | None = None,
     limit: int | None = None,
+    lookback: LookbackGiven | None = None,
     concurrency: int = 32,
     part_rows: int | None = None,
     part_bytes: int | None = None,
@@ -75,6 +77,10 @@ async def export(
             64 MiB. Memory holds one group.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
             Later runs fetch all new rows.
+        lookback: how far below its newest row a finished source is fetched again, so that late and changed
+            rows are corrected, and withdrawn ones removed: ``"1d"``, ``"6h"``, seconds or a timedelta for a
+            list whose rows have a time; ``"100 blocks"`` or a number for one with block numbers. By default
+            no row is fetched again. Each run may choose another one.
         concurrency: number of sources that are open at once. Memory holds a page or two of each.
         part_rows: number of rows after which a folder gets a part, also while the export runs; 1,000,000 by
             default.
@@ -97,6 +103,7 @@ async def export(
 
     from chainapi.export.files import Target
     from chainapi.export.formats import parquet_of
+    from chainapi.export.lookback import Lookback
     from chainapi.export.part_schedule import PartLimits
     from chainapi.export.run import Exporter
     from chainapi.export.spec import ExportSpec, checked_sources
@@ -108,6 +115,11 @@ async def export(
     if "resume" in query:
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"
+        )
+    if lookback is not None and query.get("on_invalid") == "raw":
+        raise ConfigurationError(
+            'lookback= does not go with on_invalid="raw": invalid rows of the window would be written again; '
+            "leave one of them out"
         )
     over = checked_sources("over", over)
     target = Target.of(out, format)
@@ -122,6 +134,7 @@ async def export(
         concurrency,
         checked_amounts(amounts),
         checked_fields(fields),
+        None if lookback is None else Lookback.of(lookback),
     )
     await spec.check()
     limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -14,7 +14,9 @@ from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
+from chainapi.export.corrections import Windows
 from chainapi.export.formats.values import require
+from chainapi.export.lookback import number_of_columns
 from chainapi.export.progress import ExportProgress
 from chainapi.export.records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream, shows_new_rows
@@ -41,6 +43,7 @@ class Fetcher:
         progress: counts what is done.
         report: called after each change of `progress`.
         failures: error of each source that failed, by label.
+        open_window: moves the position of a finished source back, if rows are fetched again.
 
     """
 
@@ -50,13 +53,19 @@ class Fetcher:
     progress: ExportProgress
     report: Callable[[], None]
     failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
+    open_window: Callable[[SourceRecord], None] | None = field(default=None, init=False)
     _open_streams: dict[str, SourceStream] = field(factory=dict[str, SourceStream], init=False)
     _codec: Codec | None = field(default=None, init=False)
+    _number_names: tuple[str, ...] = field(default=(), init=False)
 
     @property
     def columns(self) -> Sequence[Column]:
         """Columns of the rows; empty without a model, and before the first source."""
         return () if self._codec is None else self._codec.columns
+
+    def windows(self, starts: Mapping[str, int]) -> Windows:
+        """Return the windows of sources with these least numbers, by label."""
+        return Windows(starts, number_of_columns(self._number_names, self.columns), self.columns)
 
     async def fetch(self) -> None:
         """Fetch all sources; commit each fetched page, also after an error or a cancel."""
@@ -147,6 +156,8 @@ class Fetcher:
         source = await self.worker.run(self.journal.source, arguments.label, pages.fingerprint)
         if source.done and not shows_new_rows(source, pages, limited=self.spec.limit is not None):
             return source, None
+        if source.done and self.open_window is not None:
+            await self.worker.run(self.open_window, source)
         pages = self._reopened(source, arguments, pages)
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
         limit = self.spec.limit if source.exported is None else None
@@ -174,6 +185,9 @@ class Fetcher:
         codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise", spec.fields)
         if format_.needs_columns:
             require(codec.columns, format_.name)
+        self._number_names = pages.number_names
+        if spec.lookback is not None:
+            number_of_columns(pages.number_names, codec.columns)  # or it is refused before the first request
         settings = spec.settings(pages, codec.columns)
         if self.journal.has_pages():
             stored = self.journal.settings()

@@ -92,6 +92,13 @@ class Target:
         """Return the path of the file of a part; `number` counts from 1."""
         return self.path / f"part-{number:05}{self.format.suffix}" if self.folder else self.path
 
+    def corrected(self, number: int, name: str) -> Path:
+        """Return the path of the file of a part that has the rows of an earlier file, without some."""
+        old = self.root / name
+        return old.with_name(
+            f"part-{number:05}-{old.name.removesuffix(self.format.suffix)[-5:]}{self.format.suffix}"
+        )
+
     def invalid_part(self, number: int) -> Path:
         """Return the path of the JSON lines with the invalid rows of a part."""
         name = f"part-{number:05}" if self.folder else self.path.name

@@ -284,13 +284,10 @@ class Journal:
         found.sort(key=lambda page: (page.source, page.number))
         return [(sources[page.source].label, page) for page in found]
 
-    def has_waiting(self, source: SourceRecord) -> bool:
-        """Return whether pages of a source wait for a part."""
+    def waiting_sources(self) -> set[int]:
+        """Return the numbers of the sources with rows that wait for a part."""
         with self._database.reading() as db:
-            (found,) = db.execute(
-                "SELECT EXISTS (SELECT 1 FROM pages WHERE source = ?)", (source.number,)
-            ).fetchone()
-        return bool(found)
+            return {number for (number,) in db.execute("SELECT DISTINCT source FROM pages")}
 
     def _waiting_pages(self) -> Iterator[PageRecord]:
         with self._database.reading() as db:

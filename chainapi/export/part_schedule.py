@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
 
 from attrs import define, field, frozen
 
 from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ConfigurationError
+from chainapi.export.correction_writer import CorrectionWriter
+from chainapi.export.corrections import Corrections, Windows, may_have_rows
 from chainapi.export.files import Target
 from chainapi.export.journal import Journal
+from chainapi.export.manifest import files_in_place
 from chainapi.export.part_writer import PartWriter
 from chainapi.export.placement import place
 from chainapi.export.progress import ExportProgress
-from chainapi.export.records import Part, Waiting
+from chainapi.export.records import Part, PartFile, Waiting
 from chainapi.export.worker import Worker, settled
 from chainapi.tables.columns import Column
 
@@ -85,6 +88,7 @@ class PartSchedule:
         worker: thread that the journal belongs to.
         limits: when a folder gets a part.
         columns: returns the columns of the rows.
+        windows: returns windows with these least numbers, by the labels of the sources.
         progress: counts the written rows.
         parts: parts that this run has written.
 
@@ -95,6 +99,7 @@ class PartSchedule:
     worker: Worker
     limits: PartLimits
     columns: Callable[[], Sequence[Column]]
+    windows: Callable[[Mapping[str, int]], Windows]
     progress: ExportProgress
     parts: list[Part] = field(factory=list[Part], init=False)
     _run: str = field(factory=lambda: uuid4().hex, init=False)
@@ -129,8 +134,9 @@ class PartSchedule:
         self._stop_timer()
         if self._writing is not None:
             await settled(self._writing, self._thread.stop.set)
-        while await self._write():
+        while await self._write(self._writer):
             pass
+        await self._write(self._corrector)
 
     async def aclose(self) -> None:
         """Stop writing and end the thread."""
@@ -152,11 +158,11 @@ class PartSchedule:
             self._timer = None
 
     async def _write_once(self) -> None:
-        await self._write()
+        await self._write(self._writer)
 
-    async def _write(self) -> bool:
+    async def _write(self, find: Callable[[], PartWriter | None]) -> bool:
         """Write a part; return False if nothing waits for one."""
-        writer = await self.worker.run(self._writer)
+        writer = await self.worker.run(find)
         if writer is None:
             return False
         self.progress.begin_writing(writer.rows, self.journal.waiting.rows if self.target.folder else 0)
@@ -164,8 +170,13 @@ class PartSchedule:
             part = await self._thread.run(writer.write)
         finally:
             self.progress.end_writing()
-        await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
-        self.parts.append(part)
+        if part is None:
+            await self.worker.run(self.journal.end_windows, None)
+        else:
+            await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
+            self.parts.append(part)
+        if isinstance(writer, CorrectionWriter):
+            self.progress.corrected(writer.rows, writer.removed)
         return True
 
     def _writer(self) -> PartWriter | None:
@@ -191,3 +202,29 @@ class PartSchedule:
             self._thread.stop,
             self.progress.wrote,
         )
+
+    def _corrector(self) -> CorrectionWriter | None:
+        """Return the writer of the rows that were fetched again; None without any."""
+        windows = self.journal.windows()
+        if not windows:
+            return None
+        last = self.journal.last_part()
+        starts = {source.label: source.window or 0 for source in windows.values()}
+        return CorrectionWriter(
+            self.target,
+            1 if last is None else last.number + 1,
+            last,
+            self.journal.pages_of(windows),
+            self.columns(),
+            self._run,
+            self._thread.stop,
+            self.progress.wrote,
+            corrections=Corrections(self.windows(starts)),
+            old=self._old_files(starts, last),
+        )
+
+    def _old_files(self, starts: Mapping[str, int], last: Part | None) -> list[PartFile]:
+        """Return the files of the target that may have rows of windows."""
+        if not self.target.folder:
+            return [] if last is None or last.rows_file is None else [last.rows_file]
+        return [file for _, file in files_in_place(self.journal) if may_have_rows(file, starts)]

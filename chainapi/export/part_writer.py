@@ -28,13 +28,13 @@ from chainapi.export.files import (
     sync_file,
     write_partial,
 )
-from chainapi.export.formats import TextFormat
+from chainapi.export.formats import Dropped, TextFormat
 from chainapi.export.records import BEGUN, Base, Content, PageRecord, Part, PartFile, SourceRows
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import SOURCE, Column
 
-__all__ = ["PartWriter"]
+__all__ = ["PartWriter", "check_count"]
 
 
 @frozen
@@ -67,8 +67,15 @@ class PartWriter:
         """Number of valid rows of the part."""
         return sum(page.rows for _, page in self.pages)
 
-    def write(self) -> Part:
+    @property
+    def dropped(self) -> Dropped:
+        """Places of the rows that a single file loses."""
+        return frozenset()
+
+    def write(self) -> Part | None:
         """Write, sync and read back the files under their ``.partial`` names.
+
+        Return None if the target has all rows already.
 
         Raises:
             ExportError: a file cannot be written; every row is still in the journal.
@@ -79,6 +86,9 @@ class PartWriter:
             files = [self._write_rows(reader)]
             if any(page.invalid for _, page in self.pages):
                 files.append(self._write_invalid(reader))
+        return self._part(files)
+
+    def _part(self, files: Sequence[PartFile]) -> Part:
         time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         columns = tuple((column.name, column.kind) for column in self.columns)
         upto = max((page.number for _, page in self.pages), default=0)
@@ -87,19 +97,19 @@ class PartWriter:
     def _write_rows(self, reader: SegmentReader) -> PartFile:
         path = self.target.part(self.number)
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
-        if before is not None:
+        if before is not None and not self.dropped:
             format_ = appending(self.target.format, path, self.columns)
             if format_ is not None:
                 return self._write_tail(reader, path, before, format_)
         old = None if before is None else path
-        count = self.rows + (0 if before is None else before.rows)
+        count = self.rows + (0 if before is None else before.rows - len(self.dropped))
 
         def write(new: Path) -> None:
-            found = self.target.format.write(new, self.columns, self._pages(reader, new), old)
-            _check_count(path, found, count)
+            found = self.target.format.write(new, self.columns, self._pages(reader, new), old, self.dropped)
+            check_count(path, found, count)
 
         size, digest = write_partial(path, write)
-        return PartFile(path.name, count, size, digest, _sources(self.pages))
+        return PartFile(path.name, count, size, digest, self._sources())
 
     def _write_tail(
         self, reader: SegmentReader, path: Path, before: PartFile, format_: TextFormat
@@ -108,7 +118,7 @@ class PartWriter:
 
         def write(new: Path) -> None:
             found = format_.write_tail(new, self.columns, self._pages(reader, new), path)
-            _check_count(path, before.rows + found, before.rows + self.rows)
+            check_count(path, before.rows + found, before.rows + self.rows)
 
         size, _ = write_partial(path, write)
         base = Base(before.size, before.digest)
@@ -117,9 +127,13 @@ class PartWriter:
             before.rows + self.rows,
             base.size + size,
             digest_of(path, base.size, partial_of(path)),
-            _sources(self.pages),
+            self._sources(),
             base=base,
         )
+
+    def _sources(self) -> tuple[SourceRows, ...]:
+        """Return the new rows by source, once they are written."""
+        return _sources(self.pages)
 
     def _pages(self, reader: SegmentReader, partial: Path) -> Iterator[tuple[str, bytes]]:
         """Yield the valid rows of each page; sync what was written of them now and then."""
@@ -154,7 +168,13 @@ class PartWriter:
         return PartFile(path.name, count, size, digest, invalid=True)
 
 
-def _check_count(path: Path, found: int, count: int) -> None:
+def check_count(path: Path, found: int, count: int) -> None:
+    """Refuse a file that does not have all of its rows.
+
+    Raises:
+        ExportError: it has fewer or more.
+
+    """
     if found != count:
         raise ExportError(
             f"{path} would have {found:,} rows and not {count:,}; all rows are kept in the journal: "

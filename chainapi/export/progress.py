@@ -17,7 +17,7 @@ __all__ = ["ExportProgress", "Stage"]
 Stage = Literal["fetching", "writing", "done"]
 """``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last part, or ``done``."""
 
-_COUNTS = ("seen", "skipped", "done", "failed", "pages", "rows", "invalid", "closed")
+_COUNTS = ("seen", "skipped", "done", "failed", "pages", "rows", "invalid", "closed", "removed")
 _OPEN = "pages_of_open"
 
 
@@ -34,7 +34,8 @@ class ExportProgress:
         done: sources whose walk has ended, skipped ones included.
         failed: sources that failed.
         pages: pages committed in this run.
-        rows: valid rows committed in this run.
+        rows: valid rows committed in this run; of those that are fetched again, the ones that the target lacks.
+        removed: rows that left the target in this run: the list has changed or withdrawn them.
         invalid: invalid rows committed in this run (``on_invalid="raw"``).
         written: valid rows that this run has written, those of the part that is being written included.
         to_write: those rows, and the ones that wait for a part.
@@ -54,6 +55,7 @@ class ExportProgress:
     rows: int = 0
     invalid: int = 0
     closed: int = 0
+    removed: int = 0
     written: int = 0
     to_write: int = 0
     _pages_of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # by label
@@ -187,6 +189,11 @@ class ExportProgress:
     def wrote(self, rows: int) -> None:
         """Count written rows."""
         self.written += rows
+
+    def corrected(self, rows: int, removed: int) -> None:
+        """Count the new rows among those that were fetched again, and the rows that left the target."""
+        self.rows += rows
+        self.removed += removed
 
     def end_writing(self) -> None:
         """Count the time of a part."""

@@ -133,7 +133,7 @@ class SourceRecord:
             int(self.done),
         )
 
-    def look_back(self, start: int) -> None:
+    def open_window(self, start: int) -> None:
         """Let another walk fetch the rows from the number `start` on again.
 
         The target counts as one without them. The source is done until the first page is committed.

@@ -17,6 +17,7 @@ from chainapi.export.part_schedule import PartLimits, PartSchedule
 from chainapi.export.placement import recover
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.spec import ExportSpec
+from chainapi.export.window_opener import WindowOpener
 from chainapi.export.worker import Worker
 
 __all__ = ["ExportResult", "Exporter"]
@@ -36,6 +37,8 @@ class ExportResult:
         skipped: number of finished sources that were not fetched again: their rows do not show which are new.
         closed: number of sources that later runs will not fetch again for this reason, skipped ones included.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
+        removed: number of rows that left the target, because the list has changed or withdrawn them
+            (``lookback``); `rows` counts their new versions.
         written_invalid: files of JSON lines with the invalid rows; empty if there was no such row.
 
     """
@@ -48,6 +51,7 @@ class ExportResult:
     written_invalid: tuple[Path, ...] = ()
     skipped: int = 0
     closed: int = 0
+    removed: int = 0
 
 
 @define(eq=False)
@@ -95,7 +99,12 @@ class Exporter:
         target, progress, worker = self.target, self.progress, self._worker
         await worker.run(recover, journal, target, worker.stop)
         fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(schedule))
-        schedule = PartSchedule(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
+        if self.spec.lookback is not None:
+            limited = self.spec.limit is not None
+            fetcher.open_window = WindowOpener(self.spec.lookback, journal, target, limited=limited)
+        schedule = PartSchedule(
+            journal, target, worker, self.limits, lambda: fetcher.columns, fetcher.windows, progress
+        )
         try:
             await fetcher.fetch()
             self._report("writing")
@@ -108,7 +117,7 @@ class Exporter:
             raise self._incomplete(fetcher.failures)
         files = [file for part in schedule.parts for file in part.content.files]
         written, invalid = (
-            tuple(target.root / file.name for file in files if file.invalid is invalid)
+            tuple(dict.fromkeys(target.root / file.name for file in files if file.invalid is invalid))
             for invalid in (False, True)
         )
         return ExportResult(
@@ -120,6 +129,7 @@ class Exporter:
             invalid,
             progress.skipped,
             progress.closed,
+            progress.removed,
         )
 
     async def _report_again(self) -> None:

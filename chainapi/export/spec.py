@@ -23,6 +23,7 @@ from chainapi.client.pages import Pages
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
+from chainapi.export.lookback import Lookback
 from chainapi.tables.columns import Column, changes, described
 from chainapi.tables.types import Amounts
 
@@ -170,6 +171,7 @@ class ExportSpec:
         concurrency: sources that are open at once.
         amounts: type of amounts.
         fields: names of the columns in their order, without the first one, the source; None for all.
+        lookback: how far below its newest row a finished source is fetched again; None for no row.
 
     """
 
@@ -182,6 +184,7 @@ class ExportSpec:
     concurrency: int
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
+    lookback: Lookback | None = None
 
     @property
     def total(self) -> int | None:
@@ -239,6 +242,8 @@ class ExportSpec:
             raise ConfigurationError(
                 f"walk= must return Pages, not {type(pages).__name__}: only lists can be exported"
             )
+        if self.lookback is not None:
+            self.lookback.check(pages.number_names)
         return pages
 
     def open_since(self, arguments: Arguments, wire: str, number: int, **more: Any) -> Pages[Any]:

@@ -1,0 +1,152 @@
+"""Part with rows that were fetched again: rows that the target lacks, and files without some of their rows.
+
+A single file is written again without the dropped rows. In a folder each file that loses rows gets a copy
+without them, `part-00007-00003` for `part-00003`, which the part replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+from msgspec import structs
+
+from chainapi.errors import ExportError
+from chainapi.export.corrections import Corrections
+from chainapi.export.files import digest_of, reason_of, write_partial
+from chainapi.export.formats import Dropped
+from chainapi.export.part_writer import PartWriter, check_count
+from chainapi.export.records import Part, PartFile, SourceRows
+from chainapi.export.segments import SegmentReader
+from chainapi.export.worker import Stopped
+
+__all__ = ["CorrectionWriter"]
+
+ROWS_AT_ONCE = 1_000  # between two looks at `stop`
+
+
+@frozen
+class CorrectionWriter(PartWriter):
+    """Writer of the files of a part with rows that were fetched again.
+
+    Attributes:
+        corrections: differences between these rows and those of the target; `write` finds them.
+        old: files of the target that may have rows of the windows.
+
+    """
+
+    corrections: Corrections = field(kw_only=True, repr=False)
+    old: Sequence[PartFile] = field(kw_only=True, repr=False)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that the target lacks; 0 before `write`."""
+        return self.corrections.lacking
+
+    @property
+    def removed(self) -> int:
+        """Number of rows that leave the target."""
+        return self.corrections.removed
+
+    @property
+    def dropped(self) -> Dropped:
+        """Places of the rows that a single file loses."""
+        return (
+            frozenset()
+            if self.target.folder
+            else self.corrections.dropped.get(self.target.path.name, frozenset())
+        )
+
+    def write(self) -> Part | None:
+        """Compare the rows with those of the target, and write what differs.
+
+        Return None if the target has the same rows.
+
+        Raises:
+            ExportError: a file cannot be read or written, or was changed; every row is still in the journal.
+            Stopped: `stop` was set meanwhile.
+
+        """
+        with SegmentReader(self.target.journal) as reader:
+            self._compare(reader)
+            changed = [file for file in self.old if file.name in self.corrections.dropped]
+            if not changed and not self.rows:
+                return None
+            copies = self._copies(changed) if self.target.folder else []
+            new = [self._write_rows(reader)] if self.rows or not self.target.folder else []
+        part = self._part([*copies, *new])
+        replaces = tuple(file.name for file in changed) if self.target.folder else ()
+        return evolve(part, content=structs.replace(part.content, replaces=replaces, corrects=True))
+
+    def _compare(self, reader: SegmentReader) -> None:
+        for label, page in self.pages:
+            if self.stop.is_set():
+                raise Stopped
+            self.corrections.expect(label, reader.read(page)[0])
+        for file in self.old:
+            path = self.target.root / file.name
+            try:
+                _check_unchanged(path, file)
+                rows = self.target.format.read(path, self.columns or None)
+                self.corrections.compare(file.name, self._stoppable(rows))
+            except OSError as error:
+                raise ExportError(
+                    f"{path} cannot be read: {reason_of(error)}; all rows are kept in the journal: remove the "
+                    "cause and start the same export again"
+                ) from error
+
+    def _stoppable(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        for place, row in enumerate(rows):
+            if place % ROWS_AT_ONCE == 0 and self.stop.is_set():
+                raise Stopped
+            yield row
+
+    def _copies(self, files: Sequence[PartFile]) -> list[PartFile]:
+        """Write files without the rows that they lose; a file that loses all gets no copy."""
+        return [self._copy(file) for file in files if len(self.corrections.dropped[file.name]) < file.rows]
+
+    def _copy(self, file: PartFile) -> PartFile:
+        old, path = self.target.root / file.name, self.target.corrected(self.number, file.name)
+        dropped = self.corrections.dropped[file.name]
+        count = file.rows - len(dropped)
+
+        def write(new: Path) -> None:
+            check_count(path, self.target.format.write(new, self.columns, (), old, dropped), count)
+
+        size, digest = write_partial(path, write)
+        name = path.relative_to(self.target.root).as_posix()
+        return PartFile(name, count, size, digest, self.corrections.sources_of(file))
+
+    def _pages(self, reader: SegmentReader, partial: Path) -> Iterator[tuple[str, bytes]]:
+        """Yield the rows of each page that the target lacks."""
+        for label, page in self.pages:
+            if self.stop.is_set():
+                raise Stopped
+            if page.rows and (lines := self.corrections.new_rows(label, reader.read(page)[0])):
+                yield label, lines
+                self.on_rows(lines.count(b"\n"))
+
+    def _sources(self) -> tuple[SourceRows, ...]:
+        """Return the new rows by source, once they are written."""
+        return tuple(rows.of_source(label) for label, rows in self.corrections.added.items())
+
+
+def _check_unchanged(path: Path, file: PartFile) -> None:
+    """Refuse a file that is missing or has other bytes than were written.
+
+    Raises:
+        ExportError: it was changed.
+
+    """
+    if not path.is_file():
+        raise ExportError(
+            f"{path} is missing, and has rows that were fetched again: put it back and start the same export "
+            "again; all rows are kept in the journal"
+        )
+    if path.stat().st_size != file.size or digest_of(path) != file.digest:
+        raise ExportError(
+            f"{path} was changed since it was written, and has rows that were fetched again: put it back as it "
+            "was and start the same export again; all rows are kept in the journal"
+        )

@@ -1,0 +1,368 @@
+"""Exports with a lookback: rows of the window are corrected, and removed when the list has withdrawn them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainapi import Session
+from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
+from chainapi.export import export
+from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.lookback import Lookback
+from chainapi.export.run import ExportResult
+from chainapi.simulator import Simulator
+from chainapi.tables.columns import columns_of
+from chainapi.testing import run
+from tests.export.power_cuts import PowerCuts
+from tests.ledger import ADDRESS, Ledger, block, point, transfer
+from tests.sessions import reaching, simulated
+
+DAY = 86_400
+
+
+def points(days: Sequence[int]) -> Ledger:
+    """Return a service with one point a day."""
+    return Ledger([DAY * day for day in days], point, "results")
+
+
+async def exported(session: Session, out: Path, **options: Any) -> ExportResult:
+    """Export the points of a metric."""
+    return await export(session.metrics.chains.metric, [(43114, "txCount")], out, page_size=3, **options)
+
+
+async def transfers(session: Session, out: Path, **options: Any) -> ExportResult:
+    """Export the transfers of an address."""
+    walk = session.data.evm.erc20_transactions
+    return await export(walk, [(43114, ADDRESS)], out, page_size=3, **options)
+
+
+def rows_of(out: Path, suffix: str = "jsonl") -> list[dict[str, Any]]:
+    """Return the rows of a file, or of all files of a folder."""
+    files = [out] if out.is_file() else sorted(out.glob(f"part-*.{suffix}"))
+    return [row for file in files for row in format_of(suffix).read(file)]
+
+
+def values_of(out: Path, suffix: str = "jsonl") -> dict[int, int]:
+    """Return the value of each day; fail where a day is there twice."""
+    found = [(int(_seconds(row["timestamp"]) // DAY), int(float(row["value"]))) for row in rows_of(out, suffix)]
+    assert len({day for day, _ in found}) == len(found)
+    return dict(found)
+
+
+def _seconds(value: Any) -> float:
+    return float(value.timestamp()) if hasattr(value, "timestamp") else float(value)
+
+
+def manifest_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of the manifest."""
+    return [json.loads(line) for line in (folder / "_manifest.ndjson").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("shape", ["file", "folder"])
+@pytest.mark.parametrize("name", FORMATS)
+async def test_the_window_is_corrected(name: str, shape: str, tmp_path: Path) -> None:
+    """Changed rows replace the old ones, withdrawn rows leave, late and new rows come, in each format."""
+    ledger, out = points(range(10)), tmp_path / ("out" if shape == "folder" else f"out.{name}")
+    options: dict[str, Any] = {"format": name}
+    async with reaching(ledger) as session:
+        assert (await exported(session, out, **options)).rows == 10
+        ledger.changed[8] = {"value": 80}
+        ledger.changed[5] = {"value": 50}  # below the window
+        ledger.gone.add(9)
+        ledger.numbers += [10 * DAY, 7 * DAY + 1]
+        result = await exported(session, out, lookback="2d", **options)
+        assert (result.rows, result.removed) == (3, 2)
+        for number in range(2):
+            again = await exported(session, out, lookback="2d", **options)
+            assert (again.rows, again.removed, again.written) == (0, 0, ()), number
+    found = [(int(_seconds(row["timestamp"])), float(row["value"])) for row in _typed(session, out, name)]
+    expected = {**{DAY * day: day for day in range(8)}, 8 * DAY: 80, 10 * DAY: 10, 7 * DAY + 1: 11}
+    assert sorted(found) == sorted(expected.items())
+
+
+def _typed(session: Session, out: Path, name: str) -> list[dict[str, Any]]:
+    columns = columns_of(session.metrics.chains.metric.endpoint.rows)  # type: ignore[attr-defined]
+    files = [out] if out.is_file() else sorted(out.glob(f"part-*.{name}"))
+    return [row for file in files for row in format_of(name).read(file, columns)]
+
+
+async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
+    """A part with other rows gets a copy; the manifest lists that one, and what it replaces."""
+    ledger = points(range(4))
+    async with reaching(ledger) as session:
+        await exported(session, tmp_path / "out")
+        ledger.changed[3] = {"value": 30}
+        ledger.numbers.append(4 * DAY)
+        result = await exported(session, tmp_path / "out", lookback=2 * DAY)
+    names = ["part-00002-00001.jsonl", "part-00002.jsonl"]
+    assert [path.name for path in result.written] == names
+    lines = manifest_of(tmp_path / "out")
+    assert [(line["name"], line["rows"], line["replaces"]) for line in lines] == [
+        (names[0], 3, ["part-00001.jsonl"]),
+        (names[1], 2, ["part-00001.jsonl"]),
+    ]
+    assert [line["sources"][0]["highest"] for line in lines] == [2 * DAY, 4 * DAY]
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.jsonl")) == sorted(names)
+    assert values_of(tmp_path / "out") == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4}
+
+
+async def test_new_rows_alone_are_added(tmp_path: Path) -> None:
+    """If no row of the window has changed, a part with the new rows follows, and none is replaced."""
+    ledger = points(range(4))
+    async with reaching(ledger) as session:
+        await exported(session, tmp_path / "out", lookback="1d")
+        before = (tmp_path / "out/part-00001.jsonl").stat()
+        ledger.numbers.append(4 * DAY)
+        result = await exported(session, tmp_path / "out", lookback="1d")
+    assert [path.name for path in result.written] == ["part-00002.jsonl"]
+    assert (tmp_path / "out/part-00001.jsonl").stat() == before
+    assert [line["replaces"] for line in manifest_of(tmp_path / "out")] == [[], []]
+
+
+async def test_other_sources_stay(tmp_path: Path) -> None:
+    """Rows of sources that fail, or are left out, stay as they are."""
+    ledger, out = points(range(4)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        walk = session.metrics.chains.metric
+        sources = [(43114, "txCount"), (43113, "txCount")]
+        await export(walk, sources, out)
+        ledger.changed[3] = {"value": 30}
+        result = await export(walk, sources[:1], out, lookback="1d")
+        assert (result.rows, result.removed) == (1, 1)
+        found = Counter((row["source"], int(row["value"])) for row in rows_of(out))
+        assert found == Counter(
+            {(label, value) for label in ("43114/txCount", "43113/txCount") for value in (0, 1, 2)}
+            | {("43114/txCount", 30), ("43113/txCount", 3)}
+        )
+
+
+async def test_a_reorganisation_of_blocks(tmp_path: Path) -> None:
+    """Transfers that moved to other blocks are there once, in their new blocks."""
+    ledger, out = Ledger([1, 1, 2, 3, 3, 4]), tmp_path / "out.jsonl"
+    async with reaching(ledger) as session:
+        await transfers(session, out)
+        ledger.changed[3] = {"blockNumber": "4"}
+        ledger.changed[4] = {"blockHash": "0xother"}
+        ledger.gone.add(5)
+        ledger.numbers[3] = 4
+        result = await transfers(session, out, lookback="1 block")
+        assert (result.rows, result.removed) == (2, 3)
+        found = Counter((int(row["block_number"]), row["tx_hash"]) for row in rows_of(out))
+    assert found == Counter([(1, "0x0"), (1, "0x1"), (2, "0x2"), (4, "0x3"), (3, "0x4")])
+
+
+async def test_a_limit_bounds_the_window(tmp_path: Path) -> None:
+    """The window of an export with a limit has no row behind the limit, nor one of its last number."""
+    ledger, out = Ledger([1, 2, 2, 3, 4, 5]), tmp_path / "out.jsonl"
+    async with reaching(ledger) as session:
+        await transfers(session, out, limit=4)
+        ledger.gone.add(5)
+        ledger.changed[2] = {"logIndex": 77}
+        result = await transfers(session, out, limit=4, lookback=100)
+    assert (result.rows, result.removed) == (0, 1)
+    assert sorted(row["tx_hash"] for row in rows_of(out)) == ["0x2", "0x3", "0x4"]
+
+
+async def test_a_moved_part_is_named(tmp_path: Path) -> None:
+    """A part with rows of the window that was moved away is an error before the first request."""
+    ledger, out = points(range(4)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        ledger.numbers.append(9 * DAY)
+        await exported(session, out)
+        (out / "part-00001.jsonl").rename(tmp_path / "part-00001.jsonl")
+        assert (await exported(session, out, lookback="1d")).rows == 0
+        requests = len(ledger.requests)
+        with pytest.raises(ExportError, match=r"part-00001.jsonl is missing, and has rows of 43114/txCount"):
+            await exported(session, out, lookback="7d")
+        assert len(ledger.requests) == requests
+
+
+@pytest.mark.parametrize("fields", [["value"], ["timestamp"]])
+async def test_columns_of_the_number_are_needed(fields: list[str], tmp_path: Path) -> None:
+    """A window is found in the files by the column with the number of the rows."""
+    async with reaching(points(range(4))) as session:
+        if fields == ["timestamp"]:
+            await exported(session, tmp_path / "out.csv", fields=fields, lookback="1d")
+            return
+        with pytest.raises(ConfigurationError, match="by the column timestamp, which the files lack"):
+            await exported(session, tmp_path / "out.csv", fields=fields, lookback="1d")
+
+
+@pytest.mark.parametrize(
+    ("name", "lookback", "said"),
+    [
+        ("metrics.chains.metric", "100 blocks", 'ordered by timestamp, in seconds: .*"1d"'),
+        ("data.evm.native_transactions", "1d", 'ordered by block_number, in blocks: .*"100 blocks"'),
+        ("data.evm.native_transactions", timedelta(days=1), "in blocks"),
+        ("data.nfts.tokens", "1d", "does not apply to this list: its rows have no number"),
+        ("data.evm.blocks", "soon", "lookback='soon' must be a distance above 0"),
+        ("data.evm.blocks", 0, "lookback=0 must be"),
+        ("data.evm.blocks", True, "lookback=True must be"),
+        ("data.evm.blocks", 1.5, "must be"),
+    ],
+)
+async def test_wrong_lookbacks_are_refused(name: str, lookback: Any, said: str, tmp_path: Path) -> None:
+    """A distance in another unit, or for a list without a number, is refused before the first request."""
+    simulator = Simulator(chains=(43114,))
+    async with simulated(simulator) as session:
+        walk: Any = session
+        for part in name.split("."):
+            walk = getattr(walk, part)
+        with pytest.raises(ConfigurationError, match=said):
+            await export(walk, [(43114, "0x" + "1" * 40)], tmp_path / "out.jsonl", lookback=lookback)
+    assert simulator.stats.requests == 0
+
+
+async def test_invalid_rows_are_not_looked_back_on(tmp_path: Path) -> None:
+    """A lookback would write invalid rows again, so that the two are refused together."""
+    async with reaching(points(range(4))) as session:
+        with pytest.raises(ConfigurationError, match="does not go with on_invalid"):
+            await exported(session, tmp_path / "out.jsonl", lookback="1d", on_invalid="raw")
+
+
+@pytest.mark.parametrize(
+    ("given", "size", "unit"),
+    [
+        ("1d", DAY, "seconds"),
+        ("6 h", 6 * 3_600, "seconds"),
+        ("30min", 1_800, "seconds"),
+        ("2W", 14 * DAY, "seconds"),
+        (timedelta(seconds=0.5), 1, "seconds"),
+        ("100 blocks", 100, "blocks"),
+        ("1 block", 1, "blocks"),
+        ("100", 100, None),
+        (100, 100, None),
+    ],
+)
+def test_forms_of_a_lookback(given: Any, size: int, unit: str | None) -> None:
+    """Durations have units of time, numbers count as the list does."""
+    assert Lookback.of(given) == Lookback(size, unit)  # type: ignore[arg-type]
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["change", "withdraw", "late", "new", "new"]),
+        st.integers(0, 40),
+    ),
+    max_size=8,
+)
+STEPS = st.lists(
+    st.tuples(CHANGES, st.floats(0.01, 0.4), st.sampled_from([0.0, 101.0]), st.integers(1, 6)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    blocks=st.booleans(),
+    folder=st.booleans(),
+    steps=STEPS,
+    numbers=st.lists(st.integers(0, 9), min_size=1, max_size=14),
+)
+def test_windows_are_exact(
+    blocks: bool, folder: bool, steps: list[tuple[Any, float, float, int]], numbers: list[int]
+) -> None:
+    """After each run that ended, the target is what it was below the window, and the list in the window."""
+
+    async def scenario(place: Path) -> None:
+        make, items = (block, "blocks") if blocks else (transfer, "transactions")
+        ledger = Ledger(sorted(numbers), make, items, size=3, lifetime=100.0)
+        out = place / ("out" if folder else "out.jsonl")
+
+        async def once(session: Session, lookback: int | None) -> ExportResult:
+            if blocks:
+                return await export(session.data.evm.blocks, [1], out, page_size=3, lookback=lookback)
+            return await transfers(session, out, lookback=lookback)
+
+        async with reaching(ledger) as session:
+            await once(session, None)
+            for changes, seconds, pause, lookback in steps:
+                newest = max((ledger.numbers[one] for one in listed(ledger)), default=0)
+                for kind, pick in changes:
+                    _change(ledger, kind, pick, newest, lookback)
+                task = asyncio.create_task(once(session, lookback))
+                await asyncio.wait([task], timeout=seconds)
+                task.cancel()
+                await asyncio.wait([task])
+                assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
+                await asyncio.sleep(pause)
+                await once(session, lookback)
+                assert Counter(map(_content, rows_of(out))) == Counter(
+                    _expected(ledger, serial, blocks=blocks) for serial in listed(ledger)
+                )
+
+    with TemporaryDirectory() as place:
+        run(scenario(Path(place)))
+
+
+def listed(ledger: Ledger) -> list[int]:
+    """Return the serials of the rows of a list."""
+    return [serial for serial in range(len(ledger.numbers)) if serial not in ledger.gone]
+
+
+def _change(ledger: Ledger, kind: str, pick: int, newest: int, lookback: int) -> None:
+    """Change a list within the window, or above it."""
+    within = [one for one in listed(ledger) if newest - lookback <= ledger.numbers[one]]
+    if kind == "new":
+        ledger.numbers.append(newest + pick % 4)
+    elif kind == "late":
+        ledger.numbers.append(max(0, newest - pick % (lookback + 1)))
+    elif within and kind == "withdraw":
+        ledger.gone.add(within[pick % len(within)])
+    elif within:
+        ledger.changed[within[pick % len(within)]] = {"blockHash": f"0xc{pick}"}
+
+
+def _content(row: dict[str, Any]) -> tuple[int, int, str]:
+    """Return number, serial and hash of a row of a file."""
+    if "tx_hash" in row:
+        return int(row["block_number"]), int(row["tx_hash"][2:]), row["block_hash"]
+    return int(row["block_timestamp"]), int(row["block_number"]), row["block_hash"]
+
+
+def _expected(ledger: Ledger, serial: int, *, blocks: bool) -> tuple[int, int, str]:
+    row = {**ledger.make(ledger.numbers[serial], serial), **ledger.changed.get(serial, {})}
+    return ledger.numbers[serial], serial, row["blockHash"] if blocks else row["blockHash"]
+
+
+@pytest.mark.parametrize(("name", "shape"), [("jsonl", "folder"), ("jsonl", "file"), ("parquet", "folder")])
+async def test_a_correction_survives_kills_and_power_cuts(name: str, shape: str, tmp_path: Path) -> None:
+    """A kill or a power cut at any sync or rename of a correction leaves each row once, after another run."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    ledger = points(range(6))
+
+    def target(place: Path) -> Path:
+        return place if shape == "folder" else place / f"b.{name}"
+
+    async with reaching(ledger) as session:
+        await exported(session, target(folder), format=name)
+        ledger.changed[4] = {"value": 40}
+        ledger.gone.add(5)
+        ledger.numbers.append(6 * DAY)
+        with PowerCuts(folder) as cuts:
+            cuts.settle()
+            await exported(session, target(folder), format=name, lookback="3d")
+        states = cuts.take()
+        assert len(states) >= 8
+        for number, image in enumerate(states):
+            place = tmp_path / f"image-{number}"
+            cuts.restore(image, place)
+            await exported(session, target(place), format=name, lookback="3d")
+            assert values_of(target(place), name) == {0: 0, 1: 1, 2: 2, 3: 3, 4: 40, 6: 6}
+            if shape == "folder":
+                listed_ = {line["name"] for line in manifest_of(place)}
+                assert listed_ == {path.name for path in place.glob(f"part-*.{name}")}
