@@ -82,6 +82,7 @@ async def export(
     compression_level: Rows | None = None,
     row_group_rows: Rows | None = None,
     limit: Rows | None = None,
+    lookback: str | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
     part_rows: Rows | None = None,
@@ -117,6 +118,8 @@ async def export(
         compression_level: Its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
         row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
+        lookback: How far below its newest row a finished source is fetched again, so that changed rows are
+            corrected: 1d, 6h or 30min for rows with a time, "100 blocks" for rows with a block number.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
         part_rows: Rows after which a folder gets a part, also while the export runs; 1,000,000 by default.
@@ -136,6 +139,7 @@ async def export(
         "compression_level": compression_level,
         "row_group_rows": row_group_rows,
     }
+    more = {**parts, **parquet, "lookback": lookback}
     options = {
         "out": out,
         "format": format_,
@@ -149,6 +153,7 @@ async def export(
         "amounts": None if amounts == "text" else amounts,
         **parquet,
         "limit": limit,
+        "lookback": lookback,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
         **parts,
@@ -164,8 +169,9 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
+                    refuse("workers of a cluster never write a file again", lookback=lookback)
                     _check_distributed(route, format_, parts, parquet)
-                if progress == "bar" and not _shows_new_rows(route):
+                if progress == "bar" and lookback is None and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
                     line = await start(
@@ -179,7 +185,7 @@ async def export(
                         concurrency=concurrency,
                         on_progress=view.update,
                         on_invalid=on_invalid,
-                        **{name: value for name, value in {**parts, **parquet}.items() if value is not None},
+                        **{name: value for name, value in more.items() if value is not None},
                         **query,
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
@@ -360,8 +366,12 @@ def _summary(result: ExportResult) -> str:
     skipped = f"; {result.skipped:,} of them not fetched again" if result.skipped else ""
     if result.closed > result.skipped:
         skipped += f"; later runs do not fetch {result.closed:,} of them again"
-    if not result.written:
+    if result.removed:
+        skipped = f"; {counted(result.removed, 'row')} replaced or removed{skipped}"
+    if not result.written and not result.removed:
         return f"no new rows: {result.path} has the rows of {sources}{skipped}"
+    if not result.written:
+        return f"{rows} of {sources} fetched{skipped}"
     invalid = f"; {result.invalid:,} invalid in {_named(result.written_invalid)}" if result.invalid else ""
     return f"{rows} of {sources} fetched, {_named(result.written)} written{invalid}{skipped}"
 

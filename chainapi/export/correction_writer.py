@@ -93,8 +93,8 @@ class CorrectionWriter(PartWriter):
                 self.corrections.compare(file.name, self._stoppable(rows))
             except OSError as error:
                 raise ExportError(
-                    f"{path} cannot be read: {reason_of(error)}; all rows are kept in the journal: remove the "
-                    "cause and start the same export again"
+                    f"{path} cannot be read: {reason_of(error)}; all rows are kept in the journal: remove "
+                    "the cause and start the same export again"
                 ) from error
 
     def _stoppable(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -147,6 +147,6 @@ def _check_unchanged(path: Path, file: PartFile) -> None:
         )
     if path.stat().st_size != file.size or digest_of(path) != file.digest:
         raise ExportError(
-            f"{path} was changed since it was written, and has rows that were fetched again: put it back as it "
-            "was and start the same export again; all rows are kept in the journal"
+            f"{path} was changed since it was written, and has rows that were fetched again: put it back as "
+            "it was and start the same export again; all rows are kept in the journal"
         )

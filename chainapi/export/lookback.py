@@ -16,7 +16,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.export.records import SourceRecord
 from chainapi.tables.columns import Column
 
-__all__ = ["Lookback", "LookbackGiven", "number_of_columns"]
+__all__ = ["Lookback", "LookbackGiven", "number_of_columns", "unit_of"]
 
 LookbackGiven: TypeAlias = str | int | timedelta
 Unit = Literal["seconds", "blocks"]
@@ -84,7 +84,7 @@ class Lookback:
                 "lookback= does not apply to this list: its rows have no number that shows which of them are "
                 "new, so later runs do not fetch it again; leave it out, and start over for the list of today"
             )
-        named, unit = " or ".join(names), _unit(names[0])
+        named, unit = " or ".join(names), unit_of(names[0])
         if self.unit is None or self.unit == unit:
             return
         if unit is None:
@@ -115,7 +115,7 @@ def _invalid(given: object) -> ConfigurationError:
     return ConfigurationError(f"lookback={quoted(given)} must be a distance above 0: {_FORMS}")
 
 
-def _unit(name: str) -> Unit | None:
+def unit_of(name: str) -> Unit | None:
     """Return the unit of a number, by the name of its field in Python or on the wire."""
     plain = name.lower().replace("_", "")
     if plain.endswith(("timestamp", "time")):
@@ -140,8 +140,8 @@ def number_of_columns(
     known = {column.name for column in columns}
     if columns and (missing := next((path[0] for path in paths if path[0] not in known), None)):
         raise ConfigurationError(
-            f"lookback= finds the rows of its window by the column {missing}, which the files lack: add it to "
-            "fields=, in a new export"
+            f"lookback= finds the rows of its window by the column {missing}, which the files lack: add it "
+            "to fields=, in a new export"
         )
 
     def number(row: Mapping[str, Any]) -> int | None:

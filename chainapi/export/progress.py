@@ -34,7 +34,8 @@ class ExportProgress:
         done: sources whose walk has ended, skipped ones included.
         failed: sources that failed.
         pages: pages committed in this run.
-        rows: valid rows committed in this run; of those that are fetched again, the ones that the target lacks.
+        rows: valid rows committed in this run; of those that are fetched again, the ones that the target
+            lacks.
         removed: rows that left the target in this run: the list has changed or withdrawn them.
         invalid: invalid rows committed in this run (``on_invalid="raw"``).
         written: valid rows that this run has written, those of the part that is being written included.

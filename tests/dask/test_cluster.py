@@ -255,6 +255,7 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
             ({"limit": 0}, "limit"),
             ({"partitions": 0}, "partitions"),
             ({"resume": "x"}, "resume="),
+            ({"lookback": "1d"}, "lookback="),
         )
         for options, message in wrong:
             with pytest.raises(ConfigurationError, match=message):

@@ -67,10 +67,11 @@ class Format(Protocol):
     ) -> int:
         """Write or replace a file, and read it back; return the number of its rows.
 
-        The file has the rows of `previous` without the `dropped` ones, then `rows`. `previous` is another file of this format, which may
-        lack columns: its rows have None there, and the columns that it lacks follow those that it has. Memory
-        does not grow with the number of rows. What is read back is compared by the number of the rows and a
-        checksum of their values. The file is not fsynced; after an error, the file at `path` is incomplete.
+        The file has the rows of `previous` without the `dropped` ones, then `rows`. `previous` is another
+        file of this format, which may lack columns: its rows have None there, and the columns that it lacks
+        follow those that it has. Memory does not grow with the number of rows. What is read back is compared
+        by the number of the rows and a checksum of their values. The file is not fsynced; after an error, the
+        file at `path` is incomplete.
 
         Raises:
             ConfigurationError: no columns are known and the format needs them, or `previous` is not a file
