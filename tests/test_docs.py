@@ -141,10 +141,13 @@ async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) ->
         "2,000 new rows",
         "100 new rows",
         "100 new rows",
+        "1,000 new rows",
+        "1,000 new rows",
     ]
     names = {"blocks.jsonl", "blocks.jsonl.export", "chains.txt", "newest.parquet", "newest.parquet.export"}
     chosen = {"gas.csv", "gas.csv.export", "packed.parquet", "packed.parquet.export"}
-    assert set(output.decode().split()) == {*names, *chosen, "blocks.parquet", "utxos"}
+    windows = {"daily", "sent.sqlite", "sent.sqlite.export"}
+    assert set(output.decode().split()) == {*names, *chosen, *windows, "blocks.parquet", "utxos"}
 
 
 async def run_as_program(code: str) -> None:

@@ -140,7 +140,7 @@ class ListSource:
 
     @property
     def number_names(self) -> tuple[str, ...]:
-        """Names of the row attributes with the number of an update (see `Pages.number_names`)."""
+        """Names of the number that shows new rows (see `Pages.number_names`)."""
         descending = self._route.descending_key
         return self._route.numbers if descending is None else (descending,)
 

@@ -94,9 +94,10 @@ class Pages(Generic[T]):
 
     @property
     def number_names(self) -> tuple[str, ...]:
-        """Names of the row attributes with the number that shows a later walk which rows are new.
+        """Names of the number that shows a later walk which rows are new.
 
-        The first one that a row has counts. Empty if rows have no such number.
+        They are those of row attributes; the first one that a row has counts. Empty if rows have no such
+        number.
         """
         return self._source.number_names
 

@@ -107,7 +107,7 @@ class Source(Protocol):
 
     @property
     def number_names(self) -> tuple[str, ...]:
-        """Names of the row attributes with the number of an update (see `Pages.number_names`)."""
+        """Names of the number that shows new rows (see `Pages.number_names`)."""
         ...
 
     @property

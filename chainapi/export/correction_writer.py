@@ -1,4 +1,4 @@
-"""Part with rows that were fetched again: rows that the target lacks, and files without some of their rows.
+"""Files of a part with corrections: new rows, and files that lose rows.
 
 A single file is written again without the dropped rows. In a folder each file that loses rows gets a copy
 without them, `part-00007-00003` for `part-00003`, which the part replaces.

@@ -1,4 +1,4 @@
-"""Corrections: differences between rows that were fetched again and the rows of the target.
+"""Corrections: differences of rows fetched again from those of the target.
 
 The window of a source is the rows from a number on. The list is right about them: of the target's rows in the
 window those stay that the list has too, with the same values in all columns; the others are dropped, and the
@@ -43,7 +43,10 @@ class Windows:
     columns: Sequence[Column]
 
     def place(self, row: Row) -> int | None:
-        """Return the number of a row of a file; None for a row of another source, or without a number."""
+        """Return the number of a row of a file.
+
+        None is returned for a row of another source, or without a number.
+        """
         return self.number(row) if row[SOURCE] in self.starts else None
 
     def parsed(self, label: str, line: bytes) -> Row:
@@ -77,7 +80,7 @@ class Range:
 
 @define(eq=False)
 class Corrections:
-    """Rows of the list that the target lacks, and rows of the target that the list lacks.
+    """Differences between the rows of windows in the list and in the target.
 
     Attributes:
         windows: the windows.
@@ -104,7 +107,10 @@ class Corrections:
         return self._lacking.total() + sum(one.rows for one in self.added.values())
 
     def expect(self, label: str, lines: bytes) -> None:
-        """Take rows of a source that were fetched again, as JSON lines; all of them before `compare`."""
+        """Take rows of a source that were fetched again, as JSON lines.
+
+        All of them come before `compare`.
+        """
         self._lacking.update(digest for digest, _ in self._rows_in(label, lines))
 
     def compare(self, name: str, rows: Iterable[Row]) -> None:

@@ -1,4 +1,4 @@
-"""Lookback: how far below the newest row of a finished source later runs fetch its rows again."""
+"""Lookback of an export: how far below the newest row rows are fetched again."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ class Lookback:
         )
 
     def start(self, source: SourceRecord, *, limited: bool) -> int | None:
-        """Return the least number of the window of a finished source; None for an empty one.
+        """Return the least number of the window of a finished source.
 
-        The window of an export with a limit does not reach below the rows of the target: the row with the
-        least number may share it with rows behind the limit.
+        None is returned for an empty window. That of an export with a limit does not reach below the rows of
+        the target: the row with the least number may share it with rows behind the limit.
         """
         if source.exported is None:
             return None

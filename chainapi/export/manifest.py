@@ -53,7 +53,10 @@ def check_manifest(journal: Journal, target: Target) -> None:
 
 
 def files_in_place(journal: Journal) -> Iterator[tuple[Part, PartFile]]:
-    """Yield the files of a folder with valid rows, each with its part; not those that others replaced."""
+    """Yield the files with rows of a folder, each with its part.
+
+    Files that others replaced are left out.
+    """
     replaced = {name for part in journal.parts() for name in part.content.replaces}
     for part in journal.parts():
         for file in part.content.files:

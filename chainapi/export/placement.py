@@ -109,7 +109,7 @@ def _complete(journal: Journal, target: Target, part: Part) -> None:
 
 
 def _remove_replaced(target: Target, part: Part) -> None:
-    """Delete the files that a part replaces; the manifest on the disk no longer lists them."""
+    """Delete the files that a part replaces; the manifest does not list them."""
     paths = [target.root / name for name in part.content.replaces]
     for path in paths:
         try:

@@ -192,7 +192,7 @@ class ExportProgress:
         self.written += rows
 
     def corrected(self, rows: int, removed: int) -> None:
-        """Count the new rows among those that were fetched again, and the rows that left the target."""
+        """Count the new rows of windows, and the rows that left the target."""
         self.rows += rows
         self.removed += removed
 

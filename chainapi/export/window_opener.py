@@ -19,7 +19,7 @@ __all__ = ["WindowOpener"]
 
 @define(eq=False)
 class WindowOpener:
-    """Opener of windows: the newest rows of a finished source, which are fetched again.
+    """Opener of windows: the newest rows of finished sources, to fetch again.
 
     Attributes:
         lookback: how far a window reaches below the newest row.
