@@ -547,6 +547,13 @@ class ExportError(ChainAPIError):
     """
 
 
+class TargetInUseError(ExportError):
+    """Another program has the database of an export open.
+
+    All fetched rows are in the journal: the next run adds them once the program has closed the database.
+    """
+
+
 class IncompleteExportError(ExportError):
     """Some sources of an export failed; the target has the others.
 

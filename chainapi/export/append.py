@@ -1,4 +1,4 @@
-"""Appends to a single file in place: its old rows are not written again.
+"""Appends to a single file of text in place: its old rows are not written again.
 
 1. The new rows are written to the ``.partial`` file, synced and read back.
 2. The journal stores size and digest of the file as it is, and as it will be.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from chainapi.errors import ExportError
 from chainapi.export.files import SYNC_EVERY, digest_of, partial_of, reason_of, refuse_link
-from chainapi.export.formats import Format, TextFormat
+from chainapi.export.formats import DatabaseFormat, Format, TextFormat
 from chainapi.export.records import Base, PartFile
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import Column
@@ -30,17 +30,17 @@ __all__ = ["append", "appending", "cut", "has_base", "has_tail"]
 CHUNK = 1 << 20  # bytes between two looks at `stop`
 
 
-def appending(format_: Format, path: Path, columns: Sequence[Column]) -> TextFormat | None:
+def appending(format_: Format, path: Path, columns: Sequence[Column]) -> TextFormat | DatabaseFormat | None:
     """Return the format if new rows can be appended to a file; None to write it again.
 
     A file that is read-only, or has a hard link, is written again: a rename needs no right to write, and
     leaves the file of the other name as it is.
     """
-    if not isinstance(format_, TextFormat) or not path.is_file():
+    if not path.is_file() or path.stat().st_nlink > 1 or not os.access(path, os.W_OK):
         return None
-    if path.stat().st_nlink > 1 or not os.access(path, os.W_OK):
-        return None
-    return format_ if format_.can_continue(path, columns) else None
+    if isinstance(format_, TextFormat):
+        return format_ if format_.can_continue(path, columns) else None
+    return format_ if isinstance(format_, DatabaseFormat) else None
 
 
 def has_base(path: Path, base: Base) -> bool:

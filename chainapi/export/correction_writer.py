@@ -88,7 +88,8 @@ class CorrectionWriter(PartWriter):
         for file in self.old:
             path = self.target.root / file.name
             try:
-                _check_unchanged(path, file)
+                if self.target.folder:  # a single file was checked at the start
+                    _check_unchanged(path, file)
                 rows = self.target.format.read(path, self.columns or None)
                 self.corrections.compare(file.name, self._stoppable(rows))
             except OSError as error:
@@ -113,7 +114,7 @@ class CorrectionWriter(PartWriter):
         count = file.rows - len(dropped)
 
         def write(new: Path) -> None:
-            check_count(path, self.target.format.write(new, self.columns, (), old, dropped), count)
+            check_count(path, self.target.format.write(new, self.columns, (), old, self.stop, dropped), count)
 
         size, digest = write_partial(path, write)
         name = path.relative_to(self.target.root).as_posix()

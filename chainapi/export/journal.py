@@ -20,7 +20,7 @@ from chainapi.export.database import Database
 from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
 from chainapi.export.matching import Matched, Matcher, NewRows, new_rows
-from chainapi.export.records import CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
+from chainapi.export.records import BEGUN, CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
 from chainapi.export.segments import SegmentReader, Segments
 from chainapi.export.spec import free_label
 from chainapi.tables.codec import INVALID
@@ -311,11 +311,13 @@ class Journal:
             (count,) = db.execute("SELECT count(*) FROM sources WHERE done").fetchone()
         return int(count)
 
-    def last_part(self) -> Part | None:
-        """Return the newest part, in any state; None for an export without parts."""
+    def last_part(self, state: int = BEGUN) -> Part | None:
+        """Return the newest part in this state or a later one; None if there is no such part."""
         with self._database.reading() as db:
             found = db.execute(
-                "SELECT number, state, upto, content FROM parts ORDER BY number DESC LIMIT 1"
+                "SELECT number, state, upto, content FROM parts WHERE state >= ?"
+                " ORDER BY number DESC LIMIT 1",
+                (state,),
             ).fetchone()
             return None if found is None else Part.from_fields(*found)
 
@@ -335,7 +337,7 @@ class Journal:
             db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
 
     def complete_part(self, part: Part) -> None:
-        """Store that the files of a part have their names.
+        """Store that the files of a part have their names, and what only now is known of them.
 
         A user may take them away from here on.
         """
@@ -411,9 +413,10 @@ def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 
 def _set_state(db: Connection, part: Part, state: int) -> None:
-    fields = evolve(part, state=state).fields
+    number, *changed = fields = evolve(part, state=state).fields
     db.execute(
-        "UPDATE parts SET state = ?, checksum = ? WHERE number = ?", (state, checksum(*fields), part.number)
+        "UPDATE parts SET state = ?, upto = ?, content = ?, checksum = ? WHERE number = ?",
+        (*changed, checksum(*fields), number),
     )
 
 

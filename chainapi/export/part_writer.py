@@ -28,8 +28,9 @@ from chainapi.export.files import (
     sync_file,
     write_partial,
 )
-from chainapi.export.formats import Dropped, TextFormat
-from chainapi.export.records import BEGUN, Base, Content, PageRecord, Part, PartFile, SourceRows
+from chainapi.export.formats import DatabaseFormat, Dropped, TextFormat
+from chainapi.export.formats.markers import Marker
+from chainapi.export.records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import SOURCE, Column
@@ -97,16 +98,21 @@ class PartWriter:
     def _write_rows(self, reader: SegmentReader) -> PartFile:
         path = self.target.part(self.number)
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
-        if before is not None and not self.dropped:
+        if before is not None:
             format_ = appending(self.target.format, path, self.columns)
-            if format_ is not None:
+            if isinstance(format_, DatabaseFormat):
+                return self._write_added(reader, path, before, format_)
+            if format_ is not None and not self.dropped:
                 return self._write_tail(reader, path, before, format_)
         old = None if before is None else path
         count = self.rows + (0 if before is None else before.rows - len(self.dropped))
 
         def write(new: Path) -> None:
-            found = self.target.format.write(new, self.columns, self._pages(reader, new), old, self.dropped)
+            format_ = self.target.format
+            found = format_.write(new, self.columns, self._pages(reader, new), old, self.stop, self.dropped)
             check_count(path, found, count)
+            if isinstance(format_, DatabaseFormat) and not self.target.folder:
+                format_.mark(new, Marker(self.number, self.run, count))
 
         size, digest = write_partial(path, write)
         return PartFile(path.name, count, size, digest, self._sources())
@@ -117,7 +123,7 @@ class PartWriter:
         """Write the rows that are appended to a single file."""
 
         def write(new: Path) -> None:
-            found = format_.write_tail(new, self.columns, self._pages(reader, new), path)
+            found = format_.write_tail(new, self.columns, self._pages(reader, new), path, self.stop)
             check_count(path, before.rows + found, before.rows + self.rows)
 
         size, _ = write_partial(path, write)
@@ -130,6 +136,25 @@ class PartWriter:
             self._sources(),
             base=base,
         )
+
+    def _write_added(
+        self, reader: SegmentReader, path: Path, before: PartFile, format_: DatabaseFormat
+    ) -> PartFile:
+        """Write a database with the rows that a transaction adds to the one of a single file.
+
+        It also names the rows that the transaction deletes.
+        """
+        rows = self.rows
+
+        def write(new: Path) -> None:
+            found = format_.write(new, self.columns, self._pages(reader, new), stop=self.stop)
+            check_count(path, found, rows)
+            if self.dropped:
+                format_.remove(new, path, self.dropped)
+
+        added = Added(*write_partial(path, write))
+        count = before.rows + rows - len(self.dropped)
+        return PartFile(path.name, count, 0, "", self._sources(), added=added)
 
     def _sources(self) -> tuple[SourceRows, ...]:
         """Return the new rows by source, once they are written."""

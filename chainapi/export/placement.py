@@ -2,7 +2,8 @@
 
 1. The files of a part are written under other names (``.partial``), synced and read back (`part_writer`).
 2. The journal stores their digests.
-3. The files are renamed, or appended to a single file (`append`).
+3. The files are renamed, or appended to a single file (`append`), or their rows are added to a database
+   (`transaction`).
 4. The journal stores that the part is in place, in a transaction of its own; a folder gets a new manifest.
 5. The journal forgets the pages of the part, and deletes their segments.
 
@@ -20,6 +21,10 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
+
+import msgspec
+from attrs import evolve
 
 from chainapi.errors import ExportError
 from chainapi.export.append import append, cut, has_base, has_tail
@@ -33,9 +38,11 @@ from chainapi.export.files import (
     refuse_link,
     sync_folder,
 )
+from chainapi.export.formats import DatabaseFormat
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import check_manifest, write_manifest
-from chainapi.export.records import BEGUN, CLEANED, Part, PartFile
+from chainapi.export.records import BEGUN, CLEANED, IN_PLACE, Part, PartFile
+from chainapi.export.transaction import Transaction
 
 __all__ = ["place", "recover"]
 
@@ -45,23 +52,23 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
 
     Raises:
         ExportError: the file is missing or was changed, or the journal has no record of it.
+        TargetInUseError: another program has locked a database that was changed.
         Stopped: `stop` was set meanwhile.
 
     """
     part = journal.last_part()
     with os_errors_explained(target.path):
-        if part is not None and part.state == BEGUN and not _placed(target, part, stop):
+        if part is not None and part.state == BEGUN and not _placed(journal, target, part, stop):
             journal.discard_part(part)
             part = journal.last_part()
         if part is not None and part.state != CLEANED:
-            _complete(journal, target, part)
+            part = _complete(journal, target, part)
         for left in target.left_behind():
             refuse_link(left)
             if left.is_file():
                 left.unlink()
         if part is not None and not target.folder:
-            file = part.rows_file
-            _check_unchanged(target, unchanged=file is not None and _matches(target.path, file))
+            _check_file(target, part, stop)
         elif part is not None:
             check_manifest(journal, target)
         if part is None or target.folder:
@@ -73,39 +80,46 @@ def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -
 
     Raises:
         ExportError: a file cannot be renamed or appended to, or the journal cannot be written.
+        TargetInUseError: another program has locked the database.
         Stopped: `stop` was set meanwhile; the next run completes the part.
 
     """
+    previous = journal.last_part()
     with os_errors_explained(target.path):
         for file in part.content.files:
-            if file.base is not None:
-                path = target.root / file.name
-                whole = has_base(path, file.base) and path.stat().st_size == file.base.size
-                _check_unchanged(target, unchanged=whole)
+            if previous is not None and (file.base is not None or file.added is not None):
+                _check_file(target, previous, stop)
     journal.begin_part(part)
     for file in part.content.files:
-        _put(target.root / file.name, file, stop)
+        _put(target, part, file, stop)
     _complete(journal, target, part)
 
 
-def _put(path: Path, file: PartFile, stop: threading.Event) -> None:
-    if file.base is None:
-        put_in_place(path)
-    else:
+def _put(target: Target, part: Part, file: PartFile, stop: threading.Event) -> None:
+    path = target.root / file.name
+    if file.added is not None:
+        _transaction(target, stop).add(part)
+    elif file.base is not None:
         append(path, file.base, stop)
+    else:
+        put_in_place(path)
 
 
-def _complete(journal: Journal, target: Target, part: Part) -> None:
+def _complete(journal: Journal, target: Target, part: Part) -> Part:
+    """Store that the files of a part are in place, and forget its pages; return the part as stored."""
     if part.state == BEGUN:
+        files = tuple(_described(target, file) for file in part.content.files)
+        part = evolve(part, content=msgspec.structs.replace(part.content, files=files))
         journal.complete_part(part)
     for file in part.content.files:
-        if file.base is not None:
+        if file.base is not None or file.added is not None:
             with suppress(OSError):  # the next run deletes it
                 partial_of(target.root / file.name).unlink(missing_ok=True)
     if target.folder:
         write_manifest(journal, target)
         _remove_replaced(target, part)
     journal.clean(part, finished=not target.folder)
+    return part
 
 
 def _remove_replaced(target: Target, part: Part) -> None:
@@ -124,33 +138,65 @@ def _remove_replaced(target: Target, part: Part) -> None:
             sync_folder(folder)  # before the journal forgets that they are to be deleted
 
 
-def _placed(target: Target, part: Part, stop: threading.Event) -> bool:
+def _described(target: Target, file: PartFile) -> PartFile:
+    """Return the record of a file; size and digest of a database are known once the rows are in it."""
+    if file.added is None:
+        return file
+    path = target.root / file.name
+    return msgspec.structs.replace(file, size=path.stat().st_size, digest=digest_of(path))
+
+
+def _placed(journal: Journal, target: Target, part: Part, stop: threading.Event) -> bool:
     """Rename or append the files of a begun part; return False to write them again."""
-    paths = {target.root / file.name: file for file in part.content.files}
-    bases = {path: file.base for path, file in paths.items() if file.base is not None}
-    for path, base in bases.items():
-        _check_unchanged(target, unchanged=has_base(path, base))
-    left = [path for path in paths if path in bases or partial_of(path).exists()]
-    changed = [path for path in left if not _is_ready(path, paths[path])]
-    if changed and len(left) < len(paths):
+    files = part.content.files
+    for file in files:
+        if file.base is not None:
+            _check_unchanged(target, unchanged=has_base(target.root / file.name, file.base))
+    left = [file for file in files if not _is_in_place(journal, target, part, file, stop)]
+    changed = [file for file in left if not _is_ready(target, part, file, stop)]
+    if changed and len(left) < len(files):
         raise ExportError(
-            f"{partial_of(changed[0])} was changed since it was written: put it back as it was, or move "
-            f"{target.path} and {target.journal} away to start over"
+            f"{partial_of(target.root / changed[0].name)} was changed since it was written: put it back as "
+            f"it was, or move {target.path} and {target.journal} away to start over"
         )
-    for path, base in bases.items() if changed else ():
-        cut(path, base)
-    for path in left if not changed else ():
-        _put(path, paths[path], stop)
+    for file in left:
+        if not changed:
+            _put(target, part, file, stop)
+        elif file.base is not None:
+            cut(target.root / file.name, file.base)
     return not changed
 
 
-def _is_ready(path: Path, file: PartFile) -> bool:
+def _is_in_place(journal: Journal, target: Target, part: Part, file: PartFile, stop: threading.Event) -> bool:
+    """Check whether a file of a begun part is in place; what was appended is appended again."""
+    if file.added is not None:
+        return _transaction(target, stop).is_in(part, journal.last_part(IN_PLACE))
+    return file.base is None and not partial_of(target.root / file.name).exists()
+
+
+def _is_ready(target: Target, part: Part, file: PartFile, stop: threading.Event) -> bool:
     """Check whether the ``.partial`` file has what the journal says."""
+    path = target.root / file.name
+    if file.added is not None:
+        return _transaction(target, stop).is_ready(part)
     return _matches(partial_of(path), file) if file.base is None else has_tail(path, file.base, file)
 
 
 def _matches(path: Path, file: PartFile) -> bool:
     return path.is_file() and path.stat().st_size == file.size and digest_of(path) == file.digest
+
+
+def _transaction(target: Target, stop: threading.Event) -> Transaction:
+    return Transaction(target.path, cast("DatabaseFormat", target.format), stop)
+
+
+def _check_file(target: Target, part: Part, stop: threading.Event) -> None:
+    """Refuse a single file that is not as its newest part left it."""
+    file = part.rows_file
+    if isinstance(target.format, DatabaseFormat):
+        _transaction(target, stop).check(part)
+    else:
+        _check_unchanged(target, unchanged=file is not None and _matches(target.path, file))
 
 
 def _check_free(path: Path, target: Target) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "BEGUN",
     "CLEANED",
     "IN_PLACE",
+    "Added",
     "Base",
     "Batch",
     "Content",
@@ -341,18 +342,26 @@ class Base(msgspec.Struct, frozen=True):
     digest: str
 
 
+class Added(msgspec.Struct, frozen=True):
+    """Database with the new rows that a transaction adds to another: its size in bytes, and its digest."""
+
+    size: int
+    digest: str
+
+
 class PartFile(msgspec.Struct, frozen=True):
     """File of a part.
 
     Attributes:
         name: path of the file below the folder of the target, with slashes.
         rows: number of its rows.
-        size: its size in bytes.
-        digest: digest of its first and last bytes.
+        size: its size in bytes; 0 until a transaction has added its rows.
+        digest: digest of its first and last bytes; empty until then.
         sources: its rows by source.
         invalid: whether it has the invalid rows.
         base: the file before, where the rows of the part are appended to it; None for a file that is
             written whole.
+        added: the ``.partial`` database whose rows a transaction adds to the file; None for other files.
 
     """
 
@@ -363,6 +372,7 @@ class PartFile(msgspec.Struct, frozen=True):
     sources: tuple[SourceRows, ...] = ()
     invalid: bool = False
     base: Base | None = None
+    added: Added | None = None
 
 
 class Content(msgspec.Struct, frozen=True):

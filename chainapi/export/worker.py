@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Stopped", "Worker", "settled"]
+__all__ = ["Stopped", "Worker", "interrupting", "settled", "until"]
+
+LOOK_EVERY = 0.1  # seconds between two looks at `stop` while a database runs a statement
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,3 +63,54 @@ async def settled(work: asyncio.Future[T], on_cancel: Callable[[], Any]) -> T:
     if not work.cancelled():
         work.exception()  # marked as retrieved: the cancellation counts
     raise cancelled
+
+
+def until(stop: threading.Event | None, items: Iterable[T]) -> Iterator[T]:
+    """Yield items until `stop` is set.
+
+    Raises:
+        Stopped: `stop` was set.
+
+    """
+    for item in items:
+        if stop is not None and stop.is_set():
+            raise Stopped
+        yield item
+
+
+@contextmanager
+def interrupting(
+    stop: threading.Event | None, interrupt: Callable[[], Any], error: type[Exception]
+) -> Iterator[None]:
+    """Interrupt the statements of a database in the block once `stop` is set.
+
+    A thread looks at `stop` and calls `interrupt` again and again: between two statements a call has no
+    effect.
+
+    Raises:
+        Stopped: `stop` is set, or the block raised `error` after it was.
+
+    """
+    if stop is None:
+        yield
+        return
+    if stop.is_set():
+        raise Stopped
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(LOOK_EVERY):
+            if stop.is_set():
+                interrupt()
+
+    watcher = threading.Thread(target=watch, name="chainapi-export-interrupt", daemon=True)
+    watcher.start()
+    try:
+        yield
+    except error:
+        if stop.is_set():
+            raise Stopped from None
+        raise
+    finally:
+        done.set()
+        watcher.join()

@@ -10,12 +10,15 @@ what can be watched.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["PowerCuts"]
+import duckdb
+
+__all__ = ["PowerCuts", "Statements"]
 
 DATABASE = "journal"
 
@@ -121,3 +124,61 @@ class PowerCuts:
                 yield str(path.relative_to(self._folder)), self._contents.get(number, b"")
         for path in folder.glob(f"{DATABASE}*"):
             yield str(path.relative_to(self._folder)), path.read_bytes()
+
+
+class Statements:
+    """Record of the images of `folder` that a kill between two statements of databases could leave.
+
+    It watches the connections of SQLite and DuckDB that this process opens, those of the journal included.
+
+    Attributes:
+        images: content by name, before and after each statement.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.images: list[dict[str, bytes]] = []
+        self._folder = folder
+        self._real: list[tuple[Any, Any]] = []
+
+    def __enter__(self) -> Self:
+        for module in (sqlite3, duckdb):
+            real = module.connect
+            self._real.append((module, real))
+            module.connect = self._watched(real)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for module, real in self._real:
+            module.connect = real
+        self._keep()
+
+    def _watched(self, connect: Any) -> Any:
+        return lambda *arguments, **options: _Watched(connect(*arguments, **options), self._keep)
+
+    def _keep(self) -> None:
+        image = {
+            str(path.relative_to(self._folder)): path.read_bytes()
+            for path in self._folder.rglob("*")
+            if path.is_file()
+        }
+        if image not in self.images:
+            self.images.append(image)
+
+
+class _Watched:
+    """Connection that calls `keep` before and after each statement."""
+
+    def __init__(self, connection: Any, keep: Any) -> None:
+        self._connection, self._keep = connection, keep
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, *arguments: Any) -> Any:
+        """Run a statement."""
+        self._keep()
+        try:
+            return self._connection.execute(*arguments)
+        finally:
+            self._keep()

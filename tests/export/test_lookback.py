@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,6 +120,28 @@ async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
     assert [line["sources"][0]["highest"] for line in lines] == [2 * DAY, 4 * DAY]
     assert sorted(path.name for path in (tmp_path / "out").glob("*.jsonl")) == sorted(names)
     assert values_of(tmp_path / "out") == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4}
+
+
+@pytest.mark.parametrize("name", ["sqlite", "duckdb"])
+async def test_a_database_is_corrected_in_place(name: str, tmp_path: Path) -> None:
+    """Rows that stay keep their places in a database, and so does what others have added to it."""
+    ledger, out = points(range(4)), tmp_path / f"out.{name}"
+    connect: Any = sqlite3.connect if name == "sqlite" else duckdb.connect
+    query = 'SELECT rowid, "value" FROM rows ORDER BY rowid'
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        with closing(connect(out)) as database:
+            database.execute("CREATE VIEW mine AS SELECT * FROM rows")
+            before = database.execute(query).fetchall()
+            database.commit()
+        ledger.changed[3] = {"value": 30}
+        result = await exported(session, out, lookback="1d")
+    assert (result.rows, result.removed) == (1, 1)
+    with closing(connect(out)) as database:
+        after = database.execute(query).fetchall()
+        assert {int(value) for _, value in after} == {0, 1, 2, 30}
+        assert after[:3] == [row for row in before if int(row[1]) != 3] or name == "duckdb"
+        assert database.execute("SELECT count(*) FROM mine").fetchone() == (4,)
 
 
 async def test_new_rows_alone_are_added(tmp_path: Path) -> None:
@@ -340,7 +365,10 @@ def _expected(ledger: Ledger, serial: int) -> tuple[int, int, str]:
     return ledger.numbers[serial], serial, row["blockHash"]
 
 
-@pytest.mark.parametrize(("name", "shape"), [("jsonl", "folder"), ("jsonl", "file"), ("parquet", "folder")])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("jsonl", "folder"), ("jsonl", "file"), ("parquet", "folder"), ("sqlite", "file"), ("duckdb", "file")],
+)
 async def test_a_correction_survives_kills_and_power_cuts(name: str, shape: str, tmp_path: Path) -> None:
     """A kill or a power cut at any sync or rename of a correction leaves each row once, after another run."""
     folder = tmp_path / "run"

@@ -160,9 +160,9 @@ def test_rows_that_the_disk_loses_are_missed(
     module = import_module(f"chainapi.export.formats.{name}")
     tally = module._tally
 
-    def damaged(path: Path) -> Any:
+    def damaged(path: Path, *rest: Any) -> Any:
         damage(path, name)
-        return tally(path)
+        return tally(path, *rest)
 
     path = tmp_path / f"f.{name}"
     assert format_of(name).write(path, COLUMNS, lines(20)) == 20

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chainapi.export import export
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.jsonl import JsonLines
 from chainapi.export.progress import ExportProgress
 from chainapi.export.worker import Stopped, Worker
@@ -31,7 +31,15 @@ class SlowLines(JsonLines):
         self.begun, self.go = threading.Event(), threading.Semaphore(0)
         self.pages = 0
 
-    def write(self, path: Path, columns: Any, rows: Rows, previous: Path | None = None) -> int:
+    def write(
+        self,
+        path: Path,
+        columns: Any,
+        rows: Rows,
+        previous: Path | None = None,
+        stop: threading.Event | None = None,
+        dropped: Dropped = frozenset(),
+    ) -> int:
         """Write a file, a page at a time."""
 
         def slowly() -> Iterator[tuple[str, bytes]]:
@@ -41,7 +49,7 @@ class SlowLines(JsonLines):
                 self.pages += 1
                 yield page
 
-        return super().write(path, columns, slowly(), previous)
+        return super().write(path, columns, slowly(), previous, stop, dropped)
 
 
 @pytest.mark.parametrize("out", ["b.jsonl", "b/"])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
@@ -16,9 +17,20 @@ from attrs import evolve
 from chainapi.core.arguments import one_of, whole_number
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
+from chainapi.export.formats.markers import Marker
 from chainapi.tables.columns import Column
 
-__all__ = ["FORMATS", "Compression", "Dropped", "Format", "Rows", "TextFormat", "format_of", "parquet_of"]
+__all__ = [
+    "FORMATS",
+    "Compression",
+    "DatabaseFormat",
+    "Dropped",
+    "Format",
+    "Rows",
+    "TextFormat",
+    "format_of",
+    "parquet_of",
+]
 
 FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
 
@@ -63,6 +75,7 @@ class Format(Protocol):
         columns: Sequence[Column],
         rows: Rows,
         previous: Path | None = None,
+        stop: threading.Event | None = None,
         dropped: Dropped = frozenset(),
     ) -> int:
         """Write or replace a file, and read it back; return the number of its rows.
@@ -78,6 +91,7 @@ class Format(Protocol):
                 of these columns.
             ExportError: the file does not have the rows that were written.
             OSError: the file cannot be written.
+            Stopped: `stop` was set while the file was read back.
 
         """
         ...
@@ -104,7 +118,14 @@ class TextFormat(Format, Protocol):
         """Check whether rows of these columns can follow the bytes of a file."""
         ...
 
-    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+    def write_tail(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write what follows the bytes of a file, `previous`, and read it back.
 
         Return the number of rows.
@@ -112,6 +133,70 @@ class TextFormat(Format, Protocol):
         Raises:
             ExportError: the file does not have the rows that were written.
             OSError: the file cannot be written.
+            Stopped: `stop` was set while the file was read back.
+
+        """
+        ...
+
+
+@runtime_checkable
+class DatabaseFormat(Format, Protocol):
+    """File format of databases, which add rows in a transaction.
+
+    The methods raise `TargetInUseError` if another program has locked the database, OSError if it cannot be
+    written, ConfigurationError if it is no database of an export, and `Stopped` once `stop` is set.
+    """
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """Suffixes of the files in which the database keeps changes until they are in its own file."""
+        ...
+
+    def mark(self, path: Path, marker: Marker) -> None:
+        """Add a marker to a new database."""
+        ...
+
+    def newest(self, path: Path, stop: threading.Event | None = None) -> tuple[Marker | None, int]:
+        """Return the newest marker and the number of rows.
+
+        A transaction that a stopped program left is rolled back, or completed if it was committed. No log is
+        left behind.
+        """
+        ...
+
+    def merge(
+        self, path: Path, added: Path, part: int, run: str, stop: threading.Event | None = None
+    ) -> Marker:
+        """Add the rows of another database of this format in one transaction, and read them back.
+
+        Columns that the database lacks are added to it; earlier rows have NULL there. The transaction also
+        adds the marker, which is returned. It survives a power cut. Indexes, tables and views of others stay.
+
+        If `added` has a table ``removed``, rows with the same values in its columns are deleted first: an
+        upsert has the keys of its rows there.
+
+        Raises:
+            ExportError: the database does not have the rows that were added.
+
+        """
+        ...
+
+    def remove(self, added: Path, path: Path, dropped: Dropped) -> None:
+        """Name rows of a database in the table ``removed`` of another, which `merge` adds to it.
+
+        Args:
+            added: the other database.
+            path: the database; its rows stay where they are until then.
+            dropped: places of the rows, in the order in which `read` yields them.
+
+        """
+        ...
+
+    def compare(self, path: Path, added: Path, stop: threading.Event | None = None) -> None:
+        """Compare the newest rows of a database with those that `merge` has added.
+
+        Raises:
+            ExportError: they differ.
 
         """
         ...

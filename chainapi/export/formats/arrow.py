@@ -16,27 +16,37 @@ from chainapi.tables.arrow import array_of, arrow_schema
 from chainapi.tables.columns import Column
 from chainapi.tables.rows import reader
 
-__all__ = ["BATCH_ROWS", "kept_batches", "python_rows", "tables_of"]
+__all__ = ["BATCH_ROWS", "chosen_rows", "kept_rows", "python_rows", "tables_of"]
 
 SLICE_ROWS = 250  # that are decoded at once: the values of more leave the caches of the processor
 BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20  # of rows as JSON, which become one table
 GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at once
 
 
-def kept_batches(batches: Iterable[Any], dropped: Dropped) -> Iterator[Any]:
+def kept_rows(batches: Iterable[Any], dropped: Dropped) -> Iterator[Any]:
     """Yield batches without the rows at some places."""
-    places, begun = sorted(dropped), 0
+    for batch, places in _placed(batches, dropped):
+        if places:
+            left = {*places}
+            places = [place for place in range(batch.num_rows) if place not in left]
+            batch = batch.take(pa.array(places, pa.int64()))
+        yield batch
+
+
+def chosen_rows(batches: Iterable[Any], chosen: Dropped) -> Iterator[Any]:
+    """Yield batches of the rows at some places."""
+    for batch, places in _placed(batches, chosen):
+        yield batch.take(pa.array(places, pa.int64()))
+
+
+def _placed(batches: Iterable[Any], chosen: Dropped) -> Iterator[tuple[Any, list[int]]]:
+    """Yield each batch with those of some places that are in it, counted from its start."""
+    places, begun = sorted(chosen), 0
     for batch in batches:
         end = begun + batch.num_rows
         within = places[bisect_left(places, begun) : bisect_left(places, end)]
-        yield batch.take(_others(within, begun, end)) if within else batch
+        yield batch, [place - begun for place in within]
         begun = end
-
-
-def _others(places: Sequence[int], begun: int, end: int) -> Any:
-    """Return the places of the other rows of a batch, counted from its start."""
-    dropped = {*places}
-    return pa.array([place - begun for place in range(begun, end) if place not in dropped], pa.int64())
 
 
 def tables_of(

@@ -8,9 +8,10 @@ The file is data and not for a spreadsheet: a text that begins with ``=`` stays 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,7 @@ from chainapi.export.formats.values import (
     typed_row,
     unlike,
 )
+from chainapi.export.worker import until
 from chainapi.tables.columns import Column
 from chainapi.tables.rows import json_text, reader
 from chainapi.tables.types import Kind
@@ -51,6 +53,7 @@ class Csv:
         columns: Sequence[Column],
         rows: Rows,
         previous: Path | None = None,
+        stop: threading.Event | None = None,
         dropped: Dropped = frozenset(),
     ) -> int:
         """Write a file."""
@@ -60,19 +63,26 @@ class Csv:
         if ordered is None:
             raise unlike(previous or path, self.name)
         records = _all_records(ordered, rows, previous, len(ordered) + 1 - len(names), dropped)
-        return check_written(path, _write(path, records), _tally(path))
+        return check_written(path, _write(path, records), _tally(path, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Check whether the header of a file has all columns."""
         names = _names(path)
         return extended(names, columns) is not None and len(names) == len(header(columns))
 
-    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+    def write_tail(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write records in the columns of a file, without a header."""
         ordered = extended(_names(previous), columns)
         if ordered is None:
             raise unlike(previous, self.name)
-        return check_written(path, _write(path, _new_records(ordered, rows)), _tally(path, headers=0))
+        return check_written(path, _write(path, _new_records(ordered, rows)), _tally(path, stop, headers=0))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
@@ -211,11 +221,11 @@ def _records(path: Path) -> Iterator[str]:
         raise unlike(path, "csv")
 
 
-def _tally(path: Path, *, headers: int = 1) -> Tally:
+def _tally(path: Path, stop: threading.Event | None = None, *, headers: int = 1) -> Tally:
     """Return the number of records below the header: line ends outside of texts."""
     count, checksum, within = -headers, 0, 0
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
+        for chunk in until(stop, iter(partial(file.read, CHUNK), b"")):
             checksum = crc32(chunk, checksum)
             # Two quotation marks with nothing between them neither open nor close a text.
             pieces = chunk.translate(None, _OTHERS).replace(b'""', b"").split(b'"')

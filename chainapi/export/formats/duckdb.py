@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Dropped, Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, kept_batches, python_rows, tables_of
+from chainapi.export.formats.arrow import BATCH_ROWS, chosen_rows, python_rows, tables_of
+from chainapi.export.formats.markers import CREATE, INSERT, MARKERS, NEWEST, REMOVED, Marker, differs, in_use
 from chainapi.export.formats.values import (
     Tally,
     check_written,
@@ -21,6 +24,7 @@ from chainapi.export.formats.values import (
     typed_row,
     unlike,
 )
+from chainapi.export.worker import interrupting, until
 from chainapi.tables.arrow import arrow_schema, grows_to
 from chainapi.tables.columns import Column
 
@@ -46,30 +50,54 @@ class DuckDb:
     suffix: Final = ".duckdb"
     needs_columns: Final = True
 
+    logs: Final = (".wal",)
+
     def write(
         self,
         path: Path,
         columns: Sequence[Column],
         rows: Rows,
         previous: Path | None = None,
+        stop: threading.Event | None = None,
         dropped: Dropped = frozenset(),
     ) -> int:
         """Write a database."""
         require(columns, self.name)
+        if previous is not None:
+            return self._copy(path, columns, rows, previous, stop, dropped)
         for left in (path, _log(path)):
             left.unlink(missing_ok=True)
         try:
-            with ExitStack() as stack:
-                earlier: Iterable[Any] = ()
-                if previous is not None:
-                    old = stack.enter_context(_opened(previous))
-                    columns = _columns_in(old, previous, columns)
-                    earlier = kept_batches(old, dropped)
-                written = _write(path, columns, tables_of(columns, rows, earlier))
+            written = _write(path, columns, rows, stop)
         except BaseException:
             _log(path).unlink(missing_ok=True)
             raise
-        return check_written(path, written, _tally(path))
+        return check_written(path, written, _tally(path, stop))
+
+    def _copy(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        stop: threading.Event | None,
+        dropped: Dropped,
+    ) -> int:
+        """Copy a database, with all that others have added to it, and add rows to the copy."""
+        with _opened(previous) as batches:
+            _columns_in(batches, previous, columns)
+        added = path.with_name(f"{path.name}.rows")
+        try:
+            self.write(added, columns, rows, stop=stop)
+            if dropped:
+                self.remove(added, previous, dropped)
+            with previous.open("rb") as old, path.open("wb") as new:
+                for chunk in until(stop, iter(partial(old.read, CHUNK), b"")):
+                    new.write(chunk)
+            with _changed(path, stop) as database:
+                return _insert(path, database, added)
+        finally:
+            added.unlink(missing_ok=True)
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a database."""
@@ -79,8 +107,50 @@ class DuckDb:
             for row in python_rows(batches, path, self.name):
                 yield typed_row(row, columns, json_texts=True) if columns else row
 
+    def mark(self, path: Path, marker: Marker) -> None:
+        """Add a marker to a database."""
+        with _changed(path) as database:
+            _mark(database, marker)
+
+    def newest(self, path: Path, stop: threading.Event | None = None) -> tuple[Marker | None, int]:
+        """Return the newest marker and the number of rows; take what a log has into the database."""
+        with _changed(path, stop) as database:
+            return _newest(path, database), _count(database, _plain_table(path, database))
+
+    def merge(
+        self, path: Path, added: Path, part: int, run: str, stop: threading.Event | None = None
+    ) -> Marker:
+        """Add the rows of another database, and a marker, in one transaction; read them back."""
+        with _changed(path, stop) as database:
+            marker = Marker(part, run, _insert(path, database, added))
+            _mark(database, marker)
+        self.compare(path, added, stop)
+        return marker
+
+    def remove(self, added: Path, path: Path, dropped: Dropped) -> None:
+        """Name rows of a database, by their rowids, in another one that is added to it."""
+        with _confined(path) as database:
+            rows = database.sql(f"SELECT rowid FROM {_plain_table(path, database)}")  # noqa: S608
+            with rows.to_arrow_reader(BATCH_ROWS) as batches:
+                found = [one for batch in chosen_rows(batches, dropped) for one in batch["rowid"].to_pylist()]
+        with _changed(added) as database:
+            database.execute(f"CREATE TABLE {REMOVED} AS SELECT unnest(?::BIGINT[]) AS rowid", [found])
+
+    def compare(self, path: Path, added: Path, stop: threading.Event | None = None) -> None:
+        """Compare the newest rows of a database with those that were added."""
+        with _confined(added, stop) as database:
+            names = ", ".join(map(_name, _types(database, "rows")))
+            wanted = _counted(database, "rows")
+        with _confined(path, stop) as database:
+            table = _plain_table(path, database)
+            newest = f"rowid > (SELECT max(rowid) FROM {table}) - {wanted.rows}"  # noqa: S608
+            if _counted(database, f"(SELECT {names} FROM {table} WHERE {newest})") != wanted:  # noqa: S608
+                raise differs(path)
+
 
 # Writing
+
+CHUNK = 1 << 20  # bytes
 
 
 def _log(path: Path) -> Path:
@@ -91,29 +161,148 @@ def _log(path: Path) -> Path:
 _COUNTED = "SELECT count(*), coalesce(sum(hash(taken)), 0)::VARCHAR FROM {} taken"  # in any order
 
 
-def _write(path: Path, columns: Sequence[Column], tables: Iterable[Any]) -> Tally:
+def _write(path: Path, columns: Sequence[Column], rows: Rows, stop: threading.Event | None) -> Tally:
     written = Tally(0, 0)
-    with _explained(path), closing(duckdb.connect(path, config=_SETTINGS)) as database:
+    with (
+        _explained(path),
+        closing(duckdb.connect(path, config=_SETTINGS)) as database,
+        interrupting(stop, database.interrupt, duckdb.Error),
+    ):
         database.register("fresh", arrow_schema(columns).empty_table())
         database.execute("CREATE TABLE rows AS SELECT * FROM fresh")
-        for table in tables:
+        for table in tables_of(columns, rows):
             database.register("fresh", table)
             database.execute("INSERT INTO rows SELECT * FROM fresh")
             found = _counted(database, "fresh")
             written = Tally(written.rows + found.rows, written.checksum + found.checksum)
-        database.execute("CHECKPOINT")  # closing would swallow its errors, and leave the rows in the log
+        # Closing would swallow the errors of the checkpoint, and leave the rows in the log.
+        database.execute("CHECKPOINT")
     return written
 
 
-def _tally(path: Path) -> Tally:
+def _tally(path: Path, stop: threading.Event | None = None) -> Tally:
     """Return the tally of a database."""
-    with _confined(path) as database:
+    with _confined(path, stop) as database:
         return _counted(database, _plain_table(path, database))
+
+
+def _count(database: duckdb.DuckDBPyConnection, table: str) -> int:
+    return int(database.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])  # noqa: S608
 
 
 def _counted(database: duckdb.DuckDBPyConnection, table: str) -> Tally:
     rows, checksum = database.execute(_COUNTED.format(table)).fetchall()[0]
     return Tally(rows, int(checksum))
+
+
+# Changes of a database that is in use
+
+
+@contextmanager
+def _changed(path: Path, stop: threading.Event | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Commit the statements of the block together, durably, or none of them; leave no log.
+
+    Raises:
+        ConfigurationError: it is no database of an export.
+        TargetInUseError: another program has it open.
+        OSError: it cannot be written.
+        Stopped: `stop` was set meanwhile.
+
+    """
+    path.stat()
+    with (
+        _explained(path),
+        closing(_connected(path)) as database,
+        interrupting(stop, database.interrupt, duckdb.Error),
+    ):
+        database.execute("BEGIN")  # an uncommitted transaction ends with its connection
+        yield database
+        database.execute("COMMIT")
+        database.execute("CHECKPOINT")
+
+
+def _connected(path: Path, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    try:
+        return duckdb.connect(path, read_only=read_only, config={**_SETTINGS, **_CONFINED})
+    except duckdb.ConnectionException as error:  # another connection of this process
+        raise in_use(path) from error
+    except duckdb.IOException as error:
+        if "not a valid DuckDB database" in str(error):
+            raise unlike(path, "duckdb") from error
+        if "lock on file" in str(error) or "being used" in str(error):
+            raise in_use(path) from error
+        raise
+
+
+def _insert(path: Path, database: duckdb.DuckDBPyConnection, added: Path) -> int:
+    """Insert the rows of another database; return the number of all rows."""
+    table = _plain_table(path, database)
+    with _confined(added) as fresh:
+        _alter(path, database, _types(fresh, "rows"))
+        keys = _types(fresh, REMOVED)
+        if keys:
+            same = " AND ".join(f"taken.{_name(key)} IS NOT DISTINCT FROM fresh.{_name(key)}" for key in keys)
+            _run(database, f"DELETE FROM {table} taken USING fresh WHERE {same}", fresh, REMOVED)  # noqa: S608
+        inserted = _run(database, f"INSERT INTO {table} BY NAME SELECT * FROM fresh", fresh, "rows")  # noqa: S608
+        if inserted != _count(fresh, "rows"):
+            raise differs(path)
+    return _count(database, table)
+
+
+def _run(
+    database: duckdb.DuckDBPyConnection, statement: str, other: duckdb.DuckDBPyConnection, table: str
+) -> int:
+    """Run a statement about ``fresh``, a table of another database; return the number of changed rows."""
+    with other.sql(f"SELECT * FROM {table}").to_arrow_reader(BATCH_ROWS) as batches:  # noqa: S608
+        database.register("fresh", batches)
+        (changed,) = database.execute(statement).fetchall()[0]
+        database.unregister("fresh")
+    return int(changed)
+
+
+def _alter(path: Path, database: duckdb.DuckDBPyConnection, wanted: dict[str, str]) -> None:
+    """Give the table the columns and types of new rows: columns, and fields of records, may be added."""
+    old = _types(database, "rows")
+    if old.keys() - wanted.keys():
+        raise unlike(path, "duckdb")
+    try:
+        for name, kind in wanted.items():
+            if name not in old:
+                database.execute(f"ALTER TABLE main.rows ADD COLUMN {_name(name)} {kind}")
+            elif kind != old[name]:
+                database.execute(f"ALTER TABLE main.rows ALTER COLUMN {_name(name)} TYPE {kind}")
+    except duckdb.DependencyException as error:
+        raise ExportError(
+            f"{path} cannot get the column {name!r}: an index or another object of it depends on the table "
+            '"rows". Drop that, start the same export again, and create it again; all rows are kept in the '
+            "journal"
+        ) from error
+
+
+def _types(database: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
+    """Return the type of each column; an empty dict for a table that does not exist."""
+    query = (
+        "SELECT column_name, data_type FROM system.main.duckdb_columns()"
+        " WHERE schema_name = 'main' AND table_name = ? AND NOT internal ORDER BY column_index"
+    )
+    return dict(database.execute(query, [table]).fetchall())
+
+
+def _mark(database: duckdb.DuckDBPyConnection, marker: Marker) -> None:
+    database.execute(CREATE)
+    database.execute(INSERT, (marker.part, marker.run, marker.rows))
+
+
+def _newest(path: Path, database: duckdb.DuckDBPyConnection) -> Marker | None:
+    if not _types(database, MARKERS):
+        return None
+    _plain_table(path, database, MARKERS)
+    found = database.execute(NEWEST).fetchone()
+    return None if found is None else Marker(*found)
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 # Reading
@@ -131,11 +320,12 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def _confined(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def _confined(path: Path, stop: threading.Event | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a database that may come from anywhere, to read it.
 
     Raises:
         ConfigurationError: it is no database, or has a log.
+        TargetInUseError: another program has it open.
 
     """
     path.stat()
@@ -145,8 +335,8 @@ def _confined(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             " DuckDB, run CHECKPOINT, and close it"
         )
     with _damage_explained(path):
-        database = duckdb.connect(path, read_only=True, config={**_SETTINGS, **_CONFINED})
-    with closing(database):
+        database = _connected(path, read_only=True)
+    with closing(database), interrupting(stop, database.interrupt, duckdb.Error):
         yield database
 
 
@@ -166,8 +356,8 @@ def _columns_in(batches: Any, path: Path, columns: Sequence[Column]) -> list[Col
     return ordered
 
 
-def _plain_table(path: Path, database: duckdb.DuckDBPyConnection) -> str:
-    """Return the qualified name of the table ``rows``; refuse computed rows.
+def _plain_table(path: Path, database: duckdb.DuckDBPyConnection, name: str = "rows") -> str:
+    """Return the qualified name of a table; refuse computed rows.
 
     The system's views are named in full, and filtered here: the file may have its own of the same names.
     """
@@ -175,23 +365,26 @@ def _plain_table(path: Path, database: duckdb.DuckDBPyConnection) -> str:
     def listed(columns: str, view: str) -> list[tuple[Any, ...]]:
         return database.execute(f"SELECT schema_name, {columns} FROM system.main.{view}()").fetchall()  # noqa: S608
 
-    rows = [one[2:] for one in listed("table_name, database_name", "duckdb_tables") if _is_rows(one)]
+    def is_it(named: tuple[Any, ...]) -> bool:
+        return (named[0], named[1].lower()) == ("main", name)
+
+    rows = [one[2:] for one in listed("table_name, database_name", "duckdb_tables") if is_it(one)]
     if not rows:
-        viewed = any(map(_is_rows, listed("view_name", "duckdb_views")))
+        viewed = any(map(is_it, listed("view_name", "duckdb_views")))
         raise not_a_table(path, "a view") if viewed else unlike(path, "duckdb")
-    if any(one[2] for one in listed("table_name, is_generated", "duckdb_columns") if _is_rows(one)):
+    if any(one[2] for one in listed("table_name, is_generated", "duckdb_columns") if is_it(one)):
         raise not_a_table(path, "a table with generated columns")
-    catalog = str(rows[0][0]).replace('"', '""')
-    return f'"{catalog}".main.rows'
-
-
-def _is_rows(named: tuple[Any, ...]) -> bool:
-    return (named[0], named[1].lower()) == ("main", "rows")
+    return f"{_name(str(rows[0][0]))}.main.{name}"
 
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Raise errors of DuckDB as OSError: the file cannot be written."""
+    """Raise errors of DuckDB as OSError: the file cannot be written.
+
+    Raises:
+        OSError: DuckDB raised an error.
+
+    """
     try:
         yield
     except duckdb.Error as error:

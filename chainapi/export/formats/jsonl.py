@@ -5,6 +5,7 @@ Times are whole seconds; amounts and decimals are texts, other numbers numbers.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -14,6 +15,7 @@ import msgspec
 
 from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.values import Tally, check_written, kept, loads, typed_row, unlike
+from chainapi.export.worker import until
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "JsonLines"]
@@ -34,6 +36,7 @@ class JsonLines:
         columns: Sequence[Column],
         rows: Rows,
         previous: Path | None = None,
+        stop: threading.Event | None = None,
         dropped: Dropped = frozenset(),
     ) -> int:
         """Write a file; nothing of a row is decoded."""
@@ -42,15 +45,22 @@ class JsonLines:
             for lines in _all_lines(rows, previous, dropped):
                 file.write(lines)
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
-        return check_written(path, Tally(count, checksum), _tally(path))
+        return check_written(path, Tally(count, checksum), _tally(path, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Return True: lines of any columns may follow."""
         return True
 
-    def write_tail(self, path: Path, columns: Sequence[Column], rows: Rows, previous: Path) -> int:
+    def write_tail(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        stop: threading.Event | None = None,
+    ) -> int:
         """Write lines that follow those of a file."""
-        return self.write(path, columns, rows)
+        return self.write(path, columns, rows, stop=stop)
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
@@ -76,10 +86,10 @@ def _all_lines(rows: Rows, previous: Path | None, dropped: Dropped) -> Iterator[
         yield made.replace(head + b",}\n", head + b"}\n") if b"}" in rest else made
 
 
-def _tally(path: Path) -> Tally:
+def _tally(path: Path, stop: threading.Event | None = None) -> Tally:
     count = checksum = 0
     with path.open("rb") as file:
-        for chunk in _chunks(file):
+        for chunk in until(stop, _chunks(file)):
             count, checksum = count + chunk.count(b"\n"), crc32(chunk, checksum)
     return Tally(count, checksum)
 

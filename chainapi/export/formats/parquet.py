@@ -6,6 +6,7 @@ text. Amounts are text, or by choice decimal128(38, 0), double, or 32 bytes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,8 +18,9 @@ import pyarrow.parquet as pq
 from attrs import frozen
 
 from chainapi.export.formats import Compression, Dropped, Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, kept_batches, python_rows, tables_of
+from chainapi.export.formats.arrow import BATCH_ROWS, kept_rows, python_rows, tables_of
 from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
+from chainapi.export.worker import until
 from chainapi.tables.arrow import arrow_schema, grows_to
 from chainapi.tables.columns import Column
 
@@ -50,6 +52,7 @@ class Parquet:
         columns: Sequence[Column],
         rows: Rows,
         previous: Path | None = None,
+        stop: threading.Event | None = None,
         dropped: Dropped = frozenset(),
     ) -> int:
         """Write a file."""
@@ -59,11 +62,11 @@ class Parquet:
             if previous is not None:
                 old = stack.enter_context(_opened(previous))
                 columns = _columns_in(old, previous, columns)
-                earlier = kept_batches(old.iter_batches(BATCH_ROWS), dropped)
+                earlier = kept_rows(old.iter_batches(BATCH_ROWS), dropped)
             options = {"compression": self.compression, "compression_level": self.level}
             with pq.ParquetWriter(path, arrow_schema(columns), **options) as writer:
                 written = write_tables(writer, tables_of(columns, rows, earlier, self.group_rows))
-        return check_written(path, written, _tally(path))
+        return check_written(path, written, _tally(path, stop))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
@@ -102,11 +105,11 @@ def _columns_in(file: Any, path: Path, columns: Sequence[Column]) -> list[Column
     return ordered
 
 
-def _tally(path: Path) -> Tally:
+def _tally(path: Path, stop: threading.Event | None = None) -> Tally:
     """Return the tally of a file."""
     tally = Tally(0, 0)
     with _opened(path) as file:
-        for group in range(file.num_row_groups):
+        for group in until(stop, range(file.num_row_groups)):
             tally = _added(tally, file.read_row_group(group))
     return tally
 

@@ -7,13 +7,15 @@ type for them (amounts by choice REAL, or BLOB of 32 bytes); records, lists and 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from itertools import count, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
 from chainapi.export.formats import Dropped, Rows
+from chainapi.export.formats.markers import CREATE, INSERT, MARKERS, NEWEST, REMOVED, Marker, differs, in_use
 from chainapi.export.formats.values import (
     NESTED,
     Tally,
@@ -25,6 +27,7 @@ from chainapi.export.formats.values import (
     typed_row,
     unlike,
 )
+from chainapi.export.worker import interrupting
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text, reader
 from chainapi.tables.types import SCALARS, Kind, bytes_of
@@ -38,6 +41,7 @@ class Sqlite:
     name: Final = "sqlite"
     suffix: Final = ".sqlite"
     needs_columns: Final = True
+    logs: Final = ("-journal", "-wal")
 
     def write(
         self,
@@ -45,32 +49,56 @@ class Sqlite:
         columns: Sequence[Column],
         rows: Rows,
         previous: Path | None = None,
+        stop: threading.Event | None = None,
         dropped: Dropped = frozenset(),
     ) -> int:
         """Write a database."""
         require(columns, self.name)
-        ordered = list(columns) if previous is None else _columns_in(previous, columns)
+        if previous is not None:
+            return self._copy(path, columns, rows, previous, stop, dropped)
         path.unlink(missing_ok=True)
         with _explained(path), closing(sqlite3.connect(path, isolation_level=None)) as database:
             # An incomplete file is deleted: it needs no journal.
             database.execute("PRAGMA journal_mode=OFF")
             database.execute("PRAGMA synchronous=OFF")
-            if previous is not None:
-                database.execute("ATTACH ? AS previous", (str(previous),))
             database.execute("BEGIN")
-            database.execute(f"CREATE TABLE rows ({', '.join(map(_declared, (_LABEL, *ordered)))})")
-            insert = f"INSERT INTO rows VALUES ({', '.join('?' * (len(ordered) + 1))})"  # noqa: S608
+            database.execute(f"CREATE TABLE rows ({', '.join(map(_declared, (_LABEL, *columns)))})")
+            insert = f"INSERT INTO rows VALUES ({', '.join('?' * (len(columns) + 1))})"  # noqa: S608
             written = Tally(0, 0)
-            for batch in _batches(database, ordered, rows, previous, dropped):
+            for batch in _batches(columns, rows):
                 database.executemany(insert, batch)
                 written = _added(written, batch)
             database.execute("COMMIT")
-        return check_written(path, written, _tally(path))
+        return check_written(path, written, _tally(path, stop))
+
+    def _copy(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        stop: threading.Event | None,
+        dropped: Dropped,
+    ) -> int:
+        """Copy a database, with all that others have added to it, and add rows to the copy."""
+        _check_columns(previous, columns)
+        added = path.with_name(f"{path.name}.rows")
+        try:
+            self.write(added, columns, rows, stop=stop)
+            if dropped:
+                self.remove(added, previous, dropped)
+            path.unlink(missing_ok=True)
+            with _opened(previous, stop) as old, _explained(path), closing(sqlite3.connect(path)) as new:
+                old.backup(new, pages=1_000)
+            with _changed(path, stop, added) as database:
+                return _insert(path, database)
+        finally:
+            added.unlink(missing_ok=True)
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a database."""
         if columns:
-            _columns_in(path, columns)
+            _check_columns(path, columns)
         with _opened(path) as database:
             found = database.execute("SELECT * FROM main.rows ORDER BY rowid")
             names = [name for name, *_ in found.description]
@@ -78,9 +106,50 @@ class Sqlite:
                 row = dict(zip(names, values, strict=True))
                 yield _typed(row, columns) if columns else row
 
+    def mark(self, path: Path, marker: Marker) -> None:
+        """Add a marker to a database."""
+        with _changed(path) as database:
+            _mark(database, marker)
+
+    def newest(self, path: Path, stop: threading.Event | None = None) -> tuple[Marker | None, int]:
+        """Return the newest marker and the number of rows; roll back what a stopped program left."""
+        with _changed(path, stop) as database:
+            (count,) = database.execute("SELECT count(*) FROM main.rows").fetchone()
+            return _newest(database), count
+
+    def merge(
+        self, path: Path, added: Path, part: int, run: str, stop: threading.Event | None = None
+    ) -> Marker:
+        """Add the rows of another database, and a marker, in one transaction; read them back."""
+        with _changed(path, stop, added) as database:
+            marker = Marker(part, run, _insert(path, database))
+            _mark(database, marker)
+        self.compare(path, added, stop)
+        return marker
+
+    def remove(self, added: Path, path: Path, dropped: Dropped) -> None:
+        """Name rows of a database, by their rowids, in another one that is added to it."""
+        with _opened(path) as database:
+            places = database.execute("SELECT rowid FROM main.rows ORDER BY rowid")
+            found = [one for place, one in enumerate(places) if place in dropped]
+        with _changed(added) as database:
+            database.execute(f"CREATE TABLE {REMOVED} (rowid INTEGER)")
+            database.executemany(f"INSERT INTO {REMOVED} VALUES (?)", found)  # noqa: S608
+
+    def compare(self, path: Path, added: Path, stop: threading.Event | None = None) -> None:
+        """Compare the newest rows of a database with those that were added."""
+        with _opened(added, stop) as database:
+            names = ", ".join(map(_name, _columns_of(database, "main")))
+            wanted = _sum(database, f"SELECT {names} FROM main.rows")  # noqa: S608
+        with _opened(path, stop) as database:
+            query = f"SELECT {names} FROM main.rows WHERE rowid > (SELECT max(rowid) FROM main.rows) - ?"  # noqa: S608
+            if _sum(database, query, wanted.rows) != wanted:
+                raise differs(path)
+
 
 # Writing
 
+BUSY = 5.0  # seconds that a transaction waits for the lock of another program
 _LABEL = Column(SOURCE, "text")
 
 
@@ -96,23 +165,8 @@ def _type(column: Column) -> str:
     return "TEXT" if column.kind in NESTED else SCALARS[column.kind].sqlite
 
 
-def _batches(
-    database: sqlite3.Connection,
-    columns: Sequence[Column],
-    rows: Rows,
-    previous: Path | None,
-    dropped: Dropped,
-) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of the attached database ``previous``, then the new ones.
-
-    The database may have fewer columns; its rows have NULL there.
-    """
-    if previous is not None:
-        names = [name for _, name, *_ in database.execute("PRAGMA previous.table_info(rows)")]
-        taken = [*map(_name, names), *["NULL"] * (len(columns) + 1 - len(names))]
-        old = _fetched(database, f"SELECT {', '.join(taken)} FROM previous.rows ORDER BY rowid")  # noqa: S608
-        places = count()
-        yield from ([row for row in batch if next(places) not in dropped] for batch in old)
+def _batches(columns: Sequence[Column], rows: Rows) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the values of rows."""
     read, forms = reader(columns, nested=False), [_FORMS.get(column.kind) for column in columns]
     for label, lines in rows:
         values = [
@@ -122,12 +176,6 @@ def _batches(
         yield [*zip(repeat(label), *values, strict=False)]
 
 
-def _fetched(database: sqlite3.Connection, query: str) -> Iterator[list[tuple[Any, ...]]]:
-    found = database.execute(query)
-    while batch := found.fetchmany(1_000):
-        yield batch
-
-
 def _blob(text: str | None) -> bytes | None:
     return None if text is None else bytes_of(text)
 
@@ -135,15 +183,101 @@ def _blob(text: str | None) -> bytes | None:
 _FORMS: Mapping[Kind, Callable[[Any], Any]] = {"bytes32": _blob, **dict.fromkeys(NESTED, json_text)}
 
 
+# Changes of a database that is in use
+
+
+@contextmanager
+def _changed(
+    path: Path, stop: threading.Event | None = None, added: Path | None = None
+) -> Iterator[sqlite3.Connection]:
+    """Commit the statements of the block together, durably, or none of them.
+
+    It may read the database ``added``.
+
+    The database keeps its journal mode. In a mode with a rollback journal, EXTRA syncs the folder once that
+    journal is deleted: after a power cut it might come back, and roll the transaction back.
+
+    Raises:
+        ConfigurationError: it is no database of an export.
+        TargetInUseError: another program has locked it.
+        OSError: it cannot be written.
+        Stopped: `stop` was set meanwhile.
+
+    """
+    path.stat()
+    with (
+        _explained(path),
+        closing(_connected(path, "rw")) as database,
+        interrupting(stop, database.interrupt, sqlite3.Error),
+    ):
+        _check_plain(path, database)
+        database.execute("PRAGMA synchronous = EXTRA")
+        if added is not None:
+            database.execute("ATTACH ? AS added", (_uri(added, "ro"),))
+        database.execute("BEGIN IMMEDIATE")  # an uncommitted transaction ends with its connection
+        yield database
+        database.execute("COMMIT")
+        database.execute("PRAGMA main.wal_checkpoint(TRUNCATE)")
+
+
+def _insert(path: Path, database: sqlite3.Connection) -> int:
+    """Insert the rows of the attached database ``added``; return the number of all rows."""
+    marker = _newest(database)
+    before = marker.rows if marker else database.execute("SELECT count(*) FROM main.rows").fetchone()[0]
+    new, old = _columns_of(database, "added"), _columns_of(database, "main")
+    if any(new.get(name) != kind for name, kind in old.items()):
+        raise unlike(path, "sqlite")
+    for name, kind in new.items():
+        if name not in old:
+            database.execute(f"ALTER TABLE main.rows ADD COLUMN {_name(name)} {kind}")
+    removed = _remove(database)
+    names = ", ".join(map(_name, new))
+    inserted = database.execute(
+        f"INSERT INTO main.rows ({names}) SELECT {names} FROM added.rows ORDER BY rowid"  # noqa: S608
+    ).rowcount
+    if inserted != database.execute("SELECT count(*) FROM added.rows").fetchone()[0]:
+        raise differs(path)
+    return int(before) - removed + inserted
+
+
+def _remove(database: sqlite3.Connection) -> int:
+    """Delete the rows whose keys are in the table `REMOVED` of ``added``; return their number."""
+    keys = _columns_of(database, "added", REMOVED)
+    if not keys:
+        return 0
+    same = " AND ".join(f"taken.{_name(key)} IS removed.{_name(key)}" for key in keys)
+    return database.execute(
+        "DELETE FROM main.rows WHERE rowid IN"  # noqa: S608
+        f" (SELECT taken.rowid FROM added.{REMOVED} removed JOIN main.rows taken ON {same})"
+    ).rowcount
+
+
+def _mark(database: sqlite3.Connection, marker: Marker) -> None:
+    database.execute(CREATE)
+    database.execute(INSERT, (marker.part, marker.run, marker.rows))
+
+
+def _newest(database: sqlite3.Connection) -> Marker | None:
+    if not _columns_of(database, "main", MARKERS):
+        return None
+    found = database.execute(NEWEST).fetchone()
+    return None if found is None else Marker(*found)
+
+
 # Reading
 
 
-def _tally(path: Path) -> Tally:
+def _tally(path: Path, stop: threading.Event | None = None) -> Tally:
     """Return the tally of a database."""
-    tally = Tally(0, 0)
-    with _opened(path) as database:
-        for batch in _fetched(database, "SELECT * FROM main.rows"):
-            tally = _added(tally, batch)
+    with _opened(path, stop) as database:
+        return _sum(database, "SELECT * FROM main.rows")
+
+
+def _sum(database: sqlite3.Connection, query: str, *parameters: int) -> Tally:
+    """Return the tally of a query."""
+    tally, found = Tally(0, 0), database.execute(query, parameters)
+    while batch := found.fetchmany(1_000):
+        tally = _added(tally, batch)
     return tally
 
 
@@ -155,60 +289,89 @@ def _added(tally: Tally, rows: Sequence[tuple[Any, ...]]) -> Tally:
     return Tally(tally.rows + len(rows), tally.checksum + sum(map(hash, rows)))
 
 
-def _columns_in(path: Path, columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of a database, and behind them those that it lacks."""
+def _check_columns(path: Path, columns: Sequence[Column]) -> None:
+    """Refuse a database with other columns than these; it may lack some."""
     with _opened(path) as database:
-        found = database.execute("SELECT name, type FROM pragma_table_info('rows') ORDER BY cid").fetchall()
-    ordered = extended([name for name, _ in found], columns)
-    if ordered is None:
+        found = _columns_of(database, "main")
+    if extended([*found], columns) is None:
         raise unlike(path, "sqlite")
-    if any(_type(column) != kind for column, (_, kind) in zip(ordered, found[1:], strict=False)):
+    kinds = {column.name: _type(column) for column in (_LABEL, *columns)}
+    if any(kinds[name] != kind for name, kind in found.items()):
         raise unlike(path, "sqlite")
-    return ordered
+
+
+def _columns_of(database: sqlite3.Connection, schema: str, table: str = "rows") -> dict[str, str]:
+    """Return the type of each column; an empty dict for a table that does not exist."""
+    query = "SELECT name, type FROM pragma_table_info(?, ?) ORDER BY cid"
+    return dict(database.execute(query, (table, schema)).fetchall())
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"{path.resolve().as_uri()}?mode={mode}"
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    database = sqlite3.connect(_uri(path, mode), uri=True, timeout=BUSY, isolation_level=None)
+    database.execute("PRAGMA trusted_schema = OFF")
+    return database
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _opened(path: Path, stop: threading.Event | None = None) -> Iterator[sqlite3.Connection]:
     """Open an existing database to read its rows.
 
     SQLite would create a missing one.
     """
     path.stat()
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+    with closing(_connected(path, "ro")) as database:
         try:
-            _check_plain(path, database)
-            yield database
+            with interrupting(stop, database.interrupt, sqlite3.Error):
+                database.execute("PRAGMA query_only = ON")
+                _check_plain(path, database)
+                yield database
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             raise unlike(path, "sqlite") from None
 
 
 def _check_plain(path: Path, database: sqlite3.Connection) -> None:
-    """Refuse rows that the file would have to compute.
+    """Refuse rows, or markers, that the file would have to compute.
 
     The file may come from anywhere.
     """
-    database.execute("PRAGMA trusted_schema = OFF")
-    database.execute("PRAGMA query_only = ON")
     kinds = {
         name.lower(): (kind, root)
         for kind, name, root in database.execute("SELECT type, name, rootpage FROM main.sqlite_master")
     }
-    kind, root = kinds.get("rows", ("", 0))
-    if not kind:
+    if "rows" not in kinds:
         raise unlike(path, "sqlite")
-    if kind != "table" or not root:
-        raise not_a_table(path, "a view" if kind == "view" else "a virtual table")
-    if any(hidden for *_, hidden in database.execute("PRAGMA main.table_xinfo(rows)")):
-        raise not_a_table(path, "a table with generated columns")
+    for table in ("rows", MARKERS):
+        kind, root = kinds.get(table, ("table", 1))
+        if kind != "table" or not root:
+            raise not_a_table(path, "a view" if kind == "view" else "a virtual table")
+        if any(hidden for *_, hidden in database.execute(f"PRAGMA main.table_xinfo({table})")):
+            raise not_a_table(path, "a table with generated columns")
 
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Raise errors of SQLite as OSError: the file cannot be written."""
+    """Raise errors of SQLite as errors of the file.
+
+    Raises:
+        ConfigurationError: it is no database.
+        TargetInUseError: another program has locked it.
+        OSError: it cannot be written.
+
+    """
     try:
         yield
     except sqlite3.Error as error:
-        raise OSError(f"{path}: {error}") from error
+        match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                raise in_use(path) from error
+            case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+                raise unlike(path, "sqlite") from error
+            case _:
+                raise OSError(f"{path}: {error}") from error
 
 
 def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
