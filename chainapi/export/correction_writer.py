@@ -90,8 +90,8 @@ class CorrectionWriter(PartWriter):
             try:
                 if self.target.folder:  # a single file was checked at the start
                     _check_unchanged(path, file)
-                rows = self.target.format.read(path, self.columns or None)
-                self.corrections.compare(file.name, self._stoppable(rows))
+                rows = self._stoppable(self.target.format.read(path))
+                self.corrections.compare(file.name, rows, self.target.format.typed)
             except OSError as error:
                 raise ExportError(
                     f"{path} cannot be read: {reason_of(error)}; all rows are kept in the journal: remove "

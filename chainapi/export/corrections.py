@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -24,7 +24,8 @@ from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["Corrections", "Range", "Windows", "may_have_rows"]
 
-Row = Mapping[str, Any]
+Row: TypeAlias = Mapping[str, Any]
+Typed: TypeAlias = Callable[[Row, Sequence[Column]], Row]
 
 
 @frozen
@@ -113,12 +114,19 @@ class Corrections:
         """
         self._lacking.update(digest for digest, _ in self._rows_in(label, lines))
 
-    def compare(self, name: str, rows: Iterable[Row]) -> None:
-        """Compare the rows of a file of the target, in their order."""
+    def compare(self, name: str, rows: Iterable[Row], typed: Typed) -> None:
+        """Compare the rows of a file of the target, in their order.
+
+        Args:
+            name: name of the file.
+            rows: its rows, with the types of its format.
+            typed: returns such a row with the kinds of columns.
+
+        """
         dropped, kept = set[int](), dict[str, Range]()
         for place, row in enumerate(rows):
             label, number = row[SOURCE], self.windows.place(row)
-            if number is not None and number >= self.windows.starts[label] and not self._meet(row):
+            if number is not None and number >= self.windows.starts[label] and not self._meet(row, typed):
                 dropped.add(place)
             elif label in self.windows.starts:
                 kept.setdefault(label, Range()).add(number)
@@ -141,9 +149,10 @@ class Corrections:
         found = (kept.get(one.source, one) for one in file.sources)
         return tuple(one for one in found if one.source not in self.windows.starts or one.source in kept)
 
-    def _meet(self, row: Row) -> bool:
+    def _meet(self, row: Row, typed: Typed) -> bool:
         """Return whether the list has a row; count it as one that the target has."""
-        digest = _digest(row)
+        columns = self.windows.columns
+        digest = _digest(typed(row, columns) if columns else row)
         if not self._lacking[digest]:
             return False
         self._lacking[digest] -= 1

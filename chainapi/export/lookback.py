@@ -13,6 +13,7 @@ from attrs import frozen
 from chainapi._text import quoted
 from chainapi.core.numbers import is_whole, whole_of
 from chainapi.errors import ConfigurationError
+from chainapi.export.formats.values import loads
 from chainapi.export.records import SourceRecord
 from chainapi.tables.columns import Column
 
@@ -128,6 +129,8 @@ def number_of_columns(
 ) -> Callable[[Mapping[str, Any]], int | None]:
     """Return a reader of the number of a row of a file, in the unit of the list.
 
+    It reads rows with the types of any format: times as datetimes or ISO 8601, records as JSON texts.
+
     Args:
         names: names of the row attributes with the number; the first that a row has counts.
         columns: columns of the file; empty for rows without a model.
@@ -148,11 +151,27 @@ def number_of_columns(
         for path in paths:
             value: Any = row
             for name in path:
-                value = value.get(name) if isinstance(value, Mapping) else None
-            if isinstance(value, datetime):
-                return int(value.timestamp())
-            if (whole := whole_of(value)) is not None:
-                return whole
+                value = _in_record(value, name)
+            if (found := whole_of(value)) is None:
+                found = _seconds(value)
+            if found is not None:
+                return found
         return None
 
     return number
+
+
+def _in_record(value: Any, name: str) -> Any:
+    """Return a value of a record, which some formats have as JSON text."""
+    record = loads(value) if isinstance(value, str) else value
+    return record.get(name) if isinstance(record, Mapping) else None
+
+
+def _seconds(value: Any) -> int | None:
+    """Return the Unix time of a value that is a time."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return int(value.timestamp()) if isinstance(value, datetime) else None

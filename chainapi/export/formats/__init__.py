@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from pathlib import Path
@@ -106,6 +106,13 @@ class Format(Protocol):
             ConfigurationError: the file has another format or other columns.
             OSError: the file cannot be read.
 
+        """
+        ...
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these.
+
+        A column that it lacks holds None.
         """
         ...
 

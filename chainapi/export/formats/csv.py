@@ -25,7 +25,7 @@ from chainapi.export.formats.values import (
     extended,
     header,
     kept,
-    loads,
+    parsed,
     require,
     typed_row,
     unlike,
@@ -94,7 +94,11 @@ class Csv:
             if len(cells) != len(names):
                 raise unlike(path, self.name)
             row = dict(zip(names, cells, strict=True))
-            yield _typed(row, columns) if columns else row
+            yield self.typed(row, columns) if columns else row
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        return typed_row(parsed(row, columns), columns)
 
 
 # Writing
@@ -235,12 +239,6 @@ def _tally(path: Path, stop: threading.Event | None = None, *, headers: int = 1)
 
 
 _OTHERS = bytes({*range(256)} - {*b'"\n'})
-
-
-def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    nested = {column.name for column in columns if column.kind in NESTED}
-    parsed = {name: loads(cell) if cell and name in nested else cell for name, cell in row.items()}
-    return typed_row(parsed, columns)
 
 
 FORMAT = Csv()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -105,7 +105,11 @@ class DuckDb:
             if columns:
                 _columns_in(batches, path, columns)
             for row in python_rows(batches, path, self.name):
-                yield typed_row(row, columns, json_texts=True) if columns else row
+                yield self.typed(row, columns) if columns else row
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        return typed_row(row, columns, json_texts=True)
 
     def mark(self, path: Path, marker: Marker) -> None:
         """Add a marker to a database."""

@@ -6,7 +6,7 @@ Times are whole seconds; amounts and decimals are texts, other numbers numbers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from zlib import crc32
@@ -72,7 +72,11 @@ class JsonLines:
                     row = None
                 if not isinstance(row, dict) or (columns and SOURCE not in row):
                     raise unlike(path, self.name)
-                yield typed_row(row, columns) if columns else row
+                yield self.typed(row, columns) if columns else row
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        return typed_row(row, columns)
 
 
 def _all_lines(rows: Rows, previous: Path | None, dropped: Dropped) -> Iterator[bytes]:

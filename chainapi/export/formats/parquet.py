@@ -7,7 +7,7 @@ text. Amounts are text, or by choice decimal128(38, 0), double, or 32 bytes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -74,7 +74,11 @@ class Parquet:
             if columns:
                 _columns_in(file, path, columns)
             for row in python_rows(file.iter_batches(BATCH_ROWS), path, self.name):
-                yield typed_row(row, columns, json_texts=True) if columns else row
+                yield self.typed(row, columns) if columns else row
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        return typed_row(row, columns, json_texts=True)
 
 
 def write_tables(writer: Any, tables: Iterable[Any]) -> Tally:

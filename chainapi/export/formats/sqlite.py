@@ -21,8 +21,8 @@ from chainapi.export.formats.values import (
     Tally,
     check_written,
     extended,
-    loads,
     not_a_table,
+    parsed,
     require,
     typed_row,
     unlike,
@@ -104,7 +104,11 @@ class Sqlite:
             names = [name for name, *_ in found.description]
             for values in found:
                 row = dict(zip(names, values, strict=True))
-                yield _typed(row, columns) if columns else row
+                yield self.typed(row, columns) if columns else row
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        return typed_row(parsed(row, columns), columns)
 
     def mark(self, path: Path, marker: Marker) -> None:
         """Add a marker to a database."""
@@ -372,12 +376,6 @@ def _explained(path: Path) -> Iterator[None]:
                 raise unlike(path, "sqlite") from error
             case _:
                 raise OSError(f"{path}: {error}") from error
-
-
-def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    nested = {column.name for column in columns if column.kind in NESTED}
-    parsed = {name: loads(value) if value and name in nested else value for name, value in row.items()}
-    return typed_row(parsed, columns)
 
 
 FORMAT = Sqlite()

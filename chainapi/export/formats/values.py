@@ -26,6 +26,7 @@ __all__ = [
     "kept",
     "loads",
     "not_a_table",
+    "parsed",
     "require",
     "typed_row",
     "unlike",
@@ -135,6 +136,12 @@ def typed_row(
         column.name: value_of(column, row.get(column.name), json_texts=json_texts) for column in columns
     }
     return {SOURCE: row[SOURCE], **values}
+
+
+def parsed(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    """Return a row of a file in which records, lists and other JSON are JSON texts, without these."""
+    nested = {column.name for column in columns if column.kind in NESTED}
+    return {name: loads(value) if value and name in nested else value for name, value in row.items()}
 
 
 def value_of(column: Column, value: Any, *, json_texts: bool = False) -> Any:
