@@ -58,6 +58,11 @@ class Record:
     tags: dict[str, str] = field(factory=dict[str, str])
     groups: set[str] = field(factory=set[str])
 
+    @property
+    def scalar(self) -> bool:
+        """Whether each field holds a scalar; the garbage collector tracks no scalars."""
+        return not self.uses and not any(re.search(r"Any|dict|list", entry.type) for entry in self.fields)
+
 
 class Records:
     """Records and enumerations of all routes, gathered from the documents."""
@@ -294,6 +299,7 @@ def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]
     yield "from chainapi.models.records import Record"
     yield "from chainapi.models.schema import AS_TEXT"
     yield "from chainapi.models.unions import Unknown, register_union"
+    yield "from chainapi.models.untracked import untracked"
     yield ""
     yield f"__all__ = [{', '.join(repr(name) for name in public)}]"
 
@@ -302,6 +308,7 @@ def class_text(record: Record) -> str:
     """Return the source of a class; in records of requests, tags have their values."""
     defaults = record.tags if record.groups == {names.REQUESTS} else {}
     lines = [
+        *(["@untracked"] if record.scalar and names.REQUESTS not in record.groups else []),
         "@frozen(kw_only=True, repr=False)",
         f"class {record.name}(Record):",
         f'    """{sentence(record.name)}"""',

@@ -12,6 +12,7 @@ from chainapi.models import enums
 from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
+from chainapi.models.untracked import untracked
 
 __all__ = [
     "IcmPoint",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class MetricsChain(Record):
     """A metrics chain."""
@@ -36,6 +38,7 @@ class MetricsChain(Record):
     network: Annotated[str, enums.NetworkType]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class RollingWindow(Record):
     """A metric over windows that end now."""
@@ -56,6 +59,7 @@ class RollingWindowMetrics(Record):
     result: RollingWindow
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class RankedAddress(Record):
     """An address, and the number by which the list is sorted."""
@@ -64,6 +68,7 @@ class RankedAddress(Record):
     sort_key: Annotated[Decimal, AS_TEXT]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class IcmPoint(Record):
     """A count of messages at a time."""
@@ -76,6 +81,7 @@ class IcmPoint(Record):
     time = UTCDatetime("timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class IcmRollingWindow(Record):
     """An ICM rolling window."""

@@ -12,6 +12,7 @@ from chainapi.models import enums
 from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
+from chainapi.models.untracked import untracked
 
 __all__ = [
     "AggregatedSignatures",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class HealthIndicator(Record):
     """A health indicator."""
@@ -44,6 +46,7 @@ class HealthCheck(Record):
     details: dict[str, HealthIndicator] | None = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class NetworkToken(Record):
     """A network token."""
@@ -55,6 +58,7 @@ class NetworkToken(Record):
     description: str | None = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class UtilityAddresses(Record):
     """Utility addresses."""
@@ -85,6 +89,7 @@ class ChainInfo(Record):
     enabled_features: list[Annotated[str, enums.ChainFeature]] | None = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class AvaxSupply(Record):
     """The supply of AVAX, in whole AVAX."""
@@ -102,6 +107,7 @@ class AvaxSupply(Record):
     l1_validator_fees: Annotated[Decimal, AS_TEXT]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class ExportMetadata(Record):
     """Export metadata."""
@@ -127,6 +133,7 @@ class Operation(Record):
     updated_at_time = UTCDatetime("updated_at_timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class AggregatedSignatures(Record):
     """Aggregated signatures."""
@@ -134,6 +141,7 @@ class AggregatedSignatures(Record):
     signed_message: str
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class Money(Record):
     """An exact amount of money."""

@@ -13,6 +13,7 @@ from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
+from chainapi.models.untracked import untracked
 
 __all__ = [
     "AddressChains",
@@ -61,6 +62,7 @@ __all__ = [
 ]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class EvmBlock(Record):
     """An EVM block."""
@@ -83,6 +85,7 @@ class EvmBlock(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class ContractMethod(Record):
     """A contract method."""
@@ -92,6 +95,7 @@ class ContractMethod(Record):
     method_name: str | None = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class RichAddress(Record):
     """A rich address."""
@@ -137,6 +141,7 @@ class AddressChains(Record):
     unindexed_chains: list[str] | None = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class Erc1155TokenMetadata(Record):
     """ERC-1155 token metadata."""
@@ -202,6 +207,7 @@ class Erc20TransferDetails(Record):
     erc20_token: Erc20Token
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class Erc721TokenMetadata(Record):
     """ERC-721 token metadata."""
@@ -296,6 +302,7 @@ class NetworkTokenDetails(Record):
     historical_price: Money | None = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class TeleporterMessageInfo(Record):
     """A teleporter message info."""
@@ -385,6 +392,7 @@ class Erc1155TokenBalance(Record):
     balance: Annotated[int, AS_TEXT]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class ContractDeployment(Record):
     """A contract deployment."""
@@ -394,6 +402,7 @@ class ContractDeployment(Record):
     deployer_contract_address: str | None = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class ImageAsset(Record):
     """An image asset."""
@@ -402,6 +411,7 @@ class ImageAsset(Record):
     image_uri: str | None = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class ResourceLink(Record):
     """A resource link."""
@@ -429,6 +439,7 @@ class Erc721Contract(Record):
     symbol: str | None = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class PricingProviders(Record):
     """Pricing providers."""

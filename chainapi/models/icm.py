@@ -13,6 +13,7 @@ from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import Unknown, register_union
+from chainapi.models.untracked import untracked
 
 __all__ = [
     "DeliveredIcmMessage",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class IcmReceipt(Record):
     """An ICM receipt."""
@@ -52,6 +54,7 @@ class IcmReward(Record):
     value: Annotated[int, AS_TEXT]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class IcmSourceTransaction(Record):
     """An ICM source transaction."""
@@ -85,6 +88,7 @@ class PendingTeleporterMessage(Record):
     status: Annotated[str, Literal["pending"]]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class IcmDestinationTransaction(Record):
     """An ICM destination transaction."""

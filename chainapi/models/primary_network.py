@@ -14,6 +14,7 @@ from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
+from chainapi.models.untracked import untracked
 
 __all__ = [
     "ActiveDelegator",
@@ -79,6 +80,7 @@ __all__ = [
 ]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class DelegatorsDetails(Record):
     """Delegators details."""
@@ -87,6 +89,7 @@ class DelegatorsDetails(Record):
     total_amount_staked: Annotated[int, AS_TEXT]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class StakingDistribution(Record):
     """A staking distribution."""
@@ -115,6 +118,7 @@ class NetworkDetails(Record):
     delegator_details: DelegatorsDetails
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class AssetAmount(Record):
     """An asset amount."""
@@ -136,6 +140,7 @@ class BlockchainInfo(Record):
     genesis_data: Any = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class BlsCredentials(Record):
     """BLS keys."""
@@ -158,6 +163,7 @@ class L1ValidatorChange(Record):
     bls_credentials: dict[str, Any] | None = None
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class L1ValidatorManager(Record):
     """An L1 validator manager."""
@@ -247,6 +253,7 @@ class PChainTransaction(Record):
     end_time = OptionalUTCDatetime("end_timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class TransactionVertex(Record):
     """A transaction vertex."""
@@ -258,6 +265,7 @@ class TransactionVertex(Record):
     time = UTCDatetime("timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class UtxoCredential(Record):
     """A UTXO credential."""
@@ -292,6 +300,7 @@ class Utxo(Record):
     time = UTCDatetime("timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class XChainAsset(Record):
     """An X-Chain asset."""
@@ -407,6 +416,7 @@ class CChainImportTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class PrimaryNetworkChain(Record):
     """A Primary Network chain."""
@@ -466,6 +476,7 @@ class HistoricalReward(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class LastActivity(Record):
     """A last activity."""
@@ -481,6 +492,7 @@ class LastActivity(Record):
     time = UTCDatetime("timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class AggregatedAssetAmount(Record):
     """An aggregated asset amount."""
@@ -494,6 +506,7 @@ class AggregatedAssetAmount(Record):
     utxo_count: int
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class PChainSharedAsset(Record):
     """A P-Chain shared asset."""
@@ -531,6 +544,7 @@ class PChainBalances(Record):
     chain_info: PrimaryNetworkChain
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class SharedAsset(Record):
     """A shared asset."""
@@ -579,6 +593,7 @@ class CChainAtomicBalances(Record):
     chain_info: PrimaryNetworkChain
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class ProposerDetails(Record):
     """Proposer details."""
@@ -702,6 +717,7 @@ class CompletedValidator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class Geolocation(Record):
     """A geolocation."""
@@ -713,6 +729,7 @@ class Geolocation(Record):
     longitude: float
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class ValidatorHealth(Record):
     """A validator health."""

@@ -66,13 +66,18 @@ def _tracked(base: type) -> type:
 def untracked(record: type[T]) -> type[T]:
     """Return a frozen attrs record as a class of untracked objects.
 
-    The fields have no defaults and no converters.
+    The fields have no converters, and no defaults that a function makes.
     """
-    names = [field.name for field in attrs.fields(cast("type[attrs.AttrsInstance]", record))]
+    fields = attrs.fields(cast("type[attrs.AttrsInstance]", record))
+    names = [field.name for field in fields]
     hints = {name: record.__annotations__[name] for name in names}
     namespace = {name: value for name, value in vars(record).items() if name not in _OF_SLOTS | {*names}}
+    namespace |= {field.name: field.default for field in fields if field.default is not attrs.NOTHING}
     namespace |= _METHODS | {"__annotations__": hints, "_tracked": record}
-    made = _UntrackedMeta(record.__name__, (msgspec.Struct, AnyRecord), namespace, weakref=True)
+    keywords = any(field.kw_only for field in fields)
+    made = _UntrackedMeta(
+        record.__name__, (msgspec.Struct, AnyRecord), namespace, weakref=True, kw_only=keywords
+    )
     return cast("type[T]", made)
 
 
@@ -108,12 +113,12 @@ def _refuse(record: Any, *_: object) -> NoReturn:
 
 
 def _reduce(record: Any) -> tuple[Any, ...]:
-    values = tuple(getattr(record, name) for name in record.__struct_fields__)
+    values = {name: getattr(record, name) for name in record.__struct_fields__}
     return _restored, (type(record), values, record.extra)
 
 
-def _restored(kind: Any, values: tuple[Any, ...], extra: Mapping[str, Any]) -> Any:
-    record = kind(*values)
+def _restored(kind: Any, values: Mapping[str, Any], extra: Mapping[str, Any]) -> Any:
+    record = kind(**values)
     if extra:
         _set_extra(record, extra)
     return record
@@ -128,6 +133,7 @@ _METHODS = {
     "__copy__": _copy,
     "__delattr__": _refuse,
     "__reduce__": _reduce,
+    "__repr__": AnyRecord.__repr__,
     "__setattr__": _refuse,
     "_extra": property(_get_extra),
     "_set_extra": staticmethod(_set_extra),

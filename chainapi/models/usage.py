@@ -10,6 +10,7 @@ from attrs import frozen
 from chainapi.models import enums
 from chainapi.models.records import Record
 from chainapi.models.timestamps import UTCDatetime
+from chainapi.models.untracked import untracked
 
 __all__ = [
     "ApiLog",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class UsageValue(Record):
     """A usage value."""
@@ -58,6 +60,7 @@ class UsageMetrics(Record):
     metrics: list[UsageMetric]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class ApiLogMetadata(Record):
     """API log metadata."""
@@ -89,6 +92,7 @@ class ApiLog(Record):
     event_time = UTCDatetime("event_timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class RpcUsageValue(Record):
     """An RPC usage value."""

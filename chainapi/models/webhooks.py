@@ -12,6 +12,7 @@ from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import Unknown, register_union
+from chainapi.models.untracked import untracked
 
 __all__ = [
     "AccessListEntry",
@@ -139,6 +140,7 @@ class ValidatorWebhook(Record):
     metadata: ValidatorWebhookMetadata
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class SharedSecret(Record):
     """The secret that signs the webhooks' calls; no repr shows it."""
@@ -146,6 +148,7 @@ class SharedSecret(Record):
     secret: str = field(repr=False)
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class WebhookLog(Record):
     """A log of a transaction, in the call of a webhook."""
@@ -169,6 +172,7 @@ class AccessListEntry(Record):
     storage_keys: list[str]
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class WebhookErcToken(Record):
     """The token of a transfer, in the call of a webhook."""
@@ -199,6 +203,7 @@ class WebhookErcTransfer(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class WebhookInternalTransaction(Record):
     """An internal transaction, in the call of a webhook."""
@@ -212,6 +217,7 @@ class WebhookInternalTransaction(Record):
     transaction_hash: str
 
 
+@untracked
 @frozen(kw_only=True, repr=False)
 class WebhookNetworkToken(Record):
     """The token of a chain, in the call of a webhook."""

@@ -62,15 +62,19 @@ def with_nulls(body: bytes, first: int, nulls: int) -> bytes:
     return msgspec.json.encode(fields)
 
 
+UNITS = 1_000_000_000  # of the announced window; a request takes one of them
+
+
 class Canned(asyncio.Protocol):
     """Server of page n of `pages` for the token `n`; the last page has no token.
 
-    It does not support pipelining.
+    `left` counts the units of the window for all connections. It does not support pipelining.
     """
 
-    def __init__(self, bodies: dict[str, list[bytes]], pages: int) -> None:
+    def __init__(self, bodies: dict[str, list[bytes]], pages: int, left: Iterator[int]) -> None:
         self._bodies = bodies
         self._pages = pages
+        self._left = left
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -88,10 +92,10 @@ class Canned(asyncio.Protocol):
             token = f"00000000-0000-4000-8000-{page + 1:012x}".encode()
             body = body[:-1] + b',"nextPageToken":"' + token + b'"}'
         head = (
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nratelimit-policy: 1000000;w=60\r\n"
-            b"ratelimit-limit: 1000000\r\nratelimit-remaining: 900000\r\ncontent-length: %d\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nratelimit-policy: %d;w=60\r\n"
+            b"ratelimit-limit: %d\r\nratelimit-remaining: %d\r\ncontent-length: %d\r\n\r\n"
         )
-        self._transport.write(head % len(body) + body)
+        self._transport.write(head % (UNITS, UNITS, next(self._left), len(body)) + body)
 
 
 def serve(pipe: Connection, pages: int, points: int, rows: int, nulls: int) -> None:
@@ -105,9 +109,11 @@ def serve(pipe: Connection, pages: int, points: int, rows: int, nulls: int) -> N
     if nulls:
         bodies[BLOCK] = [with_nulls(body, page * rows, nulls) for page, body in enumerate(bodies[BLOCK])]
 
+    left = count(UNITS - 1, -1)
+
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Canned(bodies, pages), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: Canned(bodies, pages, left), "127.0.0.1", 0)
         pipe.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
