@@ -42,8 +42,8 @@ class CorrectionWriter(PartWriter):
 
     @property
     def rows(self) -> int:
-        """Number of rows that the target lacks; 0 before `write`."""
-        return self.corrections.lacking
+        """Number of rows that the target lacks; before the comparison, of those that were fetched."""
+        return self.corrections.lacking if self.corrections.compared else super().rows
 
     @property
     def removed(self) -> int:
@@ -69,15 +69,27 @@ class CorrectionWriter(PartWriter):
             Stopped: `stop` was set meanwhile.
 
         """
-        with SegmentReader(self.target.journal) as reader:
-            self._compare(reader)
-            changed = [file for file in self.old if file.name in self.corrections.dropped]
-            if not changed and not self.rows:
-                return None
-            copies = self._copies(changed) if self.target.folder else []
-            new = [self._write_rows(reader)] if self.rows or not self.target.folder else []
-        part = self._part([*copies, *new])
-        replaces = tuple(file.name for file in changed) if self.target.folder else ()
+        part = super().write()
+        return part if self._changed or self.rows else None
+
+    @property
+    def _changed(self) -> list[PartFile]:
+        """Files that lose rows."""
+        return [file for file in self.old if file.name in self.corrections.dropped]
+
+    def _files(self, reader: SegmentReader) -> Iterator[PartFile]:
+        """Write the files that lose rows again, and the rows that the target lacks."""
+        self._compare(reader)
+        if self.target.folder:
+            for file in self._changed:
+                if len(self.corrections.dropped[file.name]) < file.rows:  # else nothing of it is left
+                    yield self._copy(file)
+        if self.rows or (self._changed and not self.target.folder):
+            yield self._write_rows(reader)
+
+    def _part(self, files: Sequence[PartFile]) -> Part:
+        part = super()._part(files)
+        replaces = tuple(file.name for file in self._changed) if self.target.folder else ()
         return evolve(part, content=structs.replace(part.content, replaces=replaces, corrects=True))
 
     def _compare(self, reader: SegmentReader) -> None:
@@ -98,15 +110,13 @@ class CorrectionWriter(PartWriter):
                     "the cause and start the same export again"
                 ) from error
 
+        self.corrections.compared = True
+
     def _stoppable(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         for place, row in enumerate(rows):
             if place % ROWS_AT_ONCE == 0 and self.stop.is_set():
                 raise Stopped
             yield row
-
-    def _copies(self, files: Sequence[PartFile]) -> list[PartFile]:
-        """Write files without the rows that they lose; a file that loses all gets no copy."""
-        return [self._copy(file) for file in files if len(self.corrections.dropped[file.name]) < file.rows]
 
     def _copy(self, file: PartFile) -> PartFile:
         old, path = self.target.root / file.name, self.target.corrected(self.number, file.name)

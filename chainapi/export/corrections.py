@@ -88,6 +88,7 @@ class Corrections:
         dropped: places of the rows that each file of the target loses, by the name of the file.
         kept: rows that stay in each of these files, of the sources with a window.
         added: rows that the target lacks, by source.
+        compared: whether all files were compared.
 
     """
 
@@ -95,6 +96,7 @@ class Corrections:
     dropped: dict[str, set[int]] = field(factory=dict[str, set[int]], init=False)
     kept: dict[str, dict[str, Range]] = field(factory=dict[str, dict[str, Range]], init=False)
     added: dict[str, Range] = field(factory=dict[str, Range], init=False)
+    compared: bool = field(default=False, init=False)
     _lacking: Counter[bytes] = field(factory=Counter[bytes], init=False)  # digests of the list's rows
 
     @property

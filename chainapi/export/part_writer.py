@@ -10,6 +10,7 @@ import operator
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -83,11 +84,23 @@ class PartWriter:
             Stopped: `stop` was set meanwhile.
 
         """
-        with SegmentReader(self.target.journal) as reader:
-            files = [self._write_rows(reader)]
-            if any(page.invalid for _, page in self.pages):
-                files.append(self._write_invalid(reader))
+        files = list[PartFile]()
+        try:
+            with SegmentReader(self.target.journal) as reader:
+                for file in self._files(reader):
+                    files.append(file)
+        except BaseException:
+            for file in files:  # the disk may be full
+                with suppress(OSError):
+                    partial_of(self.target.root / file.name).unlink(missing_ok=True)
+            raise
         return self._part(files)
+
+    def _files(self, reader: SegmentReader) -> Iterator[PartFile]:
+        """Write the files one by one."""
+        yield self._write_rows(reader)
+        if any(page.invalid for _, page in self.pages):
+            yield self._write_invalid(reader)
 
     def _part(self, files: Sequence[PartFile]) -> Part:
         time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -195,6 +195,7 @@ class ExportProgress:
         """Count the new rows of windows, and the rows that left the target."""
         self.rows += rows
         self.removed += removed
+        self.to_write = self.written  # the others were in the target
 
     def end_writing(self) -> None:
         """Count the time of a part."""
