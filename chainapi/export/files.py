@@ -93,7 +93,10 @@ class Target:
         return self.path / f"part-{number:05}{self.format.suffix}" if self.folder else self.path
 
     def corrected(self, number: int, name: str) -> Path:
-        """Return the path of a part's copy of an earlier file that loses rows."""
+        """Return the path of a part's copy of an earlier file that loses rows.
+
+        It keeps the number of the part that first had these rows.
+        """
         old = self.root / name
         return old.with_name(
             f"part-{number:05}-{old.name.removesuffix(self.format.suffix)[-5:]}{self.format.suffix}"

@@ -79,6 +79,7 @@ def test_failed_sources_have_a_line_each(scheduler: str, tmp_path: Path) -> None
             "--compression does not apply: workers of a cluster write zstd",
         ),
         ((ROUTE, "1", "--row-group-rows", "9"), "--row-group-rows does not apply"),
+        ((ROUTE, "1", "--lookback", "1d"), "--lookback does not apply: workers of a cluster never"),
     ],
 )
 def test_what_does_not_apply_is_refused(

@@ -136,7 +136,15 @@ async def test_new_rows_alone_are_added(tmp_path: Path) -> None:
         await exported(session, tmp_path / "out", lookback="1d")
         before = (tmp_path / "out/part-00001.jsonl").stat().st_mtime_ns
         ledger.numbers.append(4 * DAY)
-        result = await exported(session, tmp_path / "out", lookback="1d")
+        counts = list[tuple[int, int]]()
+        result = await exported(
+            session,
+            tmp_path / "out",
+            lookback="1d",
+            on_progress=lambda progress: counts.append((progress.written, progress.to_write)),
+        )
+    assert all(written <= to_write for written, to_write in counts)
+    assert counts[-1] == (1, 1)
     assert [path.name for path in result.written] == ["part-00002.jsonl"]
     assert (tmp_path / "out/part-00001.jsonl").stat().st_mtime_ns == before
     assert [line["replaces"] for line in manifest_of(tmp_path / "out")] == [[], []]
@@ -199,6 +207,55 @@ async def test_a_moved_part_is_named(tmp_path: Path) -> None:
         with pytest.raises(ExportError, match=r"part-00001.jsonl is missing, and has rows of 43114/txCount"):
             await exported(session, out, lookback="7d")
         assert len(ledger.requests) == requests
+
+
+async def test_a_changed_part_is_left_alone(tmp_path: Path) -> None:
+    """A part with rows of the window that was changed is refused, and the rows stay in the journal."""
+    ledger, out = points(range(4)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        part = out / "part-00001.jsonl"
+        content = part.read_bytes()
+        part.write_bytes(content.replace(b"out", b"OUT") + b"{}\n")
+        ledger.changed[3] = {"value": 30}
+        with pytest.raises(ExportError, match=r"part-00001.jsonl was changed since it was written"):
+            await exported(session, out, lookback="1d")
+        part.unlink()
+        with pytest.raises(ExportError, match=r"part-00001.jsonl is missing, and has rows that were fetched"):
+            await exported(session, out)
+        part.write_bytes(content)
+        result = await exported(session, out)  # the window of the stopped run is completed
+    assert (result.rows, result.removed) == (1, 1)
+    assert values_of(out) == {0: 0, 1: 1, 2: 2, 3: 30}
+
+
+async def test_a_withdrawn_part_leaves_no_file(tmp_path: Path) -> None:
+    """A part whose rows the list has all withdrawn leaves the folder."""
+    ledger, out = points(range(3)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        ledger.numbers.append(9 * DAY)
+        await exported(session, out)
+        ledger.gone.add(3)
+        result = await exported(session, out, lookback="1d")
+        assert (result.rows, result.removed, result.written) == (0, 1, ())
+        assert [path.name for path in out.glob("part-*")] == ["part-00001.jsonl"]
+        ledger.numbers.append(9 * DAY)
+        assert (await exported(session, out)).rows == 1
+    assert values_of(out) == {0: 0, 1: 1, 2: 2, 9: 4}
+
+
+async def test_names_of_corrected_parts(tmp_path: Path) -> None:
+    """A copy that is corrected again keeps the number of its first part in its name."""
+    ledger, out = points(range(4)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        for day in (3, 1):
+            ledger.changed[day] = {"value": 10 * day}
+            await exported(session, out, lookback="2d")
+    names = ["part-00002.jsonl", "part-00003-00001.jsonl", "part-00003.jsonl"]
+    assert sorted(path.name for path in out.glob("part-*")) == names
+    assert values_of(out) == {0: 0, 1: 10, 2: 2, 3: 30}
 
 
 @pytest.mark.parametrize("fields", [["value"], ["timestamp"]])
