@@ -29,7 +29,8 @@
     ├── ShareUnavailableError       the processes that share the quota cannot be reached
     ├── RecordingError              a recording has no answer to a request, or cannot be read or written
     ├── ExportError                 an export cannot read or write its target; committed pages stay
-    │   └── IncompleteExportError   some of its sources failed; the target has the others
+    │   ├── IncompleteExportError   some of its sources failed; the target has the others
+    │   └── TargetInUseError        another program has the database of an export open
     └── PagingError
         ├── PageTokenExpiredError   the page token expired, and a restart failed or was not wanted
         │   └── PageRefusedError    the service refuses a page with any token; also an APIStatusError
@@ -84,6 +85,7 @@ __all__ = [
     "ServerError",
     "SessionClosedError",
     "ShareUnavailableError",
+    "TargetInUseError",
     "WebhookSignatureError",
 ]
 
@@ -319,7 +321,8 @@ class APITimeoutError(APIConnectionError, TimeoutError):
 class DeadlineExceededError(APITimeoutError):
     """The call's ``deadline`` passed, or will pass before another attempt can begin.
 
-    `__cause__` is the error of the last attempt that failed before the deadline, if one did.
+    `__cause__` is the error of the last attempt that failed before the deadline, if one did. Of a block of
+    calls, for which `chainapi.contrib.deadlines.within` raises it, the seconds below are not known, and 0.
 
     Attributes:
         deadline: seconds that the call had in total.
@@ -353,10 +356,12 @@ class DeadlineExceededError(APITimeoutError):
         self.between_attempts = between_attempts
         self.retry_after = retry_after
         tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-        text = (
-            f"{self.args[0]}: {in_queue:.1f} s in the queue, {in_attempts:.1f} s in {tries},"
-            f" {between_attempts:.1f} s between attempts"
-        )
+        text = str(self.args[0])
+        if in_queue or in_attempts or between_attempts:
+            text += (
+                f": {in_queue:.1f} s in the queue, {in_attempts:.1f} s in {tries},"
+                f" {between_attempts:.1f} s between attempts"
+            )
         if retry_after is not None:
             text += f"; the next would begin in {retry_after:.1f} s"
         self.args = (_plain(f"{text}; the last error: {last}" if last else text),)
@@ -547,13 +552,6 @@ class ExportError(ChainAPIError):
     """
 
 
-class TargetInUseError(ExportError):
-    """Another program has the database of an export open.
-
-    All fetched rows are in the journal: the next run adds them once the program has closed the database.
-    """
-
-
 class IncompleteExportError(ExportError):
     """Some sources of an export failed; the target has the others.
 
@@ -567,6 +565,13 @@ class IncompleteExportError(ExportError):
     def __init__(self, message: str = "", failures: Mapping[str, ChainAPIError] | None = None) -> None:
         super().__init__(message)
         self.failures = dict(failures or {})
+
+
+class TargetInUseError(ExportError):
+    """Another program has the database of an export open.
+
+    All fetched rows are in the journal: the next run adds them once the program has closed the database.
+    """
 
 
 def _tried(attempts: int, elapsed: float) -> str:

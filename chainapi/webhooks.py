@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SIGNATURE_HEADER", "validate_webhook"]
 
 SIGNATURE_HEADER = "x-signature"
+_REFUSE = "if so, the call is not from the service: answer it with 401"
 
 
 def validate_webhook(body: bytes, signature: str | None, secret: str | SharedSecret) -> WebhookEvent:
@@ -44,12 +45,20 @@ def validate_webhook(body: bytes, signature: str | None, secret: str | SharedSec
     try:
         signed = canonical_json(body)
     except (ValueError, RecursionError):
-        raise WebhookSignatureError("the body of the call is no JSON that a service can sign") from None
+        raise WebhookSignatureError(
+            "the body of the call is no JSON that a service can sign: check that it is whole and unchanged;"
+            f" {_REFUSE}"
+        ) from None
     expected = b64encode(hmac.digest(key, signed, "sha256"))
     if signature is None:
-        raise WebhookSignatureError(f"the call has no header {SIGNATURE_HEADER}")
+        raise WebhookSignatureError(
+            f"the call has no header {SIGNATURE_HEADER}: check that no proxy removes it; {_REFUSE}"
+        )
     if not hmac.compare_digest(expected, signature.strip().encode("utf-8", "replace")):
-        raise WebhookSignatureError("the signature is not that of this body and the shared secret")
+        raise WebhookSignatureError(
+            "the signature is not that of this body and the shared secret: check that the secret is what"
+            f" session.data.webhooks.shared_secret() returns, and the body the bytes that arrived; {_REFUSE}"
+        )
     return _event(signed)
 
 
@@ -74,5 +83,9 @@ def _event(signed: bytes) -> WebhookEvent:
     try:
         event: WebhookEvent = decode_resource(signed, WebhookEvent)
     except DecodeError as error:
-        raise DecodeError(f"{error.reason}, in the signed call of a webhook", path=error.path) from None
+        raise DecodeError(
+            f"{error.reason}, in the signed call of a webhook",
+            path=error.path,
+            advice="the service signed it, so read the body as JSON, or install a later version of chainapi",
+        ) from None
     return event

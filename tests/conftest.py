@@ -2,21 +2,28 @@
 
 Asynchronous tests run in virtual time; tests that need sockets are marked `real_time`. Coverage makes a test
 take up to three times as long. So long proofs and measurements of memory are marked `untraced`, and coverage
-counts the lines of `TRACED` cases of each test: other cases run the same lines with other values.
+counts the lines of `TRACED` cases of each test, and of the first `TRACED_EXAMPLES` that Hypothesis makes: the
+others run the same lines with other values.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from chainapi.testing.loops import VirtualLoop
 from tests.real_loop import RealLoop
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 pytest_plugins = ("pytester",)
 
@@ -46,7 +53,11 @@ OTHER_LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = (
 
 
 TRACED = 2  # cases of each test, spread evenly over all of them
+TRACED_EXAMPLES = 25
+EXAMPLES = 20  # that Hypothesis makes for each of the cases that `--cases` allows
 COUNTED = pytest.StashKey[bool]()
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cases",
         type=int,
         metavar="N",
-        help="run at most N cases of each test, spread evenly over all of them",
+        help="run at most N cases of each test, spread evenly, and 20 N examples of Hypothesis",
     )
 
 
@@ -66,9 +77,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = {item for cases in cases_of(items) for item in spread(cases, most)}
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
+        make_fewer_examples(items, EXAMPLES * most)
     for cases in cases_of(items):
         for item in spread(cases, TRACED):
             item.stash[COUNTED] = item.get_closest_marker("untraced") is None
+
+
+def make_fewer_examples(items: Iterable[pytest.Item], most: int) -> None:
+    """Have Hypothesis make at most that many examples of each test, whatever the test asks for."""
+    for item in items:
+        test = getattr(item, "obj", None)
+        made = getattr(test, "__func__", test)
+        chosen: settings | None = getattr(made, "_hypothesis_internal_use_settings", None)
+        if chosen is not None and chosen.max_examples > most:  # an option of pytest for it does not exist
+            vars(made)["_hypothesis_internal_use_settings"] = settings(chosen, max_examples=most)
 
 
 def cases_of(items: Iterable[pytest.Item]) -> Iterable[Sequence[pytest.Item]]:
@@ -105,8 +127,8 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Run a test without the tracer of coverage, if its lines are not counted."""
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run a test and its fixtures without the tracer of coverage, if its lines are not counted."""
     if item.stash.get(COUNTED, False):
         return (yield)
     trace = sys.gettrace()
@@ -115,6 +137,38 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     finally:
         sys.settrace(trace)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Count the lines of the first examples alone, if Hypothesis makes them."""
+    made, trace = getattr(getattr(item, "obj", None), "hypothesis", None), sys.gettrace()
+    if made is None or trace is None or inspect.iscoroutinefunction(made.inner_test):
+        return (yield)
+    sys.settrace(None)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(made, "inner_test", traced_at_first(made.inner_test, trace))
+            return (yield)
+    finally:
+        sys.settrace(trace)
+
+
+def traced_at_first(test: Callable[P, R], trace: TraceFunction) -> Callable[P, R]:
+    """Return a test whose first `TRACED_EXAMPLES` are traced."""
+    examples = iter(range(TRACED_EXAMPLES))
+
+    @functools.wraps(test)
+    def example(*args: P.args, **kwargs: P.kwargs) -> R:
+        if next(examples, None) is None:
+            return test(*args, **kwargs)
+        sys.settrace(trace)
+        try:
+            return test(*args, **kwargs)
+        finally:
+            sys.settrace(None)
+
+    return example
 
 
 def pytest_asyncio_loop_factories(

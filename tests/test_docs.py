@@ -139,6 +139,7 @@ async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) ->
         "1,500 new rows",
         "2,000 new rows",
         "2,000 new rows",
+        "1,000 new rows",
         "100 new rows",
         "100 new rows",
         "1,000 new rows",
@@ -146,6 +147,7 @@ async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) ->
     ]
     names = {"blocks.jsonl", "blocks.jsonl.export", "chains.txt", "newest.parquet", "newest.parquet.export"}
     chosen = {"gas.csv", "gas.csv.export", "packed.parquet", "packed.parquet.export"}
+    chosen |= {"transfers.parquet", "transfers.parquet.export"}
     windows = {"daily", "sent.sqlite", "sent.sqlite.export"}
     assert set(output.decode().split()) == {*names, *chosen, *windows, "blocks.parquet", "utxos"}
 

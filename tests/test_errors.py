@@ -45,6 +45,7 @@ from chainapi.errors import (
     ServerError,
     SessionClosedError,
     ShareUnavailableError,
+    TargetInUseError,
     WebhookSignatureError,
 )
 
@@ -143,6 +144,7 @@ ALL: list[ChainAPIError] = [
     CheckpointError("damaged"),
     ExportError("locked"),
     IncompleteExportError("1 of 3 sources failed"),
+    TargetInUseError("b.duckdb is locked"),
 ]
 DUPLICATES: list[Callable[[ChainAPIError], ChainAPIError]] = [
     copy.copy,

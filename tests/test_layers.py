@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -209,9 +210,15 @@ def _simulator(package: Package) -> Iterator[str]:
 # The package as it is
 
 
+@cache
+def the_package() -> Package:
+    """Parse the package once for all tests."""
+    return Package.read(ROOT)
+
+
 def test_the_package_keeps_the_rules() -> None:
     """The core is pure, imports form no cycle, and aiohttp has its two modules."""
-    assert violations(Package.read(ROOT)) == []
+    assert violations(the_package()) == []
 
 
 def test_the_package_was_read() -> None:
@@ -219,7 +226,7 @@ def test_the_package_was_read() -> None:
 
     These are imports at run time, in functions, and for type checkers.
     """
-    package = Package.read(ROOT)
+    package = the_package()
     assert {_top(module) for module in package.imports} == set[str]().union(*LAYERS)
     edges = {(module, target) for module in package.imports for target, _ in package.edges(module)}
     assert edges >= {("core.url", "errors"), ("__main__", "cli"), ("__init__", "session")}
@@ -228,7 +235,7 @@ def test_the_package_was_read() -> None:
 
 def test_exceptions_are_needed() -> None:
     """Every exception names two modules that import each other."""
-    package = Package.read(ROOT)
+    package = the_package()
     for one, other in EXCEPTIONS:
         assert f"chainapi.{other}" in {found.module for found in package.imports[one]}
         assert one in {target for target, _ in package.edges(other)}

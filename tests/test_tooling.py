@@ -370,6 +370,15 @@ def test_the_command_reports_routes_that_the_document_lacks(
     assert "2 answers of examples, 0 of them cannot be decoded" in printed
 
 
+def test_comparison_without_documents_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a document the comparison fails and says so, rather than finding no difference."""
+    monkeypatch.setenv("CHAINAPI_OPENAPI", str(tmp_path))
+    assert compare.main([]) == 1
+    assert "no OpenAPI documents" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("wire", "name"),
     [("blockNumber", "block_number"), ("erc20Token", "erc20_token"), ("l1ValidationId", "l1_validation_id")],

@@ -390,12 +390,15 @@ def examples(document: Document) -> Iterator[tuple[str, str | None]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print all differences; return the number of unexplained ones.
+    """Print all differences; return the number of unexplained ones, 1 without any document.
 
     Examples that cannot be decoded count too.
     """
     flags = {argument for argument in arguments if argument.startswith("--")}
     documents = [Document.read(Path(one)) for one in arguments if one not in flags] or find_documents()
+    if not documents:
+        print("no OpenAPI documents to compare with: name them, or see docs/contributing.md for their folder")
+        return 1
     found = list(compare(documents))
     unexplained = [difference for difference in found if difference.reason is None]
     for difference in found if "--all" in flags else unexplained:

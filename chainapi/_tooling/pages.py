@@ -138,7 +138,9 @@ def _order(route: Route) -> str:
 
 
 def _ranges(route: Route) -> str:
-    return " or ".join(f"`{name}`" for name in route.ranged.number) if route.ranged else ""
+    if route.ranged is None:
+        return ""
+    return " or ".join(f"`{name}`" for name in route.ranged.number) + _condition(route, "since")
 
 
 def _listed(names: Sequence[str]) -> str:

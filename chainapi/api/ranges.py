@@ -57,6 +57,11 @@ class ListRanges:
         """Whether the caller asked for the oldest rows first."""
         return ("sortOrder", "asc") in self.query.params
 
+    @property
+    def has_order(self) -> bool:
+        """Whether the caller can choose the order, so that the oldest row can be asked for."""
+        return "sortOrder" in self.parameters
+
     def part(self, within: Interval) -> tuple[Walk, Source]:
         """Return the walk of a range of the list, and the source of its pages."""
         return self.open(self.query, evolve(self.start, range=within))
@@ -71,7 +76,7 @@ class ListRanges:
             ChainAPIError: any of chainapi's errors.
 
         """
-        if not newest and "sortOrder" not in self.parameters:
+        if not newest and not self.has_order:
             return None
         query = self.query
         for name, value in {"pageSize": 1, "sortOrder": "desc" if newest else "asc"}.items():
@@ -134,7 +139,7 @@ class Part:
             raise PagingError(
                 f"{self.query.where}: a row has the number {number}, far beyond the range from"
                 f" {within.start} to {within.end} that was asked for: the service does not bound this list by"
-                " that number. Walk the list without split()"
+                " that number. Walk the list without split() or ranges="
             )
 
 

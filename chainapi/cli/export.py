@@ -83,6 +83,7 @@ async def export(
     row_group_rows: Rows | None = None,
     limit: Rows | None = None,
     lookback: str | None = None,
+    ranges: str | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
     part_rows: Rows | None = None,
@@ -120,6 +121,8 @@ async def export(
         limit: Most rows of each source; all by default. A later run fetches all new rows.
         lookback: How far below its newest row a finished source is fetched again, so that changed rows are
             corrected: 1d, 6h or 30min for rows with a time, "100 blocks" for rows with a block number.
+        ranges: Number of ranges in which each source is walked side by side, such as 8, or the width of each,
+            such as "100000 blocks" or "7 days"; one walk by default.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
         part_rows: Rows after which a folder gets a part, also while the export runs; 1,000,000 by default.
@@ -139,7 +142,7 @@ async def export(
         "compression_level": compression_level,
         "row_group_rows": row_group_rows,
     }
-    more = {**parts, **parquet, "lookback": lookback}
+    more = {**parts, **parquet, "lookback": lookback, "ranges": ranges}
     options = {
         "out": out,
         "format": format_,
@@ -154,6 +157,7 @@ async def export(
         **parquet,
         "limit": limit,
         "lookback": lookback,
+        "ranges": ranges,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
         **parts,

@@ -82,7 +82,7 @@ class Member:
         self.settings = Settings(in_flight, probe, inf if max_stop is None else max_stop)
         self.on_wait = on_wait
         self.now = now
-        self.reported_until = -inf  # end of the wait last reported to `on_wait`
+        self.reported_until, self.reported_reason = -inf, ""  # of the wait last reported to `on_wait`
         self.wait_reason, self.wait_until = "", -inf  # of the wait that is known
         limited = rate is not None or max_in_flight is not None
         most = inf if max_in_flight is None else max_in_flight
@@ -103,9 +103,9 @@ class Member:
         The listener is called once for each wait of a second or more.
         """
         self.wait_reason, self.wait_until = reason, until
-        worth = now + WORTH_REPORTING <= until and is_another_wait(until, self.reported_until)
-        if self.on_wait is not None and worth:
-            self.reported_until = until
+        another = is_another_wait(until, reason, self.reported_until, self.reported_reason)
+        if self.on_wait is not None and another and now + WORTH_REPORTING <= until:
+            self.reported_until, self.reported_reason = until, reason
             self.on_wait(reason=reason, seconds=until - now, waiting=waiting)
 
 

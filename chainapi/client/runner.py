@@ -106,21 +106,38 @@ class WalkRunner:
         walk = self._walk
         if self.closed or walk.unread or walk.fetched_all:
             return walk.unread and not self.closed
-        steps, answer = self._begin(), None
-        walk.leave()
-        cancelled: asyncio.CancelledError | None = None
+        if self._running:
+            raise self.refusal("this stream is being read already: only one reader at a time")
+        self._running = True
         try:
-            while (command := self._next(steps, answer)) is not None:
-                if isinstance(command, Fetch):
-                    answer = await self._fetch(command)
-                else:
-                    # The work counts the rows of the page, so that it has to be opened in any case.
-                    cancelled, answer = await finish_in_thread(command.work), None
+            reports = bool(self._source.emit)
+            expected = None if reports else walk.expected()
+            walk.leave()
+            answer = None if expected is None else await self._fetch(expected)
+            if answer is not None and not self.closed and walk.open_expected(answer):
+                self._fetch_ahead()
+                return True
+            return await self._carry_out(walk.advance(*self._source.times(), reports=reports), answer)
         except ChainAPIError as error:
             self._failed(error)
             raise
         finally:
             self._running = False
+
+    async def _carry_out(self, steps: Steps, answer: Answer) -> bool:
+        """Carry out the commands of the next page; `answer` is that of the first one, where it is known.
+
+        Returns False after `close`.
+        """
+        if answer is not None:
+            next(steps)
+        cancelled: asyncio.CancelledError | None = None
+        while (command := self._next(steps, answer)) is not None:
+            if isinstance(command, Fetch):
+                answer = await self._fetch(command)
+            else:
+                # The work counts the rows of the page, so that it has to be opened in any case.
+                cancelled, answer = await finish_in_thread(command.work), None
         if cancelled is not None:
             raise cancelled
         return not self.closed
@@ -228,14 +245,6 @@ class WalkRunner:
         error = PagingError(message)
         error.checkpoint = self.checkpoint
         return error
-
-    def _begin(self) -> Steps:
-        """Begin the commands of the next page; refuse a second caller meanwhile."""
-        if self._running:
-            raise self.refusal("this stream is being read already: only one reader at a time")
-        steps = self._walk.advance(*self._source.times(), reports=bool(self._source.emit))
-        self._running = True
-        return steps
 
     def _failed(self, error: ChainAPIError) -> None:
         """Add the checkpoint to an error; drop further pages if the walk cannot continue."""

@@ -51,6 +51,11 @@ class Ranges(Protocol):
         """Whether the caller asked for the oldest rows first."""
         ...
 
+    @property
+    def has_order(self) -> bool:
+        """Whether the caller can choose the order, so that the oldest row can be asked for."""
+        ...
+
     def part(self, within: Interval) -> tuple[Walk, Source]:
         """Return the walk of a range of the list, and the source of its pages."""
         ...

@@ -48,10 +48,12 @@ class Widths:
         by_blocks = ranged.unit == "blocks"
         if (self.seconds if by_blocks else self.blocks) is not None:
             wrong, right = ("days", "blocks") if by_blocks else ("blocks", "days")
-            raise ConfigurationError(f"{wrong}= does not fit a list by {right[:-1]}: use {right}= or ranges=")
+            raise ConfigurationError(
+                f"{wrong} do not fit a list by {right[:-1]}: split it by {right}, or into a number of ranges"
+            )
         step = self.blocks if by_blocks else self.seconds
         if step is not None and step % ranged.grid:
-            raise ArgumentError("days= must be a whole number for this list: its rows are sums over a day")
+            raise ArgumentError("the days must be a whole number for this list: its rows are sums over a day")
         return step
 
     def cuts(self, ranged: Ranged, oldest: int, newest: int) -> Sequence[int]:
@@ -82,9 +84,11 @@ class Split(Generic[P]):
             raise ConfigurationError(
                 "this list cannot be split into ranges: only those can that take start_block= and end_block=,"
                 " such as data.evm.erc20_transactions, or start_timestamp= and end_timestamp=, such as"
-                " metrics.chains.metric, where each row has that number and is no sum over a week or a month"
+                " metrics.chains.metric, where each row has that number and is no sum over a week or a month;"
+                " data.primary_network.transactions takes times with addresses= only"
             )
         widths.step(ranges.ranged)
+        _check_start(ranges)
         self._stream = stream
         self._ranges = ranges
         self._widths = widths
@@ -96,7 +100,6 @@ class Split(Generic[P]):
         """Return the streams of all ranges.
 
         Raises:
-            ConfigurationError: the start of the list is open, and nobody knows its oldest row.
             ChainAPIError: the newest or the oldest row could not be asked for.
 
         """
@@ -104,36 +107,45 @@ class Split(Generic[P]):
 
     async def __aiter__(self) -> AsyncGenerator[P, None]:
         """Yield the stream of each range."""
-        for within in await self._intervals():
+        for within in await self.intervals():
             yield self._stream(*self._ranges.part(within))
 
-    async def _streams(self) -> list[P]:
-        return [self._stream(*self._ranges.part(within)) for within in await self._intervals()]
-
-    async def _intervals(self) -> list[Interval]:
-        """Return the intervals of the ranges.
+    async def intervals(self) -> list[Interval]:
+        """Return the intervals of all ranges.
 
         The numbers asked for only place the borders: they decide about no row.
+
+        Raises:
+            ConfigurationError: there are too many ranges.
+            ChainAPIError: the newest or the oldest row could not be asked for.
+
         """
         ranges, ends = self._ranges, self._ranges.ends
         newest = await ranges.outermost(newest=True) if ends.end is None else ends.end
         if newest is None:  # an empty list
             return [ranges.within]
         oldest = await self._oldest() if ends.start is None else ends.start
+        if oldest is None:  # the list has lost its rows meanwhile
+            return [ranges.within]
         cuts = self._widths.cuts(ranges.ranged, oldest, newest)
         found = intervals(cuts, ranges.within)
         return found if ranges.ascending else found[::-1]
 
-    async def _oldest(self) -> int:
-        """Return the number at which a list without a start begins."""
+    async def _streams(self) -> list[P]:
+        return [self._stream(*self._ranges.part(within)) for within in await self.intervals()]
+
+    async def _oldest(self) -> int | None:
+        """Return the number at which a list without a start begins; None for an empty list."""
         oldest = await self._ranges.outermost(newest=False)
-        if oldest is not None:
-            return oldest
-        if self._ranges.ranged.unit == "blocks":
-            return 0
+        return 0 if oldest is None and self._ranges.ranged.unit == "blocks" else oldest
+
+
+def _check_start(ranges: Ranges) -> None:
+    """Refuse a list by time whose start is open, and whose oldest row cannot be asked for."""
+    if ranges.ends.start is None and ranges.ranged.unit != "blocks" and not ranges.has_order:
         raise ConfigurationError(
-            "split() needs the start of this list: pass start_timestamp=, because the time of its oldest row"
-            " is not known"
+            "this list can be split only with its start: pass start_timestamp=, because the time of its"
+            " oldest row is not known"
         )
 
 

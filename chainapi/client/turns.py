@@ -121,7 +121,7 @@ class Turns:
             turn.max_wait, turn.waits_until = max_wait, now + max_wait
         deadlines = self.scheduler.deadlines
         if full is not None and not self.scheduler.ready(now, turn):
-            raise member.queue_full(deadlines.cleared(now, turn), full.most)
+            raise member.queue_full(deadlines.cleared(now, turn, joins=not full.most), full.most)
         if deadlines.misses(now, turn):
             raise turn.too_late(now, deadlines.again(now, turn))
         self.queue.add(turn)

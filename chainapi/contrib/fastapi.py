@@ -13,6 +13,7 @@ from chainapi.contrib.starlette import (
     lifespan,
     ndjson,
     server_sent_events,
+    within,
 )
 from chainapi.core.arguments import refuse_unknown
 from chainapi.core.call import CallOptions
@@ -35,6 +36,7 @@ __all__ = [
     "router",
     "server_sent_events",
     "view",
+    "within",
 ]
 
 P = ParamSpec("P")

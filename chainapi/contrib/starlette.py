@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, Pages, Session, SessionView
+from chainapi.contrib.deadlines import within
 from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error
 from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody, rows_left
@@ -38,6 +39,7 @@ __all__ = [
     "quota",
     "routes",
     "server_sent_events",
+    "within",
 ]
 
 _TRY_AGAIN_LATER, _INTERNAL_ERROR = 1013, 1011  # codes of a WebSocket that is closed

@@ -44,6 +44,7 @@ def export(
     fields: Iterable[str] | None = None,
     amounts: Amounts = "text",
     limit: int | None = None,
+    ranges: int | str | None = None,
     concurrency: int = 32,
     part_rows: int = PART_ROWS,
     on_progress: Callable[[ExportProgress], None] | None = None,
@@ -71,7 +72,9 @@ def export(
         fields: names of the columns, all by default, as in `chainapi.export.export`.
         amounts: type of amounts, as in `chainapi.export.export`.
         limit: rows of each source; all by default. Later runs fetch all new rows.
-        concurrency: number of sources that are open at once in each running partition.
+        ranges: number or width of the ranges in which each source is walked side by side, as in
+            `chainapi.export.export`; they stay in one partition.
+        concurrency: number of sources, or ranges, that are open at once in each running partition.
         part_rows: rows after which a worker writes a file; it writes one after 64 MiB of rows as JSON too. A
             worker that is killed loses the rows behind its last file, and they are fetched again.
         on_progress: called in the event loop of the client, several times a second.
@@ -93,6 +96,7 @@ def export(
     from chainapi.dask.coordinator import DistributedExport
     from chainapi.dask.partition import Folder
     from chainapi.dask.store import absolute
+    from chainapi.export.ranges import checked_ranges
     from chainapi.export.spec import checked_sources
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
@@ -127,6 +131,7 @@ def export(
         session_arguments,
         checked_amounts(amounts),
         checked_fields(fields),
+        checked_ranges(ranges, limit),
     )
     return client.sync(run.run)
 

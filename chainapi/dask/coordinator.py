@@ -21,6 +21,7 @@ from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, group
 from chainapi.dask.plugins import SESSIONS, install, stop_tasks
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export.progress import ExportProgress, Stage
+from chainapi.export.ranges import RangesOfSources
 from chainapi.export.spec import Arguments, sent_values
 from chainapi.tables.types import Amounts
 
@@ -69,6 +70,7 @@ class DistributedExport:
         session_arguments: arguments of sessions for this export alone; None for the registered ones.
         amounts: type of amounts.
         fields: names of the columns; None for all.
+        ranges: ranges of each source that has not begun; None to walk it as a whole.
 
     """
 
@@ -86,6 +88,7 @@ class DistributedExport:
     session_arguments: Mapping[str, Any] | None
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
+    ranges: RangesOfSources | None = None
     name: str = field(factory=lambda: uuid4().hex, init=False)
     progress: ExportProgress = field(init=False)
     _counts: dict[int, Mapping[str, int]] = field(factory=dict[int, Mapping[str, int]], init=False)
@@ -172,6 +175,7 @@ class DistributedExport:
                 self.part_bytes,
                 self.amounts,
                 self.fields,
+                self.ranges,
             )
             for number, sources in sorted(by_number.items())
         ]

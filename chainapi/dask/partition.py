@@ -19,6 +19,7 @@ from chainapi.export.fetch import Fetcher
 from chainapi.export.files import JOURNAL
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
+from chainapi.export.ranges import RangesOfSources
 from chainapi.export.spec import Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker
 from chainapi.tables.types import Amounts
@@ -67,6 +68,7 @@ class Job:
         part_bytes: bytes of the rows of a part, as JSON.
         amounts: type of amounts.
         fields: names of the columns; None for all.
+        ranges: ranges of each source that has not begun; None to walk it as a whole.
 
     """
 
@@ -83,6 +85,7 @@ class Job:
     part_bytes: int
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
+    ranges: RangesOfSources | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -228,6 +231,7 @@ class _Run:
             job.concurrency,
             job.amounts,
             job.fields,
+            job.ranges,
         )
         self.fetcher = Fetcher(spec, self.log, self.thread, self.progress, self._report)
 

@@ -25,7 +25,7 @@ Everything here blocks, and belongs to one thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -33,6 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import define, field
 
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
@@ -48,6 +49,9 @@ __all__ = ["CLAIMS", "INVALID_FOLDER", "LOGS", "PENDING_INVALID", "Outrun", "Par
 
 CLAIMS, LOGS, PENDING_INVALID = "_export/claims", "_export/logs", "_export/invalid"
 INVALID_FOLDER = "_invalid"
+
+
+Walk: TypeAlias = tuple[int, int]  # number of a source, place of its range
 
 
 class Outrun(Exception):  # noqa: N818 - not an error: the worker continues behind the part of the other one
@@ -92,15 +96,15 @@ class PartLog:
     _state: State = field(factory=State, init=False)
     _sources: dict[str, SourceRecord] = field(factory=dict[str, SourceRecord], init=False)
     _by_query: dict[str, SourceRecord] = field(factory=dict[str, SourceRecord], init=False)
-    _matchers: dict[int, Matcher] = field(factory=dict[int, Matcher], init=False)
+    _matchers: dict[Walk, Matcher] = field(factory=dict[Walk, Matcher], init=False)
     _settings: dict[str, Any] = field(factory=dict[str, Any], init=False)
-    _logs: dict[str, list[int]] = field(factory=dict[str, list[int]], init=False)
+    _logs: dict[str, list[Walk]] = field(factory=dict[str, list[Walk]], init=False)
     _failed: bool = field(default=False, init=False)  # a part could not be written
-    # Of the next part: rows with their labels, invalid rows as JSON lines, digests by source.
+    # Of the next part: rows with their labels, invalid rows as JSON lines, digests by walk.
     _rows: list[tuple[str, bytes]] = field(factory=list[tuple[str, bytes]], init=False)
     _bytes: int = field(default=0, init=False)
     _invalid_rows: list[bytes] = field(factory=list[bytes], init=False)
-    _digests: dict[int, list[Matched]] = field(factory=dict[int, list[Matched]], init=False)
+    _digests: dict[Walk, list[Matched]] = field(factory=dict[Walk, list[Matched]], init=False)
 
     def open(self) -> None:
         """Claim the partition and read its state.
@@ -176,6 +180,11 @@ class PartLog:
             self._sources[label] = self._by_query[query] = known
         return known
 
+    def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
+        """See `PageLog.split`; the next part stores the ranges, with the first rows of them."""
+        for one in source.split(starts):
+            source.add(one)
+
     def commit(self, batches: Sequence[Batch]) -> int:
         """Take the rows of pages; write a part once it has enough.
 
@@ -205,44 +214,44 @@ class PartLog:
                 self._rows.append((source.label, encoded))
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
-            self._forget(source.number)
+            self._forget((source.number, source.place))
         return len(new.rows)
 
     # Rows of later passes
 
     def _new_rows(self, batch: Batch) -> NewRows:
         """Return the rows of a batch that the export lacks, and log their digests."""
-        number, restarts = batch.source.number, batch.checkpoint.restarts
-        new = new_rows(batch, lambda: self._matcher(number))
-        if number in self._matchers:
-            self._matchers[number].add(restarts, new.added)
+        walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
+        new = new_rows(batch, lambda: self._matcher(walk))
+        if walk in self._matchers:
+            self._matchers[walk].add(restarts, new.added)
         outcome = Matched(restarts, b"".join(new.added), b"".join(new.again))
-        self._digests.setdefault(number, []).append(outcome)
+        self._digests.setdefault(walk, []).append(outcome)
         return new
 
-    def _matcher(self, number: int) -> Matcher:
-        """Return the matcher of a source, at its first use from the logs."""
-        if number not in self._matchers:
-            matcher = self._matchers[number] = Matcher()
-            for name, sources in self._logs.items():
-                if number in sources:
-                    for one in self._log(name).get(number, ()):
+    def _matcher(self, walk: Walk) -> Matcher:
+        """Return the matcher of a walk, at its first use from the logs."""
+        if walk not in self._matchers:
+            matcher = self._matchers[walk] = Matcher()
+            for name, walks in self._logs.items():
+                if walk in walks:
+                    for one in self._log(name).get(walk, ()):
                         matcher.replay(one)
-            for one in self._digests.get(number, ()):
+            for one in self._digests.get(walk, ()):
                 matcher.replay(one)
-        return self._matchers[number]
+        return self._matchers[walk]
 
-    def _log(self, name: str) -> dict[int, list[Matched]]:
+    def _log(self, name: str) -> dict[Walk, list[Matched]]:
         content = self.store.read(f"{LOGS}/{name}")
         try:
-            return msgspec.msgpack.decode(content, type=dict[int, list[Matched]])
+            return msgspec.msgpack.decode(content, type=dict[Walk, list[Matched]])
         except msgspec.DecodeError as error:
             raise self._damaged(name, error) from error
 
-    def _forget(self, number: int) -> None:
-        self._matchers.pop(number, None)
-        self._digests.pop(number, None)
-        logs = {name: [one for one in needed if one != number] for name, needed in self._logs.items()}
+    def _forget(self, walk: Walk) -> None:
+        self._matchers.pop(walk, None)
+        self._digests.pop(walk, None)
+        logs = {name: [one for one in needed if one != walk] for name, needed in self._logs.items()}
         self._logs = {name: needed for name, needed in logs.items() if needed}
 
     # Parts
@@ -285,7 +294,9 @@ class PartLog:
             invalid=old.invalid + len(self._invalid_rows),
             before=old.before,
             settings=self._settings,
-            sources=[record.fields for record in self._sources.values()],
+            sources=[
+                one.fields for source in self._sources.values() for one in (source, *source.ranges.values())
+            ],
             logs=dict(self._logs),
         )
 

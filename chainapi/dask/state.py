@@ -16,7 +16,7 @@ from chainapi.export.records import SourceRecord
 
 __all__ = ["FOOTER_KEY", "DamagedStateError", "State"]
 
-FORMAT = 2  # of the state; another number is refused
+FORMAT = 3  # of the state; another number is refused
 FOOTER_KEY = b"chainapi"
 
 
@@ -35,8 +35,9 @@ class State(msgspec.Struct):
         invalid: invalid rows of all parts.
         before: `rows` and `invalid` at the start of the export's run.
         settings: settings of the export.
-        sources: fields of the sources, in the order of their numbers.
-        logs: names of the logs of digests, and the unfinished sources in each.
+        sources: fields of the sources, in the order of their numbers; their unfinished ranges follow each.
+        logs: names of the logs of digests, and the unfinished walks in each: number of the source, and place
+            of the range.
         format: version of this record.
 
     """
@@ -49,14 +50,20 @@ class State(msgspec.Struct):
     before: tuple[int, int] = (0, 0)
     settings: dict[str, Any] = {}
     sources: list[tuple[Any, ...]] = []
-    logs: dict[str, list[int]] = {}
+    logs: dict[str, list[tuple[int, int]]] = {}
     format: int = FORMAT
 
     @property
     def records(self) -> dict[str, SourceRecord]:
         """Records of the sources by label; changes of them do not change the state."""
-        made = [SourceRecord.from_fields(*fields) for fields in self.sources]
-        return {record.label: record for record in made}
+        found = dict[str, SourceRecord]()
+        for fields in self.sources:
+            record = SourceRecord.from_fields(*fields)
+            if record.place:
+                found[record.label].add(record)
+            else:
+                found[record.label] = record
+        return found
 
     def dumps(self) -> bytes:
         """Return the state as text, compressed, with a checksum."""
@@ -78,7 +85,7 @@ class State(msgspec.Struct):
                 raise DamagedStateError("its checksum differs")
             state = msgspec.json.decode(content, type=cls)
             _ = state.records
-        except (ValueError, TypeError, ZlibError) as error:
+        except (ValueError, TypeError, KeyError, ZlibError) as error:
             raise DamagedStateError(str(error)) from error
         if state.format != FORMAT:
             raise DamagedStateError(f"it has format {state.format}, this version reads {FORMAT}")

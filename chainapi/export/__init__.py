@@ -42,6 +42,7 @@ async def export(
     row_group_rows: int | None = None,
     limit: int | None = None,
     lookback: LookbackGiven | None = None,
+    ranges: int | str | None = None,
     concurrency: int = 32,
     part_rows: int | None = None,
     part_bytes: int | None = None,
@@ -81,7 +82,10 @@ async def export(
             rows are corrected, and withdrawn ones removed: ``"1d"``, ``"6h"``, seconds or a timedelta for a
             list whose rows have a time; ``"100 blocks"`` or a number for one with block numbers. By default
             no row is fetched again. Each run may choose another one.
-        concurrency: number of sources that are open at once. Memory holds a page or two of each.
+        ranges: number of ranges in which each source is walked side by side, or the width of each, such as
+            ``100000 blocks`` or ``7 days`` (see `Pages.split`); one walk by default. It concerns sources that
+            have not begun, and does not apply with `limit`.
+        concurrency: number of sources, or ranges, that are open at once. Memory holds a page or two of each.
         part_rows: number of rows after which a folder gets a part, also while the export runs; 1,000,000 by
             default.
         part_bytes: bytes of rows, as JSON, after which it gets one; 256 MiB by default.
@@ -105,6 +109,7 @@ async def export(
     from chainapi.export.formats import parquet_of
     from chainapi.export.lookback import Lookback
     from chainapi.export.part_schedule import PartLimits
+    from chainapi.export.ranges import checked_ranges
     from chainapi.export.run import Exporter
     from chainapi.export.spec import ExportSpec, checked_sources
     from chainapi.tables.columns import checked_fields
@@ -135,6 +140,7 @@ async def export(
         checked_amounts(amounts),
         checked_fields(fields),
         None if lookback is None else Lookback.of(lookback),
+        checked_ranges(ranges, limit),
     )
     await spec.check()
     limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)

@@ -27,22 +27,23 @@ CREATE TABLE totals (
 ) WITHOUT ROWID;
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE sources (
-    number INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, query TEXT NOT NULL UNIQUE,
+    number INTEGER NOT NULL, label TEXT NOT NULL, query TEXT NOT NULL, place INTEGER NOT NULL,
     checkpoint TEXT,
     taken INTEGER NOT NULL, newest TEXT, floor TEXT, edge TEXT NOT NULL, window TEXT,
     done INTEGER NOT NULL,
-    checksum INTEGER NOT NULL
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (number, place), UNIQUE (label, place), UNIQUE (query, place)
 );
 CREATE TABLE pages (
-    number INTEGER PRIMARY KEY, source INTEGER NOT NULL, segment INTEGER NOT NULL, start INTEGER NOT NULL,
-    length INTEGER NOT NULL, rows INTEGER NOT NULL, invalid_length INTEGER NOT NULL, invalid INTEGER NOT NULL,
-    lowest TEXT, highest TEXT, crc INTEGER NOT NULL, checksum INTEGER NOT NULL
+    number INTEGER PRIMARY KEY, source INTEGER NOT NULL, place INTEGER NOT NULL, segment INTEGER NOT NULL,
+    start INTEGER NOT NULL, length INTEGER NOT NULL, rows INTEGER NOT NULL, invalid_length INTEGER NOT NULL,
+    invalid INTEGER NOT NULL, lowest TEXT, highest TEXT, crc INTEGER NOT NULL, checksum INTEGER NOT NULL
 );
 CREATE TABLE digests (
-    page INTEGER PRIMARY KEY, source INTEGER NOT NULL, pass INTEGER NOT NULL, added BLOB NOT NULL,
-    again BLOB NOT NULL, checksum INTEGER NOT NULL
+    page INTEGER PRIMARY KEY, source INTEGER NOT NULL, place INTEGER NOT NULL, pass INTEGER NOT NULL,
+    added BLOB NOT NULL, again BLOB NOT NULL, checksum INTEGER NOT NULL
 );
-CREATE INDEX digests_of_source ON digests (source);
+CREATE INDEX digests_of_source ON digests (source, place);
 CREATE TABLE parts (
     number INTEGER PRIMARY KEY, state INTEGER NOT NULL, upto INTEGER NOT NULL, content TEXT NOT NULL,
     checksum INTEGER NOT NULL

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field, frozen
 
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
+from chainapi.errors import (
+    AuthenticationError,
+    ChainAPIError,
+    ConfigurationError,
+    DecodeError,
+    SessionClosedError,
+)
 from chainapi.export.corrections import Windows
 from chainapi.export.formats.values import require
 from chainapi.export.lookback import number_of_columns
 from chainapi.export.progress import ExportProgress
+from chainapi.export.ranges import RangesOfSources, ahead
 from chainapi.export.records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream, shows_new_rows
 from chainapi.export.spec import COLUMNS, Arguments, ExportSpec, compare_settings
@@ -28,8 +35,20 @@ from chainapi.tables.columns import Column
 
 __all__ = ["Fetcher"]
 
+SPLIT_AT_ONCE = 8  # sources whose newest rows are asked for, before their ranges are walked
+
 _NO_SOURCE = "there is nothing to export: over= has no source"
 _ADVICE = 'started again with on_invalid="raw", the export puts such rows into a file of their own'
+
+
+@frozen(eq=False)
+class _Opened:
+    """Source that is open: its record, the stream of its whole list, and the codec of its rows."""
+
+    source: SourceRecord
+    arguments: Arguments
+    pages: Pages[Any]
+    codec: Codec
 
 
 @define(eq=False)
@@ -54,7 +73,7 @@ class Fetcher:
     report: Callable[[], None]
     failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
     open_window: Callable[[SourceRecord], None] | None = field(default=None, init=False)
-    _open_streams: dict[str, SourceStream] = field(factory=dict[str, SourceStream], init=False)
+    _open_sources: dict[str, _Opened] = field(factory=dict[str, _Opened], init=False)
     _codec: Codec | None = field(default=None, init=False)
     _number_names: tuple[str, ...] = field(default=(), init=False)
 
@@ -96,9 +115,10 @@ class Fetcher:
     def _failed(self, label: str, error: ChainAPIError) -> None:
         if isinstance(error, DecodeError) and error.row is not None:
             error = error.changed(advice=_ADVICE)
-        self.failures[label] = error
-        self._open_streams.pop(label, None)
-        self.progress.failed += 1
+        if label not in self.failures:  # the other ranges of the source may fail too
+            self.failures[label] = error
+            self.progress.failed += 1
+        self._open_sources.pop(label, None)
         self.report()
 
     def _committed(self, batches: Sequence[Batch], rows: int) -> None:
@@ -108,19 +128,33 @@ class Fetcher:
         last = {batch.source.label: batch for batch in batches}
         for batch in batches:
             label, ended = batch.source.label, None
-            if batch is last[label] and batch.source.done:
-                ended = self._open_streams.pop(label, None)
+            if batch is last[label] and batch.source.whole.done:
+                ended = self._open_sources.pop(label, None)
             self.progress.committed(label, done=ended is not None)
-            if ended is not None and not ended.shows_new_rows(limited=self.spec.limit is not None):
+            if ended is not None and not self._shows_new_rows(ended.source, ended.pages):
                 self.progress.closed += 1
         self.report()
 
     async def _streams(self) -> AsyncIterator[tuple[str, SourceStream]]:
-        """Yield the stream of each source that has something to fetch, with its label."""
+        """Yield the streams of each source that has something to fetch, with its label.
+
+        A source has one stream, or one for each of its ranges.
+        """
+        opened = ahead(self._openings(), 1 if self.spec.ranges is None else SPLIT_AT_ONCE)
+        async with aclosing(opened):
+            async for one in opened:
+                if one is not None:
+                    label = one.source.label
+                    self._open_sources[label] = one
+                    for record in [*one.source.ranges.values()] or [one.source]:
+                        yield label, self._stream(one, record)
+
+    async def _openings(self) -> AsyncGenerator[Coroutine[Any, Any, _Opened | None], None]:
+        """Yield the opening of each source, each source once."""
         fingerprints: set[str] = set()
         async for arguments in self.spec.arguments():
             try:
-                pages = self.spec.open(arguments)
+                pages = self.spec.open_first(arguments)
             except ConfigurationError as error:
                 self._refused(arguments, error)
                 continue
@@ -128,14 +162,7 @@ class Fetcher:
                 continue
             fingerprints.add(pages.fingerprint)
             self.progress.seen += 1
-            source, stream = await self._open(arguments, pages)
-            if stream is None:
-                self.progress.done += 1
-                self.progress.skipped += 1
-                self.progress.closed += 1
-            else:
-                self._open_streams[source.label] = stream
-                yield source.label, stream
+            yield self._open(arguments, pages, await self._begun(pages))
         if not fingerprints:
             raise next(iter(self.failures.values()), ConfigurationError(_NO_SOURCE))
 
@@ -145,26 +172,54 @@ class Fetcher:
             self.progress.seen += 1
             self._failed(arguments.label, error)
 
-    async def _open(
-        self, arguments: Arguments, pages: Pages[Any]
-    ) -> tuple[SourceRecord, SourceStream | None]:
-        """Return a source with its stream, or with None if there is nothing to fetch."""
-        if self.progress.ask is None:
-            self.progress.ask = pages.seconds_left
+    async def _begun(self, pages: Pages[Any]) -> Codec:
+        """Return the codec of the rows; the first source begins the export."""
         if self._codec is None:
+            self.progress.ask = pages.seconds_left
             self._codec = await self.worker.run(self._begin, pages)
+        return self._codec
+
+    async def _open(self, arguments: Arguments, pages: Pages[Any], codec: Codec) -> _Opened | None:
+        """Return a source with its ranges; None if there is nothing to fetch, or it cannot be split."""
         source = await self.worker.run(self.journal.source, arguments.label, pages.fingerprint)
-        if source.done and not shows_new_rows(source, pages, limited=self.spec.limit is not None):
-            return source, None
+        if source.done and not self._shows_new_rows(source, pages):
+            self.progress.done += 1
+            self.progress.skipped += 1
+            self.progress.closed += 1
+            return None
         if source.done and self.open_window is not None:
             await self.worker.run(self.open_window, source)
-        pages = self._reopened(source, arguments, pages)
+        ranges, begun = self.spec.ranges, source.ranges or source.checkpoint is not None
+        if ranges is None or begun:  # a source that has begun continues as it did
+            return _Opened(source, arguments, pages, codec)
+        try:
+            await self._split(source, pages, ranges)
+        except (AuthenticationError, SessionClosedError):
+            raise
+        except ChainAPIError as error:
+            self._failed(source.label, error)
+            return None
+        return _Opened(source, arguments, pages, codec)
+
+    async def _split(self, source: SourceRecord, pages: Pages[Any], ranges: RangesOfSources) -> None:
+        """Split a source that has not begun; an empty list stays whole."""
+        intervals = await ranges.of(pages).intervals()
+        if len(intervals) > 1:
+            starts = [evolve(pages.checkpoint, range=one) for one in intervals]
+            await self.worker.run(self.journal.split, source, starts)
+
+    def _shows_new_rows(self, source: SourceRecord, pages: Pages[Any]) -> bool:
+        return shows_new_rows(source, pages, limited=self.spec.limit is not None)
+
+    def _stream(self, opened: _Opened, source: SourceRecord) -> SourceStream:
+        """Return the stream of a source, or of one of its ranges."""
+        pages = self._reopened(source, opened.arguments, opened.pages)
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
         limit = self.spec.limit if source.exported is None else None
-        return source, SourceStream(source, pages, self._codec.encode_lines, limit)
+        return SourceStream(source, pages, opened.codec.encode_lines, limit)
 
     def _reopened(self, source: SourceRecord, arguments: Arguments, pages: Pages[Any]) -> Pages[Any]:
-        """Return the stream of what the target lacks of a source."""
+        """Return the stream of what the target lacks of a source, or of a range."""
         open_ = partial(self.spec.open, arguments)
         since = None if pages.cursor is None else pages.cursor.since
         if since is not None and source.exported is not None:

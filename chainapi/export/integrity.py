@@ -85,8 +85,9 @@ def _damage_in_records(database: sqlite3.Connection, totals: dict[object, object
 
 _RECORDS = {
     "about": "name, value",
-    "sources": "number, label, query, checkpoint, taken, newest, floor, edge, window, done",
-    "pages": "number, source, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc",
-    "digests": "page, source, pass, added, again",
+    "sources": "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done",
+    "pages": "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest,"
+    " crc",
+    "digests": "page, source, place, pass, added, again",
     "parts": "number, state, upto, content",
 }

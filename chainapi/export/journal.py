@@ -16,6 +16,7 @@ from zlib import crc32
 
 from attrs import evolve
 
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.database import Database
 from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
@@ -27,8 +28,8 @@ from chainapi.tables.codec import INVALID
 
 __all__ = ["Journal"]
 
-_SOURCE = "number, label, query, checkpoint, taken, newest, floor, edge, window, done"
-_PAGES = "number, source, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc"
+_SOURCE = "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done"
+_PAGES = "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc"
 
 
 class Journal:
@@ -49,7 +50,7 @@ class Journal:
         self.waiting = Waiting()
         self._database = database
         self._segments = Segments(self.folder)
-        self._matchers: dict[int, Matcher] = {}
+        self._matchers: dict[tuple[int, int], Matcher] = {}  # by source and range
         self._pages = 0  # number of the last page
 
     @classmethod
@@ -122,26 +123,40 @@ class Journal:
     # Sources and their rows
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this query; create it if it is missing.
+        """Return the source with this query and its unfinished ranges; create it if it is missing.
 
         Its label gets a suffix if another source has it.
         """
         with self._database.reading() as db:
             found = db.execute(
-                f"SELECT {_SOURCE} FROM sources WHERE query = ?",  # noqa: S608
+                f"SELECT {_SOURCE} FROM sources WHERE query = ? ORDER BY place",  # noqa: S608
                 (query,),
-            ).fetchone()
-            if found is not None:
-                return SourceRecord.from_fields(*found)
+            ).fetchall()
+            if found:
+                source, *ranges = [SourceRecord.from_fields(*fields) for fields in found]
+                for one in ranges:
+                    source.add(one)
+                return source
         with self._database.transaction() as db:
             (number,) = db.execute("SELECT coalesce(max(number), 0) + 1 FROM sources").fetchone()
             source = SourceRecord(number, free_label(label, query, self._is_taken), query)
-            fields = source.fields
-            self._database.add_to_total("sources", 1)
-            db.execute(
-                "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields))
-            )
+            self._insert(db, [source])
         return source
+
+    def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
+        """Store the ranges of a source, which begin at these checkpoints, before their first pages."""
+        ranges = source.split(starts)
+        with self._database.transaction() as db:
+            self._insert(db, ranges)
+        for one in ranges:
+            source.add(one)
+
+    def _insert(self, db: Connection, records: Sequence[SourceRecord]) -> None:
+        self._database.add_to_total("sources", len(records))
+        db.executemany(
+            f"INSERT INTO sources VALUES ({', '.join('?' * 12)})",  # noqa: S608
+            ((*fields, checksum(*fields)) for one in records for fields in (one.fields,)),
+        )
 
     def _is_taken(self, label: str) -> bool:
         with self._database.reading() as db:
@@ -188,6 +203,7 @@ class Journal:
         page = PageRecord(
             self._pages,
             batch.source.number,
+            batch.source.place,
             segment,
             start,
             len(valid),
@@ -199,7 +215,7 @@ class Journal:
             crc32(content),
         )
         fields = page.fields
-        db.execute(f"INSERT INTO pages VALUES ({', '.join('?' * 12)})", (*fields, checksum(*fields)))  # noqa: S608
+        db.execute(f"INSERT INTO pages VALUES ({', '.join('?' * 13)})", (*fields, checksum(*fields)))  # noqa: S608
         self._database.add_to_total("pages", 1)
         self.invalid += count
         if batch.source.window is not None:
@@ -211,40 +227,45 @@ class Journal:
 
     def _new_rows(self, db: Connection, batch: Batch) -> NewRows:
         """Return the rows of a batch that the export lacks, and store their digests."""
-        number, restarts = batch.source.number, batch.checkpoint.restarts
-        new = new_rows(batch, lambda: self._matcher(db, number))
-        if number in self._matchers:
-            self._matchers[number].add(restarts, new.added)
+        walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
+        new = new_rows(batch, lambda: self._matcher(db, *walk))
+        if walk in self._matchers:
+            self._matchers[walk].add(restarts, new.added)
         if not batch.done and (new.added or new.again):
-            fields = self._pages, number, restarts, b"".join(new.added), b"".join(new.again)
-            db.execute("INSERT INTO digests VALUES (?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
+            fields = self._pages, *walk, restarts, b"".join(new.added), b"".join(new.again)
+            db.execute("INSERT INTO digests VALUES (?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
             self._database.add_to_total("digests", 1)
         return new
 
-    def _matcher(self, db: Connection, number: int) -> Matcher:
-        """Return the matcher of a source, at its first use from the stored digests."""
-        if number not in self._matchers:
-            matcher = self._matchers[number] = Matcher()
+    def _matcher(self, db: Connection, number: int, place: int) -> Matcher:
+        """Return the matcher of a source or a range, at its first use from the stored digests."""
+        if (number, place) not in self._matchers:
+            matcher = self._matchers[number, place] = Matcher()
             for fields in db.execute(
-                "SELECT pass, added, again FROM digests WHERE source = ? ORDER BY page", (number,)
+                "SELECT pass, added, again FROM digests WHERE source = ? AND place = ? ORDER BY page",
+                (number, place),
             ):
                 matcher.replay(Matched(*fields))
-        return self._matchers[number]
+        return self._matchers[number, place]
 
     def _forget(self, db: Connection, source: SourceRecord) -> None:
-        """Delete the digests of a source whose walk has ended."""
-        self._matchers.pop(source.number, None)
-        deleted = db.execute("DELETE FROM digests WHERE source = ?", (source.number,)).rowcount
+        """Delete the digests of a walk that has ended, and the record of a range."""
+        walk = source.number, source.place
+        self._matchers.pop(walk, None)
+        deleted = db.execute("DELETE FROM digests WHERE source = ? AND place = ?", walk).rowcount
         if deleted:
             self._database.add_to_total("digests", -deleted)
+        if source.source is not None:
+            db.execute("DELETE FROM sources WHERE number = ? AND place = ?", walk)
+            self._database.add_to_total("sources", -1)
 
     # Parts
 
     def waiting_pages(self, *, finished: bool, rows: int, size: int) -> list[tuple[str, PageRecord]]:
         """Return the oldest waiting pages with the labels of their sources.
 
-        They are sorted by source, and then in the order of the list. What is committed later does not wait
-        for the same part. Rows that were fetched again are not among them.
+        They are sorted by source, then by range, and then in the order of the list. What is committed later
+        does not wait for the same part. Rows that were fetched again are not among them.
 
         Args:
             finished: whether to leave out the pages of unfinished sources.
@@ -256,7 +277,8 @@ class Journal:
         with self._database.reading() as db:
             labels = dict[int, str](
                 db.execute(
-                    "SELECT number, label FROM sources WHERE done >= ? AND window IS NULL", (finished,)
+                    "SELECT number, label FROM sources WHERE place = 0 AND done >= ? AND window IS NULL",
+                    (finished,),
                 ).fetchall()
             )
         found, had_rows, had_bytes = list[PageRecord](), 0, 0
@@ -268,7 +290,8 @@ class Journal:
                 had_rows += page.rows + page.invalid
                 had_bytes += page.length + page.invalid_length
         self._count_waiting(found[-1].number if found else 0)
-        found.sort(key=lambda page: (page.source, page.number))
+        # What an update adds follows the ranges, as it follows the rows of a list that was walked whole.
+        found.sort(key=lambda page: (page.source, not page.place, page.place, page.number))
         return [(labels[page.source], page) for page in found]
 
     def windows(self) -> dict[int, SourceRecord]:
@@ -308,7 +331,7 @@ class Journal:
     def count_finished_sources(self) -> int:
         """Return the number of sources whose walk has ended."""
         with self._database.reading() as db:
-            (count,) = db.execute("SELECT count(*) FROM sources WHERE done").fetchone()
+            (count,) = db.execute("SELECT count(*) FROM sources WHERE place = 0 AND done").fetchone()
         return int(count)
 
     def last_part(self, state: int = BEGUN) -> Part | None:
@@ -359,7 +382,8 @@ class Journal:
             _set_state(db, part, CLEANED)
             deleted = db.execute(
                 "DELETE FROM pages WHERE number <= ?"
-                " AND source IN (SELECT number FROM sources WHERE done >= ? AND window IS NULL)",
+                " AND source IN"
+                " (SELECT number FROM sources WHERE place = 0 AND done >= ? AND window IS NULL)",
                 (part.upto, finished),
             ).rowcount
             self._database.add_to_total("pages", -deleted)
@@ -396,20 +420,22 @@ class Journal:
             db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
 
 
-def _update(db: Connection, source: SourceRecord) -> None:
-    number, _, _, *changed = fields = source.fields
-    db.execute(
-        "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, window = ?, done = ?,"
-        " checksum = ? WHERE number = ?",
-        (*changed, checksum(*fields), number),
-    )
-
-
 def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
     """Yield the columns of the settings' records."""
     for name, value in settings.items():
         text = json.dumps(value)
         yield name, text, checksum(name, text)
+
+
+def _update(db: Connection, source: SourceRecord) -> None:
+    """Store the position of a source, or of a range; that of a finished range is in its source."""
+    one = source.whole if source.done else source
+    number, _, _, place, *changed = fields = one.fields
+    db.execute(
+        "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, window = ?,"
+        " done = ?, checksum = ? WHERE number = ? AND place = ?",
+        (*changed, checksum(*fields), number, place),
+    )
 
 
 def _set_state(db: Connection, part: Part, state: int) -> None:

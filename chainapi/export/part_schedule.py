@@ -168,12 +168,14 @@ class PartSchedule:
         self.progress.begin_writing(writer.rows, self.journal.waiting.rows if self.target.folder else 0)
         try:
             part = await self._thread.run(writer.write)
+            self.progress.begin_placing()
+            if part is None:
+                await self.worker.run(self.journal.end_windows, None)
+            else:
+                await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
         finally:
             self.progress.end_writing()
-        if part is None:
-            await self.worker.run(self.journal.end_windows, None)
-        else:
-            await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
+        if part is not None:
             self.parts.append(part)
         if isinstance(writer, CorrectionWriter):
             self.progress.corrected(writer.rows, writer.removed)

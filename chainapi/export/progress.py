@@ -12,13 +12,20 @@ from attrs import define, field
 from chainapi.client.progress import progress_text
 from chainapi.core.duration import in_words
 
-__all__ = ["ExportProgress", "Stage"]
+__all__ = ["ExportProgress", "Stage", "Step"]
 
 Stage = Literal["fetching", "writing", "done"]
 """``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last part, or ``done``."""
 
+Step = Literal["rows", "check", "place"]
+"""Step of a part: its ``rows`` are written, read back (``check``), or put in ``place``.
+
+In ``place`` a file gets its name, or the new rows are added to a text or a database.
+"""
+
 _COUNTS = ("seen", "skipped", "done", "failed", "pages", "rows", "invalid", "closed", "removed")
 _OPEN = "pages_of_open"
+_STEPS: Mapping[Step | None, str] = {"check": " · reading them back", "place": " · putting them in place"}
 
 
 @define(eq=False)
@@ -40,6 +47,7 @@ class ExportProgress:
         invalid: invalid rows committed in this run (``on_invalid="raw"``).
         written: valid rows that this run has written, those of the part that is being written included.
         to_write: those rows, and the ones that wait for a part.
+        step: step of the part that is being written; None between parts.
         limit: greatest number of rows of each source; None for all.
         ask: returns the least seconds that a number of requests takes, by the quota; None if it is not known.
         clock: returns the time in seconds.
@@ -59,13 +67,16 @@ class ExportProgress:
     removed: int = 0
     written: int = 0
     to_write: int = 0
+    step: Step | None = None
     _pages_of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # by label
     limit: int | None = field(default=None, kw_only=True)
     ask: Callable[[float], float] | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
     _begun: float = field(init=False, repr=False)
-    _writing_since: float | None = field(default=None, init=False, repr=False)
-    _spent_writing: float = field(default=0.0, init=False, repr=False)  # seconds
+    _part_since: float = field(default=0.0, init=False, repr=False)  # when its part was begun
+    _part_end: int = field(default=0, init=False, repr=False)  # `written` behind its part
+    _parts: int = field(default=0, init=False, repr=False)  # rows of the finished parts
+    _parts_took: float = field(default=0.0, init=False, repr=False)  # seconds
 
     def __attrs_post_init__(self) -> None:
         self._begun = self.clock()
@@ -86,21 +97,24 @@ class ExportProgress:
 
         The estimate gives the open sources as many pages as the finished ones had; before a source is done,
         as many rows as the limit. It is the pace so far, or what the quota allows if that takes longer. The
-        rows that wait for a part then are added at the pace of the parts so far.
+        rows that wait for a part then are added at the pace of the parts so far, which includes all steps of
+        a part. The first part has the pace of its rows; how long its other steps take is not known.
         """
         if self.stage == "done":
             return 0.0
-        writing = (self.to_write - self.written) * self._seconds_a_row
+        writing = self._seconds_of_writing()
         if self.stage == "writing":
-            return writing if self.written else None
+            return writing
         fetching = self._seconds_of_fetching()
-        return None if fetching is None else fetching + writing
+        return None if fetching is None else fetching + (writing or 0.0)
 
-    @property
-    def _seconds_a_row(self) -> float:
-        """Seconds that it takes to write a row; 0 before the first part."""
-        since = 0.0 if self._writing_since is None else self.clock() - self._writing_since
-        return (self._spent_writing + since) / self.written if self.written else 0.0
+    def _seconds_of_writing(self) -> float | None:
+        spent = 0.0 if self.step is None else self.clock() - self._part_since
+        if self._parts:
+            return max(0.0, (self.to_write - self._parts) * self._parts_took / self._parts - spent)
+        if self.step != "rows" or not self.written:
+            return None
+        return (self.to_write - self.written) * spent / self.written
 
     def _seconds_of_fetching(self) -> float | None:
         pages = self._pages_left()
@@ -148,19 +162,20 @@ class ExportProgress:
         return sources + progress_text(self.rows, self.expected, self.elapsed, left, wait)
 
     def writing_text(self) -> str:
-        """Return the rows written, and the time left if it is known."""
-        text = f"{self.written:,} of {self.to_write:,} rows written"
+        """Return the rows written, the step, and the time left if it is known."""
+        text = f"{self.written:,} of {self.to_write:,} rows written{_STEPS.get(self.step, '')}"
         left = self.seconds_left
         return text if left is None else f"{text} · about {in_words(left)} left"
 
     @property
     def record(self) -> dict[str, Any]:
-        """The progress as JSON values, for machines: stage, counts, speed, seconds.
+        """The progress as JSON values, for machines: stage, step, counts, speed, seconds.
 
-        ``seconds_left`` and ``sources`` are None where they are not known.
+        ``seconds_left`` and ``sources`` are None where they are not known, ``step`` between parts.
         """
         return {
             "stage": self.stage,
+            "step": self.step,
             "sources": self.sources,
             **{name: getattr(self, name) for name in (*_COUNTS, "written", "to_write")},
             "rows_per_second": round(self.rows_per_second, 1),
@@ -184,12 +199,19 @@ class ExportProgress:
 
     def begin_writing(self, rows: int, waiting: int) -> None:
         """Count the rows of a part that is begun, and those that wait for the next ones."""
-        self.to_write = self.written + rows + waiting
-        self._writing_since = self.clock()
+        self._part_end = self.written + rows
+        self.to_write = self._part_end + waiting
+        self._part_since, self.step = self.clock(), "rows" if rows else "check"
 
     def wrote(self, rows: int) -> None:
-        """Count written rows."""
+        """Count written rows; behind the last one of a part they are read back."""
         self.written += rows
+        if self.written >= self._part_end:
+            self.step = "check"
+
+    def begin_placing(self) -> None:
+        """Note that the file of the part is put in place."""
+        self.step = "place"
 
     def corrected(self, rows: int, removed: int) -> None:
         """Count the new rows of windows, and the rows that left the target."""
@@ -198,10 +220,11 @@ class ExportProgress:
         self.to_write = self.written  # the others were in the target
 
     def end_writing(self) -> None:
-        """Count the time of a part."""
-        if self._writing_since is not None:
-            self._spent_writing += self.clock() - self._writing_since
-            self._writing_since = None
+        """Count the rows and the time of a part."""
+        if self.step is not None:
+            self._parts = self.written
+            self._parts_took += self.clock() - self._part_since
+            self.step = None
 
     def committed(self, label: str, *, done: bool) -> None:
         """Count a page of a source."""

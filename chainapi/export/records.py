@@ -36,10 +36,13 @@ BEGUN, IN_PLACE, CLEANED = range(3)  # states of a part
 class SourceRecord:
     """Position of a source: its walk, and the newest row that the target has.
 
+    A source that is walked as ranges has a record for each of them too, until that range has ended.
+
     Attributes:
         number: counts the sources from 1, in the order in which the export met them.
         label: name of the source, such as ``43114``; no other one has it.
         query: fingerprint of its query, whatever the page size.
+        place: counts the ranges of a source from 1, in the order of the list; 0 for the source itself.
         checkpoint: position of its walk, as text; None before the first page.
         taken: rows that were stored before the source ended for the first time; a limit counts these.
         newest: greatest number among its rows, where the route has a descending number or a cursor.
@@ -55,12 +58,15 @@ class SourceRecord:
             replaced once the walk has ended. None if no row is fetched again.
         done: whether its walk has ended.
         limited: whether the limit ended it in this run.
+        ranges: unfinished ranges of the source by their places; empty if it is walked as a whole.
+        source: the source of a range; None for a source.
 
     """
 
     number: int
     label: str
     query: str
+    place: int = 0
     checkpoint: str | None = None
     taken: int = 0
     newest: int | None = None
@@ -74,6 +80,8 @@ class SourceRecord:
     oldest: int | None = None
     window: int | None = None
     limited: bool = field(default=False, init=False)
+    ranges: dict[int, SourceRecord] = field(factory=dict[int, "SourceRecord"], init=False, repr=False)
+    source: SourceRecord | None = field(default=None, init=False, eq=False, repr=False)
 
     @classmethod
     def from_fields(
@@ -81,6 +89,7 @@ class SourceRecord:
         number: int,
         label: str,
         query: str,
+        place: int,
         checkpoint: str | None,
         taken: int,
         newest: str | None,
@@ -102,6 +111,7 @@ class SourceRecord:
             number,
             label,
             query,
+            place,
             checkpoint,
             taken,
             newest=_number(newest),
@@ -126,6 +136,7 @@ class SourceRecord:
             self.number,
             self.label,
             self.query,
+            self.place,
             self.checkpoint,
             self.taken,
             *numbers,
@@ -141,6 +152,49 @@ class SourceRecord:
         """
         self.window = self.exported = self.newest = start
         self.exported_ties = self.newest_ties = self.met_ties = ()
+
+    @property
+    def whole(self) -> SourceRecord:
+        """The record of the source: itself, unless it is one of a range."""
+        return self.source or self
+
+    def split(self, starts: Sequence[Checkpoint]) -> Sequence[SourceRecord]:
+        """Return new records of ranges that begin at these checkpoints, in the order of the list."""
+        return [
+            SourceRecord(self.number, self.label, self.query, place, start.dumps())
+            for place, start in enumerate(starts, 1)
+        ]
+
+    def add(self, part: SourceRecord) -> None:
+        """Add the record of an unfinished range of this source."""
+        part.source, self.ranges[part.place] = self, part
+
+    def absorb(self, part: SourceRecord) -> None:
+        """Take over the rows of a range that has ended; behind the last range the source has ended.
+
+        It then is as if its list had been walked as a whole.
+        """
+        self._join(part)
+        self.taken += part.taken
+        self.trend = self.trend.joined(part.trend)
+        del self.ranges[part.place]
+        self.done = not self.ranges
+
+    def _join(self, part: SourceRecord) -> None:
+        """Keep the newest number of both, and the marks of all rows with it."""
+        ended = Checkpoint.loads(part.checkpoint or "")
+        before = ended if self.checkpoint is None else Checkpoint.loads(self.checkpoint)
+        unordered = before.unordered or ended.unordered
+        self.checkpoint = Checkpoint(ended.query, ended.path, unordered=unordered, done=True).dumps()
+        if unordered:
+            self.newest, self.newest_ties, self.exported_ties = None, (), ()
+        elif part.newest is not None and (self.newest is None or part.newest > self.newest):
+            self.newest, self.newest_ties = part.newest, part.newest_ties
+            self.exported_ties = part.exported_ties
+        elif part.newest is not None and part.newest == self.newest:
+            self.newest_ties += part.newest_ties
+            self.exported_ties = self.newest_ties
+        self.exported = self.newest
 
     def advance(self, batch: Batch, stored: int, *, met: bool = True) -> None:
         """Move the position behind a page of this source.
@@ -164,6 +218,8 @@ class SourceRecord:
             unique = checkpoint.watermark is not None and not checkpoint.watermark.ties
             self.exported = self.newest
             self.exported_ties = None if unique else self.newest_ties
+            if self.source is not None:
+                self.source.absorb(self)
 
     def _at_limit(self, batch: Batch, *, met: bool) -> bool:
         """Check whether the limit ends the source.
@@ -279,10 +335,14 @@ class PageLog(Protocol):
         ...
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this query; create it if it is missing.
+        """Return the source with this query and its unfinished ranges; create it if it is missing.
 
         Its label gets a suffix if another source has it.
         """
+        ...
+
+    def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
+        """Store the ranges of a source, which begin at these checkpoints, before their first pages."""
         ...
 
     def commit(self, batches: Sequence[Batch]) -> int:
@@ -296,6 +356,7 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         number: counts the pages from 1, in the order in which they were committed.
         source: number of its source.
+        place: place of its range in the source; 0 for a list that is walked as a whole.
         segment: number of the segment.
         start: place in the segment, in bytes.
         length: bytes of the valid rows.
@@ -310,6 +371,7 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     source: int
+    place: int
     segment: int
     start: int
     length: int

@@ -68,10 +68,6 @@ class SourceStream:
         """Position of the walk."""
         return self._pages.checkpoint
 
-    def shows_new_rows(self, *, limited: bool) -> bool:
-        """Return whether a later run can recognise new rows of the finished source."""
-        return shows_new_rows(self.source, self._pages, limited=limited)
-
     async def aclose(self) -> None:
         """Close the stream."""
         await self._pages.aclose()

@@ -24,6 +24,7 @@ from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
 from chainapi.export.lookback import Lookback
+from chainapi.export.ranges import RangesOfSources
 from chainapi.tables.columns import Column, changes, described
 from chainapi.tables.types import Amounts
 
@@ -172,6 +173,7 @@ class ExportSpec:
         amounts: type of amounts.
         fields: names of the columns in their order, without the first one, the source; None for all.
         lookback: how far below its newest row a finished source is fetched again; None for no row.
+        ranges: ranges of each source that has not begun; None to walk it as a whole.
 
     """
 
@@ -185,6 +187,7 @@ class ExportSpec:
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
     lookback: Lookback | None = None
+    ranges: RangesOfSources | None = None
 
     @property
     def total(self) -> int | None:
@@ -206,7 +209,7 @@ class ExportSpec:
         for place, source in enumerate(self.over, 1):
             arguments = Arguments.of(source)
             try:
-                self.open(arguments)
+                self.open_first(arguments)
             except ConfigurationError as error:
                 refused.append((arguments, error))
             if place % CHECKED_AT_ONCE == 0:
@@ -222,6 +225,18 @@ class ExportSpec:
         else:
             for source in self.over:
                 yield Arguments.of(source)
+
+    def open_first(self, arguments: Arguments) -> Pages[Any]:
+        """Return the stream of a source, unread.
+
+        Raises:
+            ConfigurationError: the method rejects the arguments, or the list cannot be split into ranges.
+
+        """
+        pages = self.open(arguments)
+        if self.ranges is not None:
+            self.ranges.of(pages)
+        return pages
 
     def open(self, arguments: Arguments, **more: Any) -> Pages[Any]:
         """Return the stream of a source.

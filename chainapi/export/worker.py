@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Stopped", "Worker", "interrupting", "settled", "until"]
+__all__ = ["Stopped", "Worker", "interrupting", "look", "settled", "until"]
 
 LOOK_EVERY = 0.1  # seconds between two looks at `stop` while a database runs a statement
 
@@ -65,6 +65,17 @@ async def settled(work: asyncio.Future[T], on_cancel: Callable[[], Any]) -> T:
     raise cancelled
 
 
+def look(stop: threading.Event | None) -> None:
+    """Look at `stop`.
+
+    Raises:
+        Stopped: it is set.
+
+    """
+    if stop is not None and stop.is_set():
+        raise Stopped
+
+
 def until(stop: threading.Event | None, items: Iterable[T]) -> Iterator[T]:
     """Yield items until `stop` is set.
 
@@ -73,8 +84,7 @@ def until(stop: threading.Event | None, items: Iterable[T]) -> Iterator[T]:
 
     """
     for item in items:
-        if stop is not None and stop.is_set():
-            raise Stopped
+        look(stop)
         yield item
 
 
@@ -94,8 +104,7 @@ def interrupting(
     if stop is None:
         yield
         return
-    if stop.is_set():
-        raise Stopped
+    look(stop)
     done = threading.Event()
 
     def watch() -> None:

@@ -1,6 +1,8 @@
-"""Benchmark report: each figure beside its target.
+"""Benchmark report: each figure beside its target, ``python -m tests.bench [NAME...]``.
 
-Figures are CPU time of this process, as medians of paired runs.
+Figures are CPU time of this process: the median of paired runs, with the least and the greatest. The names of
+`BENCHES` choose lines. Those of `PROGRAMS` have processes and tables of their own, and the last two take
+minutes of real time.
 """
 
 from __future__ import annotations
@@ -8,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import resource
+import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 import msgspec
 
@@ -29,6 +31,7 @@ from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator
 from chainapi.testing.loops import VirtualLoop
 from tests.bench import table, walks
+from tests.bench.figures import shown
 from tests.bench.imports import bench_import
 from tests.bench.pages import canned_bodies, canned_server
 from tests.bench.simulator import bench_simulator
@@ -49,11 +52,6 @@ def cpu(work: Callable[[], object]) -> float:
 def show(what: str, figure: str, target: str) -> None:
     """Print one line of the table."""
     print(f"| {what} | {figure} | {target} |", flush=True)
-
-
-def bench_walks() -> None:
-    """Measure whole walks over a socket."""
-    table.main()
 
 
 def repeat(decode: Callable[[bytes], object], body: bytes) -> None:
@@ -85,13 +83,13 @@ def bench_decoding() -> None:
             cpu(partial(repeat, ours.decode, body)) / cpu(partial(repeat, theirs.decode, body))
             for _ in range(9)
         ]
-        show(f"decoding {what}, against Structs", f"{median(ratios):.2f}", "<= 2.30")
+        show(f"decoding {what}, against Structs", shown(ratios), "<= 2.30")
     for name in ("data.nfts.tokens", "data.evm.transfers"):
         route = ROUTES[name].route
         body = msgspec.json.encode(Maker(seed=1, whole=True).page(ROUTES[name], rows=100))
         typed, plain = PageDecoder(route.model, route.items, route.extra).decode, msgspec.json.decode
         ratios = [cpu(partial(repeat, typed, body)) / cpu(partial(repeat, plain, body)) for _ in range(9)]
-        show(f"decoding 100 rows of several kinds, {name}, against dicts", f"{median(ratios):.2f}", "<= 2.50")
+        show(f"decoding 100 rows of several kinds, {name}, against dicts", shown(ratios), "<= 2.50")
 
 
 class Same:
@@ -127,10 +125,9 @@ def bench_request() -> None:
 
     with canned_server(count) as base:
         pairs = [paired(base) for _ in range(ROUNDS)]
-    share = median(own / raw for own, raw in pairs)
-    own = median(own for own, _ in pairs)
-    show("a request beside transport and decoding, against one of aiohttp", f"{share:.2f}", "<= 0.22")
-    show("the same", f"{own * 1e6:.0f} us", "<= 20 us")
+    share = shown([own / raw for own, raw in pairs])
+    show("a request beside transport and decoding, against one of aiohttp", share, "<= 0.22")
+    show("the same, us", shown([own * 1e6 for own, _ in pairs], 0), "<= 20")
 
 
 def bench_gate() -> None:
@@ -159,12 +156,14 @@ def bench_gate() -> None:
         return (time.process_time() - began) / count
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        free = min(runner.run(alone(50_000)) for _ in range(3))
-        full = min(runner.run(crowd(10_000)) for _ in range(3))
-        double = min(runner.run(crowd(20_000)) for _ in range(3))
-    show("gate, acquire and hand back, uncontended", f"{free * 1e6:.2f} us", "<= 1.5 us")
-    show("gate, a request among 10,000 waiting, its task included", f"{full * 1e6:.0f} us", "<= 30 us")
-    show("the same among 20,000, against 10,000", f"{double / full:.2f}", "linear: about 1")
+        free = [runner.run(alone(50_000)) * 1e6 for _ in range(ROUNDS)]
+        full, double = zip(
+            *[[runner.run(crowd(n)) * 1e6 for n in (10_000, 20_000)] for _ in range(ROUNDS)], strict=True
+        )
+    show("gate, acquire and hand back, uncontended, us", shown(free), "<= 1.5")
+    show("gate, a request among 10,000 waiting, its task included, us", shown(full, 0), "<= 30")
+    growth = shown([twice / once for once, twice in zip(full, double, strict=True)])
+    show("the same among 20,000, against 10,000", growth, "linear: about 1")
 
 
 class Endless:
@@ -241,10 +240,10 @@ def bench_stream() -> None:
         grown = asyncio.run(growth(1_000_000, ordered=ordered))
         show(f"1,000,000 rows {what}, growth of resident memory at most", f"{grown:.2f} MiB", target)
     beyond = [
-        cpu(lambda: asyncio.run(rows(200_000))) - cpu(lambda: asyncio.run(pages(200_000)))
+        (cpu(lambda: asyncio.run(rows(200_000))) - cpu(lambda: asyncio.run(pages(200_000)))) / 200_000 * 1e9
         for _ in range(ROUNDS)
     ]
-    show("items(), a row beyond its page", f"{median(beyond) / 200_000 * 1e9:.0f} ns", "<= 100 ns")
+    show("items(), a row beyond its page, ns", shown(beyond, 0), "<= 100")
 
 
 def bench_prefetch() -> None:
@@ -280,13 +279,8 @@ def bench_prefetch() -> None:
     paired = [
         (cpu(lambda: asyncio.run(instant(0))), cpu(lambda: asyncio.run(instant(1)))) for _ in range(ROUNDS)
     ]
-    alone = median(without for without, _ in paired) / 5_000
-    more = median(ahead - without for without, ahead in paired) / 5_000
-    show(
-        "prefetch=1, CPU beyond 0 per page of an instant reader",
-        f"{more * 1e6:.0f} us beside {alone * 1e6:.0f} us",
-        "decides the default: 0",
-    )
+    more = shown([ahead / without for without, ahead in paired])
+    show("prefetch=1 against 0, CPU per page of an instant reader", more, "decides the default: 0")
 
 
 class Silent(Same):
@@ -351,26 +345,46 @@ def bench_waiting() -> None:
     show("a call that waits, with its task", f"{size / 1_024:.1f} KiB", "<= 3 KiB")
 
 
-def main() -> None:
-    """Print the table."""
-    print("| what | figure | target |\n|---|---|---|")
-    chosen = sys.argv[1:]
-    for bench in (
-        bench_walks,
-        bench_decoding,
-        bench_request,
-        bench_gate,
-        bench_stream,
-        bench_prefetch,
-        bench_waiting,
-    ):
-        if not chosen or bench.__name__.removeprefix("bench_") in chosen:
-            bench()
-    for rows in (bench_simulator, bench_import):
-        if not chosen or rows.__name__.removeprefix("bench_") in chosen:
-            for row in rows():
-                show(*row)
+def print_all(rows: Callable[[], Iterator[tuple[str, str, str]]]) -> None:
+    """Print the rows of a benchmark as it yields them."""
+    for row in rows():
+        show(*row)
+
+
+BENCHES: Mapping[str, Callable[[], None]] = {
+    "walks": table.main,
+    "decoding": bench_decoding,
+    "request": bench_request,
+    "gate": bench_gate,
+    "stream": bench_stream,
+    "prefetch": bench_prefetch,
+    "waiting": bench_waiting,
+    "simulator": partial(print_all, bench_simulator),
+    "import": partial(print_all, bench_import),
+}
+PROGRAMS: Mapping[str, Sequence[str]] = {
+    "tables": ("tests.bench.tables",),
+    "exports": ("tests.bench.sources", "--sources", "100"),
+    "processes": ("tests.bench.processes",),
+    "web": ("tests.bench.web",),
+}
+
+
+def main(chosen: Sequence[str]) -> None:
+    """Print the tables of the chosen benchmarks, by default of all."""
+    names = [*BENCHES, *PROGRAMS]
+    if unknown := [name for name in chosen if name not in names]:
+        sys.exit(f"no benchmark {', '.join(unknown)}: choose from {', '.join(names)}")
+    lines = [name for name in BENCHES if name in (chosen or names)]
+    if lines:
+        print("| what | figure | target |\n|---|---|---|", flush=True)
+    for name in lines:
+        BENCHES[name]()
+    for name in PROGRAMS:
+        if name in (chosen or names):
+            print(f"\n{name}\n", flush=True)
+            subprocess.run([sys.executable, "-m", *PROGRAMS[name]], check=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

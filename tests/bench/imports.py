@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from statistics import median, quantiles
+
+from tests.bench.figures import shown
 
 __all__ = ["bench_import"]
 
@@ -57,8 +58,7 @@ def bench_import() -> Iterator[tuple[str, str, str]]:
     base, *others = zip(*rounds, strict=True)
     for (what, (_, target)), seconds in zip(PROGRAMS.items(), others, strict=True):
         ratios = [ours / theirs for ours, theirs in zip(seconds, base, strict=True)]
-        low, _, high = quantiles(ratios, n=4)
-        yield f"{what}, against import aiohttp", f"{median(ratios):.2f} ({low:.2f} to {high:.2f})", target
+        yield f"{what}, against import aiohttp", shown(ratios), target
 
 
 def _cpu(code: str, environment: Mapping[str, str]) -> float:

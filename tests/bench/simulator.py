@@ -9,12 +9,12 @@ import gc
 import json
 import time
 from collections.abc import Iterator
-from statistics import median, quantiles
 
 from attrs import frozen
 
 from chainapi.core.http import Request
 from chainapi.simulator import Settings, World
+from tests.bench.figures import shown
 
 __all__ = ["bench_simulator"]
 
@@ -48,7 +48,7 @@ def bench_simulator() -> Iterator[tuple[str, str, str]]:
         rounds = [_round(case, seed) for seed in range(ROUNDS)]
         for kind, ratios in zip(("new", "kept"), zip(*rounds, strict=True), strict=True):
             what = f"simulator, {case.what} in memory, {kind}, against json.loads"
-            yield what, _spread(ratios), case.target
+            yield what, shown(ratios), case.target
 
 
 def _round(case: Case, seed: int) -> tuple[float, float]:
@@ -77,9 +77,3 @@ def _walk(case: Case, seed: int, pages: int) -> tuple[float, list[bytes]]:
         token = body[-38:-2].decode()  # the last field of a page
         address = f"{case.path}&pageToken={token}"
     return time.process_time() - began, bodies
-
-
-def _spread(ratios: tuple[float, ...]) -> str:
-    """Return the median of ratios, and their quartiles."""
-    low, _, high = quantiles(ratios, n=4)
-    return f"{median(ratios):.2f} ({low:.2f} to {high:.2f})"

@@ -1,8 +1,9 @@
-"""Walks beside loops that people write: ``python -m tests.bench.table [WORD...]``.
+"""Walks beside loops that people write: ``python -m tests.bench.table [--markdown] [WORD...]``.
 
 Each line is one kind of work; with words, only the lines whose names have all of them. Figures are CPU
 seconds of the client by those of a loop of aiohttp and msgspec Structs in the same round: median (least to
-greatest) of the rounds. Rounds end after some seconds, and there are three at least.
+greatest) of the rounds. Rounds end after some seconds, and there are three at least. ``--markdown`` prints
+the table of docs/speed.md, with a column for each client.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from statistics import median
 from typing import Any
 
 import aiohttp
@@ -27,6 +27,7 @@ from yarl import URL
 from chainapi import MetricPoint, Pages, Session
 from chainapi.models import EvmBlock
 from tests.bench import walks
+from tests.bench.figures import shown
 from tests.bench.pages import canned_server
 
 SECONDS, LEAST, MOST = 12.0, 3, 9  # of the rounds of a line, and their numbers
@@ -267,13 +268,19 @@ async def collect(client: Session, work: Work) -> int:
     return len(await stream(client, work).collect())
 
 
+async def to_arrow(client: Session, work: Work) -> int:
+    """Read all rows as one table of Arrow."""
+    return int((await stream(client, work).to_arrow()).num_rows)
+
+
 STRUCT = by_hand("Struct", structs)
 SAME = by_hand("same objects", same_objects)
 PYDANTIC = by_hand("pydantic", pydantic_models)
 PAGES = Contestant("pages", session, first_page, pages)
 ITEMS = Contestant("items", session, first_page, items)
 COLLECT = Contestant("collect", session, first_page, collect)
-ALL = (STRUCT, SAME, by_hand("json", dicts), PYDANTIC, by_hand("cattrs", plain_cattrs), PAGES, ITEMS, COLLECT)
+BY_HAND = (STRUCT, SAME, by_hand("json", dicts), PYDANTIC, by_hand("cattrs", plain_cattrs))
+ALL = (*BY_HAND, PAGES, ITEMS, COLLECT, Contestant("to_arrow", session, first_page, to_arrow))
 FEW = (STRUCT, SAME, PYDANTIC, PAGES, COLLECT)
 
 
@@ -321,22 +328,33 @@ def measure(
     return ratios
 
 
-def shown(ratios: Sequence[float]) -> str:
-    """Return the median and the spread."""
-    return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+def chosen(words: Sequence[str]) -> Iterator[tuple[Work, dict[str, list[float]]]]:
+    """Measure the lines whose names have all words."""
+    for work, contestants in LINES:
+        if all(word in work.name for word in words):
+            yield work, measure(work, contestants())
 
 
 def main(words: Sequence[str] = ()) -> None:
-    """Print the lines whose names have all words."""
-    for work, contestants in LINES:
-        if all(word in work.name for word in words):
-            measured = measure(work, contestants())
-            ratios = ", ".join(f"{name} {shown(of)}" for name, of in list(measured.items())[1:])
-            print(f"| {work.name}, against Structs by hand | {ratios} | {target(work)} |", flush=True)
+    """Print the lines whose names have all words, each with its target."""
+    for work, measured in chosen(words):
+        ratios = ", ".join(f"{name} {shown(of)}" for name, of in list(measured.items())[1:])
+        most = target(work) + ("; to_arrow <= 1.00" if "to_arrow" in measured else "")
+        print(f"| {work.name}, against Structs by hand | {ratios} | {most} |", flush=True)
+
+
+def markdown(words: Sequence[str] = ()) -> None:
+    """Print the table of the docs: lines by clients, as ratios to Structs by hand on the same event loop."""
+    names = [one.name for one in (*ALL, *on_uvloop())][1:]
+    columns = list(dict.fromkeys(name for name in names if name != STRUCT.name))
+    print(f"| | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}", flush=True)
+    for work, measured in chosen(words):
+        cells = [shown(measured[name]) if name in measured else "" for name in columns]
+        print(f"| {work.name} | {' | '.join(cells)} |", flush=True)
 
 
 def target(work: Work) -> str:
-    """Return the targets of a line."""
+    """Return the target of a line."""
     if work.path == POINTS:
         return "pages <= 1.20"
     most = 1.6 if work.rows == 10 or work.walks == 1_000 else 1.5
@@ -344,4 +362,8 @@ def target(work: Work) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    given = sys.argv[1:]
+    if "--markdown" in given:
+        markdown([word for word in given if word != "--markdown"])
+    else:
+        main(given)

@@ -10,7 +10,6 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable
-from statistics import median, quantiles
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from chainapi import Session
 from tests.bench import walks
+from tests.bench.figures import shown
 from tests.bench.pages import canned_server
 
 PAGES = 60
@@ -153,16 +153,12 @@ def show(rows: int, stream: Callable[[Session], Any], loop: Walk, table: Walk) -
     contestants |= {read.__name__: reading(stream, read) for read in READS}
     with canned_server(PAGES, rows) as base:
         for name, ratios in measured(base, contestants).items():
-            low, _, high = quantiles(ratios, n=4)
-            print(
-                f"| {rows:,} {stream.__name__} | {name} | {median(ratios):.2f} | {low:.2f} to {high:.2f} |",
-                flush=True,
-            )
+            print(f"| {rows:,} {stream.__name__} | {name} | {shown(ratios)} |", flush=True)
 
 
 def main() -> None:
     """Print all ratios."""
-    print("| rows a page | walk | CPU, Structs by hand = 1 | quartiles |\n|---|---|---|---|")
+    print("| rows a page | walk | CPU, Structs by hand = 1 |\n|---|---|---|")
     show(100, blocks, dropped_blocks, blocks_by_hand)
     show(2_160, points, dropped_points, points_by_hand)
 

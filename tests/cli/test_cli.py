@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -428,6 +428,7 @@ HOSTILE = st.text(
 ) | st.sampled_from(["[/x]", "[link=http://e]", ":smile:", "\x1b]0;title\x07", "\x1b[2J", "\x9b31m"])
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.dictionaries(HOSTILE, HOSTILE | st.lists(HOSTILE, max_size=1), max_size=4), max_size=3),
     st.booleans(),
@@ -450,6 +451,7 @@ def test_list_lets_nothing_of_a_service_steer_the_terminal(rows: list[dict[str, 
 
 
 @pytest.mark.untraced
+@settings(max_examples=40)
 @given(HOSTILE, HOSTILE)
 def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: str) -> None:
     """An error that names fields of a service, or quotes it, is one printable line."""

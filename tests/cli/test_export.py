@@ -181,6 +181,51 @@ def test_parameters_and_limit_hold_for_each_source() -> None:
     assert simulator.stats.requests == 2 * 1 + 2 * 3
 
 
+TRANSFERS = ("data.evm.erc20_transactions", "0x" + "1" * 40, "--param", "chain_id=43114", "--page-size", "5")
+
+
+@pytest.mark.parametrize("words", [["--ranges", "3"], ["--ranges", "10 blocks"]])
+def test_ranges_walk_side_by_side(words: list[str]) -> None:
+    """--ranges takes a number of ranges or their width; the rows are those of one walk."""
+    simulator = Simulator(seed=1, rows=30)
+    assert exported(*TRANSFERS, "--out", "one.jsonl", simulator=simulator).code == 0
+    met = simulator.stats.requests
+    oldest = min(row["block_number"] for row in rows_in("one.jsonl"))
+    more = ("--param", f"start_block={oldest}", "--out", "ranges.jsonl")
+    outcome = exported(*TRANSFERS, *more, *words, simulator=simulator)
+    assert (outcome.code, outcome.err) == (
+        0,
+        "chainapi: 30 new rows of 1 source fetched, ranges.jsonl written\n",
+    )
+    assert Path("ranges.jsonl").read_bytes() == Path("one.jsonl").read_bytes()
+    assert simulator.stats.requests - met == 10  # the newest row, and three pages of each range
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--ranges", "many"], "--ranges 'many' must be a number of ranges, such as 8, or the width of each"),
+        (["--ranges", "7 days"], "days do not fit a list by block: split it by blocks"),
+        (["--ranges", "8", "--limit", "5"], "--ranges does not apply with a limit"),
+    ],
+)
+def test_ranges_that_do_not_fit_are_refused(words: list[str], error: str) -> None:
+    """Other words for ranges, and a limit beside them, are refused before all requests."""
+    simulator = Simulator(seed=1, rows=30)
+    outcome = exported(*TRANSFERS, "--out", "t.jsonl", *words, simulator=simulator)
+    assert outcome.code == WRONG_USAGE
+    assert error in outcome.err
+    assert simulator.stats.requests == 0
+
+
+def test_an_interrupted_export_names_its_ranges() -> None:
+    """The command that continues an export has the ranges too."""
+    simulator = Simulator(seed=1, rows=30, faults=(Fault(at=3, status=404),))
+    outcome = exported(*TRANSFERS, "--ranges", "10 blocks", "--out", "t.jsonl", simulator=simulator)
+    assert outcome.code == FAILED
+    assert "--ranges '10 blocks'" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("out", "option", "written"),
     [

@@ -35,7 +35,7 @@ from chainapi.errors import (
     PaginationLoopError,
 )
 from chainapi.simulator import Fault, Simulator
-from tests.sessions import simulated
+from tests.sessions import Answering, reaching, simulated
 
 
 async def test_stream_of_events() -> None:
@@ -114,6 +114,24 @@ async def test_wait_for_quota_is_reported() -> None:
     async with simulated(simulator, on_event=heard.append, probe=False) as session:
         await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(12)))
     assert {event.reason for event in heard if isinstance(event, WaitBegan)} == {"quota"}
+
+
+async def test_a_wait_whose_end_moves_a_little_is_reported_once() -> None:
+    """Requests that wait while each response moves the end of the wait have one event a second at most."""
+    heard: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    def listen(event: Event) -> None:
+        if isinstance(event, WaitBegan):
+            heard.append(loop.time())
+
+    # The service repeats one remainder, so the first request seems to have taken the rest.
+    headers = {"ratelimit-policy": "1000;w=60", "ratelimit-limit": "1000", "ratelimit-remaining": "900"}
+    transport = Answering(headers=headers, seconds=0.05)
+    async with reaching(transport, on_event=listen) as session:
+        await asyncio.gather(*(session.data.get(f"/v1/chains/{chain}") for chain in range(1, 200)))
+    assert heard
+    assert all(after - before >= 1.0 for before, after in pairwise(heard)), len(heard)
 
 
 async def test_each_silence_is_a_reported_wait() -> None:

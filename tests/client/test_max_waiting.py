@@ -188,6 +188,22 @@ KINDS: list[Callable[[], Server]] = [
 ]
 
 
+@pytest.mark.parametrize(("most", "windows"), [(0, 1), (1, 1), (2, 1), (3, 2), (4, 2)])
+async def test_refused_call_comes_again_when_those_that_wait_have_left(most: int, windows: int) -> None:
+    """With two requests a minute, the wait is the minutes of those that wait, not of the call behind them."""
+    async with simulated(Simulator(limit=2, window=60.0), max_waiting=most) as session:
+        for _ in range(2):
+            await session.data.get(PATH)
+        began = time()
+        waiting = [asyncio.create_task(session.data.get(PATH)) for _ in range(most)]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFullError) as caught:
+            await session.data.get(PATH)
+        assert caught.value.retry_after == pytest.approx(60.0 * windows, abs=1.5)
+        await asyncio.gather(*waiting)
+        assert time() - began <= caught.value.retry_after + 0.1
+
+
 @pytest.mark.parametrize("settings", [{}, {"max_in_flight": 2}, {"rate": Limit(5, per=1.0)}])
 @pytest.mark.parametrize("most", [0, 1, 25])
 @pytest.mark.parametrize("server", KINDS)

@@ -158,7 +158,8 @@ async def test_a_list_by_time_needs_its_start() -> None:
     ledger = Ledger([DAY * day for day in range(50)], point, "results")
     async with reaching(ledger) as session:
         with pytest.raises(ConfigurationError, match="pass start_timestamp="):
-            await session.metrics.chains.metric(43114, "activeAddresses").split(4)
+            session.metrics.chains.metric(43114, "activeAddresses").split(4)
+        assert not ledger.requests
         parts = await session.metrics.chains.metric(43114, "activeAddresses", start_timestamp=0).split(4)
         points = await walked(parts)
     assert sorted(row.timestamp for row in points) == [DAY * day for day in range(50)]
@@ -277,10 +278,10 @@ async def test_arguments_are_checked_at_once() -> None:
         for arguments in wrong:
             with pytest.raises(ArgumentError):
                 pages.split(**arguments)
-        with pytest.raises(ConfigurationError, match="days= does not fit a list by block: use blocks="):
+        with pytest.raises(ConfigurationError, match="days do not fit a list by block: split it by blocks"):
             pages.split(days=1)
         series = session.metrics.chains.metric(43114, "txCount", start_timestamp=0)
-        with pytest.raises(ConfigurationError, match="blocks= does not fit a list by day: use days="):
+        with pytest.raises(ConfigurationError, match="blocks do not fit a list by day: split it by days"):
             series.split(blocks=1)
         with pytest.raises(ArgumentError, match="whole number"):
             series.split(days=0.5)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import duckdb
 import httpx
 import pytest
 import pytest_asyncio
@@ -186,3 +187,25 @@ async def test_dagster_asset_materializes(simulator: Simulator, tmp_path: Path) 
     code, output = await run(tmp_path, "pipeline_dagster")
     assert code == 0, output
     assert len((tmp_path / "tps.jsonl").read_text().splitlines()) == 500
+
+
+@pytest.mark.untraced
+@pytest.mark.filterwarnings("ignore:The 'warn' method is deprecated:DeprecationWarning")  # called by dlt
+async def test_dlt_pipeline_loads_new_rows(
+    simulator: Simulator, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dlt pipeline loads each block once; its second run reads down to the newest block of the first."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DLT_DATA_DIR", str(tmp_path / "dlt"))
+    monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")  # a test sends nothing to other machines
+    monkeypatch.setenv("RUNTIME__LOG_LEVEL", "ERROR")
+    simulator.rows = 250
+    load = recipe("pipeline_dlt").load
+    assert await asyncio.to_thread(load) == 500
+    before = simulator.stats.requests
+    simulator.insert("/v1/chains/43113/blocks", 20)
+    assert await asyncio.to_thread(load) == 20
+    assert simulator.stats.requests - before <= 4, "the walks of the second run end early"
+    with duckdb.connect(tmp_path / "avalanche.duckdb") as database:
+        counts = "select chain, count(*), count(distinct block_hash) from chain_data.blocks group by all"
+        assert sorted(database.sql(counts).fetchall()) == [(43113, 270, 270), (43114, 250, 250)]

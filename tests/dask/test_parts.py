@@ -19,17 +19,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from chainapi import Session
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.dask.partition import Folder, Outcome, export_partition, prepare
 from chainapi.dask.parts import partition_of
 from chainapi.dask.state import DamagedStateError, State
 from chainapi.errors import AuthenticationError, ExportError
 from chainapi.export import export
+from chainapi.export.ranges import checked_ranges
 from chainapi.export.records import SourceRecord
 from chainapi.models import EvmBlock
 from chainapi.simulator import Anomalies, Fault, Simulator
 from tests.dask.disks import Disk, Killed, Place, job_of, rows_in, rows_of, tables_of
 from tests.export import test_invalid as invalid
-from tests.sessions import simulated
+from tests.ledger import ADDRESS, Ledger
+from tests.sessions import reaching, simulated
 
 CHAINS = (1, 2, 3)
 
@@ -199,6 +202,30 @@ async def test_an_order_less_list_that_restarts_after_a_kill(tmp_path: Path) -> 
         assert set(rows_of(disk).values()) == {1}
         assert rows_of(disk).total() >= 100
         assert left_behind(disk) == []
+
+
+async def test_ranges_of_a_source_stay_exact(tmp_path: Path) -> None:
+    """Ranges continue behind the parts of dead workers, whose tokens and splits are lost."""
+    ledger, disk = Ledger(list(range(120)), latency=1.0, lifetime=9.0), Disk()
+    options: dict[str, Any] = {"route": "data.evm.erc20_transactions", "part_rows": 15}
+    sources, ranges = [(43114, ADDRESS)], checked_ranges(4)
+    async with reaching(ledger) as session:
+        for step in (2, 5, 6):  # the first worker dies before its first part
+            disk.revive(after=step)
+            job = job_of(Place(disk), sources, ranges=ranges, **options)
+            with pytest.raises(Killed):
+                await export_partition(job, session, ignore)
+            await asyncio.sleep(10)
+        assert 0 < rows_of(disk).total() < 120
+        disk.revive()
+        await export_partition(job_of(Place(disk), sources, **options), session, ignore)
+        ledger.numbers += [119, 120]
+        job = job_of(Place(disk), sources, ranges=ranges, **options)
+        outcome = await export_partition(job, session, ignore)
+        assert (outcome.counts["rows"], outcome.counts["closed"]) == (2, 0)
+    assert Counter(int(row["tx_hash"][2:]) for row in tables_of(disk)) == Counter(range(122))
+    assert sum(one["pageSize"] == "1" for one in ledger.requests) == 2
+    assert left_behind(disk) == []
 
 
 async def test_updates_add_the_new_rows(tmp_path: Path) -> None:
@@ -390,8 +417,9 @@ async def test_a_creation_whose_response_is_lost_counts(tmp_path: Path) -> None:
         (b"%", "padding|base64|Only|Non"),
         (b64encode(b"0000" + compress(b"{}")), "checksum"),
         (b64encode(crc32(b"[]").to_bytes(4, "big") + compress(b"[]")), "object"),
-        (State(format=1).dumps(), "it has format 1, this version reads 2"),
+        (State(format=1).dumps(), "it has format 1, this version reads 3"),
         (State(sources=[(1, "a")]).dumps(), "from_fields"),
+        (State(sources=[SourceRecord(1, "a", "q", 1).fields]).dumps(), "'a'"),
     ],
 )
 def test_a_damaged_state_is_refused(text: bytes, reason: str) -> None:
@@ -405,10 +433,14 @@ def test_a_state_is_read_back() -> None:
     source = SourceRecord(
         1, "43114", "query", taken=5, newest=2**80, exported=2**79, exported_ties=("ab",), newest_ties=("c",)
     )
-    state = State(3, "writer", "export", 7, 1, (2, 0), {"limit": None}, [source.fields], {"log": [1]})
+    for one in (other := SourceRecord(2, "43113", "other")).split([Checkpoint("q", rows=3), Checkpoint("q")]):
+        other.add(one)
+    fields = [one.fields for one in (source, other, *other.ranges.values())]
+    state = State(3, "writer", "export", 7, 1, (2, 0), {"limit": None}, fields, {"log": [(1, 0), (2, 2)]})
     read = State.loads(state.dumps())
-    assert read.records == {"43114": source}
-    assert (read.part, read.before, read.logs) == (3, (2, 0), {"log": [1]})
+    assert read.records == {"43114": source, "43113": other}
+    assert [*read.records["43113"].ranges] == [1, 2]
+    assert (read.part, read.before, read.logs) == (3, (2, 0), {"log": [(1, 0), (2, 2)]})
 
 
 @pytest.mark.parametrize("name", ["part-1.parquet", "part-a-1.parquet", "part-00001-00001.txt", "notes.txt"])

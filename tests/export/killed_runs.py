@@ -15,6 +15,7 @@ from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from attrs import evolve, frozen
 
@@ -26,18 +27,23 @@ from chainapi.simulator import Simulator
 __all__ = ["CHAINS", "Killed", "Way", "export_and_kill"]
 
 CHAINS = tuple(range(1, 9))
+ADDRESS = "0x" + "1" * 40
 PAGES, PAGE = 20, 25  # of each chain; rows
 CONCURRENCY = 4
 
 
 @frozen
 class Job:
-    """Task of a process; it kills itself after `die_at` steps (0 for never)."""
+    """Task of a process; it kills itself after `die_at` steps (0 for never).
+
+    It exports blocks of chains, or with `ranges` the transactions of an address.
+    """
 
     base_url: str
     key: str
     out: str
     die_at: int
+    ranges: int | None
 
 
 @frozen
@@ -80,42 +86,42 @@ def _run(job: Job) -> None:
 
     async def run() -> None:
         async with Session(data_base_url=job.base_url, api_key=job.key) as session:
-            await export(
-                session.data.evm.blocks,
-                CHAINS,
-                job.out,
-                page_size=PAGE,
-                concurrency=CONCURRENCY,
-                on_progress=step,
-            )
+            evm = session.data.evm
+            walk: Any = evm.blocks if job.ranges is None else evm.native_transactions
+            over = CHAINS if job.ranges is None else [(chain, ADDRESS) for chain in CHAINS]
+            options: dict[str, Any] = {"page_size": PAGE, "concurrency": CONCURRENCY, "ranges": job.ranges}
+            await export(walk, over, job.out, **options, on_progress=step)
 
     asyncio.run(run())
 
 
-def export_and_kill(out: Path, straight: Path, kills: int, seed: int) -> Killed:
-    """Export to `out` with kills, drawn from `seed`, then to `straight` without any."""
-    return asyncio.run(_supervise(out, straight, kills, Random(seed)))
+def export_and_kill(out: Path, straight: Path, kills: int, seed: int, ranges: int | None = None) -> Killed:
+    """Export to `out` with kills, drawn from `seed`, then to `straight` without any.
+
+    With `ranges`, each list is walked in as many ranges, and as a whole in the run without kills.
+    """
+    return asyncio.run(_supervise(out, straight, kills, Random(seed), ranges))
 
 
-async def _supervise(out: Path, straight: Path, kills: int, draw: Random) -> Killed:
+async def _supervise(out: Path, straight: Path, kills: int, draw: Random, ranges: int | None) -> Killed:
     async with Simulator(chains=CHAINS, rows=PAGES * PAGE) as simulator:
         died = Killed()
         while died.kills < kills:
             # Two of three while rows are fetched; the first death at the file comes when all of them are.
             way = Way.draw(draw, writing=died.kills >= kills * 2 // 3)
-            died = await _live(simulator, out, way, died)
+            died = await _live(simulator, out, way, died, ranges)
         for path in (out, straight):
-            process = _start(simulator, path)
+            process = _start(simulator, path, ranges=ranges and (ranges if path == out else 1))
             await _watch(process, lambda: False, 0.0)
             assert process.exitcode == 0
         return evolve(died, requests=simulator.stats.requests)
 
 
-async def _live(simulator: Simulator, out: Path, way: Way, died: Killed) -> Killed:
+async def _live(simulator: Simulator, out: Path, way: Way, died: Killed, ranges: int | None) -> Killed:
     """Run one process; kill it in a way if it does not finish first."""
     wanted = simulator.stats.requests + (way.requests or 0)
     aside = out.with_name(f".{out.name}.partial")
-    process = _start(simulator, out, way.steps)
+    process = _start(simulator, out, way.steps, ranges)
     if way.requests is not None:
         await _watch(process, lambda: simulator.stats.requests >= wanted, 0.0)
         died_so = evolve(died, requests_met=died.requests_met + 1)
@@ -126,17 +132,18 @@ async def _live(simulator: Simulator, out: Path, way: Way, died: Killed) -> Kill
         await _watch(process, lambda: False, 0.0)
         died_so = evolve(died, by_itself=died.by_itself + 1)
     if process.exitcode == 0:  # it was done before it came to that: there is more to do
-        simulator.insert(f"/v1/chains/{CHAINS[0]}/blocks", 3 * PAGE)
+        place = "blocks" if ranges is None else f"addresses/{ADDRESS}/transactions:listNative"
+        simulator.insert(f"/v1/chains/{CHAINS[0]}/{place}", 3 * PAGE)
         return died
     assert process.exitcode == -signal.SIGKILL, f"the export ended with {process.exitcode}"
     return died_so
 
 
-def _start(simulator: Simulator, out: Path, die_at: int = 0) -> BaseProcess:
+def _start(simulator: Simulator, out: Path, die_at: int = 0, ranges: int | None = None) -> BaseProcess:
     # Forked from a process that has imported everything: most of a life is fetching and writing.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "chainapi.export.run", "pyarrow.parquet", "duckdb"])
-    job = Job(simulator.data_base_url, simulator.api_key, str(out), die_at)
+    job = Job(simulator.data_base_url, simulator.api_key, str(out), die_at, ranges)
     process = context.Process(target=_run, args=(job,), daemon=True)
     process.start()
     return process

@@ -142,15 +142,15 @@ class Statements:
         self._real: list[tuple[Any, Any]] = []
 
     def __enter__(self) -> Self:
-        for module in (sqlite3, duckdb):
-            real = module.connect
-            self._real.append((module, real))
-            module.connect = self._watched(real)
+        modules: tuple[Any, ...] = (sqlite3, duckdb)
+        for module in modules:
+            self._real.append((module, module.connect))
+            module.connect = self._watched(module.connect)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for module, real in self._real:
-            module.connect = real
+        for module, connect in self._real:
+            module.connect = connect
         self._keep()
 
     def _watched(self, connect: Any) -> Any:

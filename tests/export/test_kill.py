@@ -36,3 +36,13 @@ def test_the_rows_are_those_of_a_straight_run(format_: str, tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [killed.name, f"{killed.name}.export", straight.name, f"{straight.name}.export"]
     )
+
+
+def test_ranges_continue_after_kills(tmp_path: Path) -> None:
+    """Rows of lists in ranges, killed in the middle of some of them, are those of whole walks."""
+    straight, killed = tmp_path / "straight.jsonl", tmp_path / "killed.jsonl"
+    assert export_and_kill(killed, straight, 10, seed=3, ranges=6).kills == 10
+    rows = rows_of(killed)
+    assert rows == rows_of(straight)
+    assert set(rows.values()) == {1}
+    assert rows.total() >= len(CHAINS) * PAGES * PAGE

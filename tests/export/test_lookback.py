@@ -182,6 +182,20 @@ async def test_a_reorganisation_of_blocks(tmp_path: Path) -> None:
     assert found == Counter([(1, "0x0"), (1, "0x1"), (2, "0x2"), (4, "0x3"), (3, "0x4")])
 
 
+async def test_a_source_of_ranges_has_a_window(tmp_path: Path) -> None:
+    """A source that was walked in ranges is looked back on as one that was walked whole."""
+    ledger, out = Ledger([*range(1, 20)]), tmp_path / "out"
+    async with reaching(ledger) as session:
+        assert (await transfers(session, out, ranges=3)).rows == 19
+        ledger.changed[18] = {"logIndex": 99}
+        ledger.gone.add(17)
+        ledger.numbers.append(20)
+        result = await transfers(session, out, ranges=3, lookback="5 blocks")
+    assert (result.rows, result.removed) == (2, 2)
+    found = Counter((row["tx_hash"], row["log_index"]) for row in rows_of(out))
+    assert found == Counter([(f"0x{one}", one) for one in (*range(17), 19)] + [("0x18", 99)])
+
+
 async def test_a_limit_bounds_the_window(tmp_path: Path) -> None:
     """The window of an export with a limit has no row behind the limit, nor one of its last number."""
     ledger, out = Ledger([1, 2, 2, 3, 4, 5]), tmp_path / "out.jsonl"

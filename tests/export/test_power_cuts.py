@@ -211,7 +211,7 @@ BLOCK = {
 @pytest.mark.untraced
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_memory_does_not_grow_with_the_sources(ordered: bool, tmp_path: Path) -> None:
-    """An export of 1,300 sources takes as much memory as one of 700.
+    """An export of 1,000 sources takes as much memory as one of 520.
 
     A finished source leaves its name only; its rows would be 13 KiB. The number of pages that wait for a
     commit depends on the threads, up to a limit.
@@ -239,8 +239,8 @@ async def test_memory_does_not_grow_with_the_sources(ordered: bool, tmp_path: Pa
 
     await held(20)  # what is loaded and compiled at first use
     few, many = (
-        await held(700),
-        await held(1_300),
+        await held(520),
+        await held(1_000),
     )  # the ledger of the gate, which is bounded, is full by then
     assert many[0] - few[0] < 600 * 1024
     assert many[1] - few[1] < 2 * 2**20

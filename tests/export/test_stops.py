@@ -164,6 +164,9 @@ def test_the_time_left_includes_writing() -> None:
     progress.begin_writing(200, 300)
     now = 104.0
     progress.wrote(200)
+    assert progress.step == "check"
+    assert progress.seconds_left == 104.0  # how long the steps behind the first rows take is not known
+    progress.begin_placing()
     progress.end_writing()
     assert progress.seconds_left == pytest.approx(104.0 + 300 * 0.02)
     progress.stage = "writing"
@@ -171,5 +174,52 @@ def test_the_time_left_includes_writing() -> None:
     assert progress.seconds_left == pytest.approx(6.0)
     assert progress.text() == "200 of 500 rows written · about 6 s left"
     progress.wrote(300)
+    now = 108.0
+    assert progress.text() == "500 of 500 rows written · reading them back · about 2 s left"
+    progress.begin_placing()
+    assert progress.text() == "500 of 500 rows written · putting them in place · about 2 s left"
+    assert progress.record["step"] == "place"
+    progress.end_writing()
     progress.stage = "done"
     assert progress.seconds_left == 0.0
+
+
+def test_the_steps_of_a_first_part() -> None:
+    """The first part has the pace of its rows; behind them the time left is not known."""
+    now = 0.0
+    progress = ExportProgress(1, stage="writing", clock=lambda: now)
+    assert progress.seconds_left is None
+    progress.begin_writing(100, 0)
+    assert progress.step == "rows"
+    assert progress.seconds_left is None
+    now = 2.0
+    progress.wrote(50)
+    assert progress.seconds_left == 2.0
+    progress.wrote(50)
+    assert progress.record["step"] == "check"
+    assert progress.seconds_left is None
+    assert progress.text() == "100 of 100 rows written · reading them back"
+    progress.begin_placing()
+    assert progress.record["step"] == "place"
+    assert progress.record["seconds_left"] is None
+    progress.end_writing()
+    assert progress.record["step"] is None
+    assert progress.record["seconds_left"] == 0.0
+
+
+async def test_progress_has_the_steps_of_an_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While new rows are added to a database, the progress names the step."""
+    simulator, steps = Simulator(chains=CHAINS, rows=20), list[Any]()
+    monkeypatch.setattr("chainapi.export.run.REPORT_EVERY", 0.0)
+
+    def note(progress: ExportProgress) -> None:
+        if progress.step and progress.step not in steps:
+            steps.append(progress.step)
+
+    async with simulated(simulator) as session:
+        for _ in range(2):
+            steps.clear()
+            await export(session.data.evm.blocks, CHAINS, tmp_path / "b.sqlite", on_progress=note)
+            simulator.insert("/v1/chains/2/blocks", 5)
+    assert steps == [step for step in ("rows", "check", "place") if step in steps]
+    assert steps

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,8 @@ def opened(path: Path) -> Iterator[Any]:
 def ask(path: Path, *statements: str) -> list[tuple[Any, ...]]:
     """Run statements, and return the rows of the last one."""
     with opened(path) as database:
-        for statement in statements:
-            found = database.execute(statement).fetchall()
-    return list(found)
+        found = [database.execute(statement).fetchall() for statement in statements]
+    return list(found[-1])
 
 
 def own(name: str) -> DatabaseFormat:
@@ -58,6 +58,29 @@ def own(name: str) -> DatabaseFormat:
     found = format_of(name)
     assert isinstance(found, DatabaseFormat)
     return found
+
+
+STARTED: dict[str, dict[Path, bytes]] = {}  # files of an export that has run once, by format
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return the content of each file, by its path in the folder."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder): path.read_bytes() for path in files}
+
+
+async def started(folder: Path, format_: str) -> tuple[Growing, bytes]:
+    """Return an export that has run once, whose list has grown since, and its database."""
+    growing = Growing(folder, format_)
+    if format_ not in STARTED:
+        before = await growing.begin()
+        STARTED[format_] = contents(folder)
+        return growing, before
+    for name, content in STARTED[format_].items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    growing.simulator.insert("/v1/chains/2/blocks", NEW)
+    return growing, growing.path.read_bytes()
 
 
 USERS = (
@@ -70,8 +93,7 @@ USERS = (
 @pytest.mark.parametrize("format_", FORMATS)
 async def test_new_rows_join_the_database_of_a_user(format_: str, tmp_path: Path) -> None:
     """An update adds rows to the same file; indexes, tables and views of a user stay, and work."""
-    growing = Growing(tmp_path, format_)
-    await growing.begin()
+    growing, _ = await started(tmp_path, format_)
     number = growing.path.stat().st_ino
     ask(growing.path, *USERS)
     await growing.run()
@@ -86,11 +108,11 @@ async def test_new_rows_join_the_database_of_a_user(format_: str, tmp_path: Path
     growing.check()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("format_", FORMATS)
 async def test_a_kill_between_any_two_statements(format_: str, tmp_path: Path) -> None:
     """A kill at any statement leaves the old or the new rows, and the next run completes them."""
-    growing = Growing(tmp_path / "run", format_)
-    await growing.begin()
+    growing, _ = await started(tmp_path / "run", format_)
     with Statements(growing.folder) as statements:
         await growing.run()
     growing.check()
@@ -111,6 +133,7 @@ async def test_a_kill_between_any_two_statements(format_: str, tmp_path: Path) -
 LOGS = ("", "-journal", "-wal", ".wal")  # suffixes of the files of a database
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("format_", FORMATS)
 async def test_a_full_disk_leaves_the_old_rows_or_the_new_ones(format_: str, tmp_path: Path) -> None:
     """An update that does not fit is an error, wherever the disk is full; later each row is there once."""
@@ -152,8 +175,7 @@ async def test_a_new_column_is_added_to_the_table(format_: str, tmp_path: Path) 
 async def test_a_locked_sqlite_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of another program is an error that says so; the next run adds the rows, without a request."""
     monkeypatch.setattr(sqlites, "BUSY", 0.0)
-    growing = Growing(tmp_path, "sqlite")
-    await growing.begin()
+    growing, _ = await started(tmp_path, "sqlite")
     with closing(sqlite3.connect(growing.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(
@@ -176,8 +198,7 @@ def opened_elsewhere(path: Path) -> subprocess.Popen[bytes]:
 
 async def test_a_duckdb_database_that_is_open(tmp_path: Path) -> None:
     """DuckDB lets one process open a database: an error says so, and the next run adds the rows."""
-    growing = Growing(tmp_path, "duckdb")
-    await growing.begin()
+    growing, _ = await started(tmp_path, "duckdb")
     with opened_elsewhere(growing.path) as other:
         with pytest.raises(TargetInUseError, match=r"b\.duckdb is locked: another program"):
             await growing.run()
@@ -191,21 +212,22 @@ async def test_a_duckdb_database_that_is_open(tmp_path: Path) -> None:
 # Changes of others
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+CHANGES = (
+    "DELETE FROM rows WHERE block_number = (SELECT min(block_number) FROM rows)",
+    "DROP TABLE chainapi_parts",
+    "INSERT INTO rows SELECT * FROM rows LIMIT 1",
+    "DELETE FROM chainapi_parts",
+    "ALTER TABLE rows RENAME TO other",
+)
+
+
 @pytest.mark.parametrize(
-    "change",
-    [
-        "DELETE FROM rows WHERE block_number = (SELECT min(block_number) FROM rows)",
-        "INSERT INTO rows SELECT * FROM rows LIMIT 1",
-        "DELETE FROM chainapi_parts",
-        "DROP TABLE chainapi_parts",
-        "ALTER TABLE rows RENAME TO other",
-    ],
+    ("format_", "change"),
+    [*(("sqlite", change) for change in CHANGES), *(("duckdb", change) for change in CHANGES[:2])],
 )
 async def test_changed_rows_are_refused(format_: str, change: str, tmp_path: Path) -> None:
     """A database with more or fewer rows, or without its marker, is refused and left alone."""
-    growing = Growing(tmp_path, format_)
-    await growing.begin()
+    growing, _ = await started(tmp_path, format_)
     ask(growing.path, change)
     before = growing.path.read_bytes()
     requests = growing.simulator.stats.requests
@@ -218,8 +240,7 @@ async def test_changed_rows_are_refused(format_: str, change: str, tmp_path: Pat
 @pytest.mark.parametrize("format_", FORMATS)
 async def test_another_file_in_place_of_the_database(format_: str, tmp_path: Path) -> None:
     """A file that is no database, or none at all, is refused."""
-    growing = Growing(tmp_path, format_)
-    before = await growing.begin()
+    growing, before = await started(tmp_path, format_)
     growing.path.write_bytes(b"text" * 10_000)
     with pytest.raises(ExportError, match="has other rows than the export wrote"):
         await growing.run()
@@ -232,13 +253,13 @@ async def test_another_file_in_place_of_the_database(format_: str, tmp_path: Pat
     growing.check()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("format_", FORMATS)
 async def test_rows_that_the_disk_loses_behind_a_transaction(
     format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Added rows that differ when they are read back raise an error, now and in the next run."""
-    growing = Growing(tmp_path, format_)
-    before = await growing.begin()
+    growing, before = await started(tmp_path, format_)
     kind: Any = type(own(format_))
     compare = kind.compare
 
@@ -259,8 +280,7 @@ async def test_rows_that_the_disk_loses_behind_a_transaction(
 
 async def test_a_trigger_that_drops_rows(tmp_path: Path) -> None:
     """A trigger that drops new rows is found before the transaction is committed."""
-    growing = Growing(tmp_path, "sqlite")
-    await growing.begin()
+    growing, _ = await started(tmp_path, "sqlite")
     ask(growing.path, "CREATE TRIGGER no BEFORE INSERT ON rows BEGIN SELECT RAISE(IGNORE); END")
     with pytest.raises(ExportError, match=r"has other rows when it is read back .*trigger"):
         await growing.run()
@@ -304,8 +324,7 @@ def test_a_table_with_other_columns(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format_", FORMATS)
 async def test_a_copy_keeps_what_a_user_added(format_: str, tmp_path: Path) -> None:
     """A database with a hard link is copied: the link keeps its rows, the copy the user's tables."""
-    growing = Growing(tmp_path / "run", format_)
-    await growing.begin()
+    growing, _ = await started(tmp_path / "run", format_)
     ask(growing.path, *USERS)
     before = growing.path.read_bytes()
     (tmp_path / "link").hardlink_to(growing.path)
@@ -320,8 +339,7 @@ async def test_a_copy_keeps_what_a_user_added(format_: str, tmp_path: Path) -> N
 
 async def test_a_write_ahead_log_of_a_user(tmp_path: Path) -> None:
     """A SQLite database that a user has set to a write-ahead log keeps it, and loses nothing of it."""
-    growing = Growing(tmp_path, "sqlite")
-    await growing.begin()
+    growing, _ = await started(tmp_path, "sqlite")
     with opened(growing.path) as reader:
         reader.execute("PRAGMA journal_mode = WAL")
         reader.execute("CREATE TABLE notes (text)")
@@ -362,8 +380,7 @@ async def test_a_transaction_that_is_stopped(
     format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stop interrupts the transaction, and leaves the old rows; the next run adds the new ones."""
-    growing = Growing(tmp_path, format_)
-    await growing.begin()
+    growing, _ = await started(tmp_path, format_)
     monkeypatch.setattr(worker, "LOOK_EVERY", 0.001)
     module = import_module(f"chainapi.export.formats.{format_}")
     mark = module._mark
@@ -420,3 +437,21 @@ def test_no_file_of_an_export_is_left(tmp_path: Path) -> None:
     with files_of_at_most(old.stat().st_size), pytest.raises(OSError, match=r"b\.sqlite"):
         form.write(tmp_path / "b.sqlite", COLUMNS, many(100), old)
     assert sorted(path.name for path in tmp_path.iterdir() if "rows" in path.name) == []
+
+
+def test_a_copy_of_a_database_that_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop ends the copy of a SQLite database at the next pages."""
+    monkeypatch.setattr(sqlites, "PAGES", 1)
+    form, old, stop = own("sqlite"), tmp_path / "a.sqlite", threading.Event()
+    form.write(old, COLUMNS, many(200))
+    looks = count(1)
+
+    def look(found: threading.Event | None) -> None:
+        if next(looks) == 3:
+            stop.set()
+        worker.look(found)
+
+    monkeypatch.setattr(sqlites, "look", look)
+    with pytest.raises(Stopped):
+        form.write(tmp_path / "b.sqlite", COLUMNS, many(1), old, stop)
+    assert next(looks) == 4

@@ -29,40 +29,52 @@ class Deadlines(Generic[T]):
     _checked_opening: float = -inf  # opening time at the last check of all waiters
     _checked_idle: bool = False  # whether nothing was in flight at that check
 
-    def wait(self, now: float, ticket: T, *, least: bool = False, again: bool = False) -> float:
+    def wait(self, now: float, ticket: T, *, least: bool = False) -> float:
         """Return the seconds until a request leaves, as far as limits decide that.
 
         With `least`, the earliest possible time, without an unconfirmed documented cost; else the scheduler
-        holds the request for that cost. With `again`, the time if it came again behind all others.
+        holds the request for that cost.
         """
-        quota, ceiling = self.quota, ticket.ceiling
-        units, ahead = self.queue.ahead(ticket, last=again)
-        cost = quota.costs.likely if least else quota.costs.price
-        units += cost(ticket.route, ticket.prior)
-        seconds = quota.forecast(now, units, ahead + 1.0, least=least)
-        if quota.routes.known:
-            seconds = max(seconds, quota.routes.closed_until(ticket.route) - now)
-        if ceiling is not None:
-            seconds = max(seconds, ceiling.wait(ceiling.toll(units, ahead + 1.0)))
-        return seconds
+        units, ahead = self.queue.ahead(ticket)
+        cost = self.quota.costs.likely if least else self.quota.costs.price
+        units, requests = units + cost(ticket.route, ticket.prior), ahead + 1.0
+        seconds = self.quota.forecast(now, units, requests, least=least)
+        return max(seconds, self._own_limits(now, ticket, units, requests))
+
+    def _own_limits(self, now: float, ticket: T, units: float, requests: float) -> float:
+        """Return the seconds until its route and its ceiling let a request leave."""
+        routes, ceiling = self.quota.routes, ticket.ceiling
+        seconds = routes.closed_until(ticket.route) - now if routes.known else 0.0
+        return seconds if ceiling is None else max(seconds, ceiling.wait(ceiling.toll(units, requests)))
 
     def again(self, now: float, ticket: T) -> float:
         """Return the seconds after which a new attempt would leave at once.
 
         The request is not in the queue: it left, or never joined.
         """
-        return self.quota.promise(now, self.wait(now, ticket, again=True))
+        return self._behind(now, ticket, joins=True)
 
-    def cleared(self, now: float, ticket: T) -> float:
+    def cleared(self, now: float, ticket: T, *, joins: bool) -> float:
         """Return the seconds after which the requests that wait now have left.
 
-        A request without a response holds its place in flight for about a round trip.
+        With `joins`, the request leaves as well, because none may wait. A request without a response holds
+        its place in flight for about a round trip.
         """
         quota, group = self.quota, ticket.group
         places = quota.max_in_flight if group is None else min(quota.max_in_flight, group.most)
-        trips = ceil((self.queue.waiting + 1) / places) * quota.probes.trip
+        trips = ceil((self.queue.waiting + joins) / places) * quota.probes.trip
         probe = None if trips else quota.probes.opens_at(now)  # before the first response
-        return max(self.again(now, ticket), trips, 0.0 if probe is None else probe - now)
+        return max(self._behind(now, ticket, joins=joins), trips, 0.0 if probe is None else probe - now)
+
+    def _behind(self, now: float, ticket: T, *, joins: bool) -> float:
+        """Return the seconds until all that wait have left, and one that `joins` them.
+
+        A request that pays the ceiling is not among them, so the ceiling is that of one more in any case.
+        """
+        units, ahead = self.queue.ahead(ticket, last=True)
+        own = self.quota.costs.price(ticket.route, ticket.prior)
+        seconds = self.quota.forecast(now, units + own * joins, ahead + joins)
+        return self.quota.promise(now, max(seconds, self._own_limits(now, ticket, units + own, ahead + 1.0)))
 
     def misses(self, now: float, ticket: T) -> bool:
         """Return whether a new request will surely leave too late."""

@@ -46,12 +46,13 @@ WORTH_REPORTING = 1.0  # seconds: no shorter wait is reported
 T = TypeVar("T", bound=Ticket)
 
 
-def is_another_wait(until: float, reported: float) -> bool:
+def is_another_wait(until: float, reason: str, reported: float, reported_reason: str) -> bool:
     """Return whether a wait is not the one reported last, nor a part of it.
 
-    It ends later, or a second or more earlier.
+    Its end is a second or more away from that one, or later for another reason. Each response may move the
+    end of a wait a little.
     """
-    return until > reported or until <= reported - WORTH_REPORTING
+    return abs(until - reported) >= WORTH_REPORTING or (until > reported and reason != reported_reason)
 
 
 class Granted(Struct, Generic[T], frozen=True, eq=False):
@@ -110,7 +111,7 @@ class Scheduler(Generic[T]):
     deadlines: Deadlines[T] = field(init=False)
     wakes_at: float = field(default=inf, init=False)
     wait: Wait | None = field(default=None, init=False)
-    _reported_until: float = field(default=-inf, init=False)  # end of the wait that was yielded last
+    _reported: Wait = field(default=Wait(-inf, ""), init=False)  # the wait that was yielded last
     # When the oldest request was sent after the last response.
     _unanswered_since: float = field(default=inf, init=False)
 
@@ -278,9 +279,9 @@ class Scheduler(Generic[T]):
     def _report(self, now: float, until: float, reason: str) -> Iterator[Wait]:
         """Keep a wait of a second or more; yield it unless it was yielded before."""
         if now + WORTH_REPORTING <= until < inf:
-            self.wait = Wait(until, reason)
-            if is_another_wait(until, self._reported_until):
-                self._reported_until = until
+            self.wait, reported = Wait(until, reason), self._reported
+            if is_another_wait(until, reason, reported.until, reported.reason):
+                self._reported = self.wait
                 yield self.wait
 
     def _let_pass(self, now: float, expensive: T) -> Iterator[Granted[T]]:

@@ -211,7 +211,7 @@ class Walk:
         self._failure: PagingError | None = None
         self._reports = False
         self._call: int | None = None  # number of the call that was answered last
-        self._request_id: str | None = None  # id of its request
+        self._answer: Fetched | ChainAPIError | None = None  # that answer, until its page is left
         dedupe.resume_inside(start.head)
 
     # The open page
@@ -289,6 +289,7 @@ class Walk:
     def leave(self) -> None:
         """Leave the open page, whose rows were all given; drop its rows and its body."""
         self.skip()
+        self._answer = None
         if not self.keeps_rows:
             self._page, self.response = _EMPTY, None
             self._dedupe.leave()
@@ -428,13 +429,54 @@ class Walk:
                 yield from self._report_page()
             yield Deliver(page)
         except PagingError as error:
-            if error.call is None:
-                error.call, error.request_id = self._call, self._request_id
-            if self._states.state is State.FAILED:
-                self._failure = error
+            self._fail(error)
             if reports and isinstance(error, PaginationLoopError):
                 yield from self._report_loop()
             raise
+
+    def expected(self) -> Fetch | None:
+        """Return the fetch of a page that nearly always arrives, for `open_expected`.
+
+        None where the state of the walk makes it unlikely. It does what `advance` does for a reader without a
+        listener, in one step.
+        """
+        states = self._states
+        token = states.token
+        if (
+            self._failure is not None
+            or states.state is not State.NEXT
+            or token is None
+            or token.minted is None
+        ):
+            return None
+        return self.fetch(token)
+
+    def open_expected(self, answer: Answer) -> bool:
+        """Open the page that answered the fetch of `expected`; False if that takes commands.
+
+        `advance` then begins with the same fetch, and takes the same answer.
+
+        Raises:
+            PagingError: as `advance` raises.
+
+        """
+        if not isinstance(answer, Fetched) or len(answer.page.body) > HUGE:
+            return False
+        self._call, self._answer = answer.call, answer
+        try:
+            self._open(answer, self._dedupe.add(answer.page))
+        except PagingError as error:
+            self._fail(error)
+            raise
+        return True
+
+    def _fail(self, error: PagingError) -> None:
+        """Add the call and the request to an error, and keep one that no retry changes."""
+        if error.call is None:
+            error.call = self._call
+            error.request_id = None if self._answer is None else self._answer.request_id
+        if self._states.state is State.FAILED:
+            self._failure = error
 
     def _fetch_next(self) -> Generator[Command, Answer, Fetched]:
         """Fetch until a page arrives that the walk can open.
@@ -446,7 +488,7 @@ class Walk:
             answer = yield self.fetch(states.token)
             if answer is None:
                 continue
-            self._call, self._request_id = answer.call, answer.request_id
+            self._call, self._answer = answer.call, answer
             if not isinstance(answer, Fetched):
                 yield from self._recover(answer)
             elif states.state is State.CHECK:

@@ -269,18 +269,18 @@ def _alter(path: Path, database: duckdb.DuckDBPyConnection, wanted: dict[str, st
     old = _types(database, "rows")
     if old.keys() - wanted.keys():
         raise unlike(path, "duckdb")
-    try:
-        for name, kind in wanted.items():
+    for name, kind in wanted.items():
+        try:
             if name not in old:
                 database.execute(f"ALTER TABLE main.rows ADD COLUMN {_name(name)} {kind}")
             elif kind != old[name]:
                 database.execute(f"ALTER TABLE main.rows ALTER COLUMN {_name(name)} TYPE {kind}")
-    except duckdb.DependencyException as error:
-        raise ExportError(
-            f"{path} cannot get the column {name!r}: an index or another object of it depends on the table "
-            '"rows". Drop that, start the same export again, and create it again; all rows are kept in the '
-            "journal"
-        ) from error
+        except duckdb.DependencyException as error:
+            raise ExportError(
+                f"{path} cannot get the column {name!r}: an index or another object depends on the "
+                'table "rows". Drop that, start the same export again, and create it again; all rows are kept '
+                "in the journal"
+            ) from error
 
 
 def _types(database: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:

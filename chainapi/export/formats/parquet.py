@@ -19,6 +19,7 @@ from attrs import frozen
 
 from chainapi.export.formats import Compression, Dropped, Rows
 from chainapi.export.formats.arrow import BATCH_ROWS, kept_rows, python_rows, tables_of
+from chainapi.export.formats.row_groups import can_copy, copy_groups
 from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
 from chainapi.export.worker import until
 from chainapi.tables.arrow import arrow_schema, grows_to
@@ -58,15 +59,37 @@ class Parquet:
         """Write a file."""
         require(columns, self.name)
         with ExitStack() as stack:
-            earlier: Iterable[Any] = ()
-            if previous is not None:
-                old = stack.enter_context(_opened(previous))
+            old = None if previous is None else stack.enter_context(_opened(previous))
+            if previous is not None and old is not None:
                 columns = _columns_in(old, previous, columns)
-                earlier = kept_rows(old.iter_batches(BATCH_ROWS), dropped)
-            options = {"compression": self.compression, "compression_level": self.level}
-            with pq.ParquetWriter(path, arrow_schema(columns), **options) as writer:
+                if not dropped and can_copy(old, arrow_schema(columns), self.compression, self.group_rows):
+                    return self._write_behind(path, columns, rows, previous, old, stop)
+            earlier = () if old is None else kept_rows(old.iter_batches(BATCH_ROWS), dropped)
+            with pq.ParquetWriter(path, arrow_schema(columns), **self._options) as writer:
                 written = write_tables(writer, tables_of(columns, rows, earlier, self.group_rows))
         return check_written(path, written, _tally(path, stop))
+
+    def _write_behind(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        previous: Path,
+        old: Any,
+        stop: threading.Event | None,
+    ) -> int:
+        """Write a file with the row groups of another, and new ones behind them."""
+        groups, count = old.num_row_groups, int(old.metadata.num_rows)
+
+        def write(writer: Any) -> Tally:
+            return write_tables(writer, tables_of(columns, rows, group_rows=self.group_rows))
+
+        written = copy_groups(path, previous, old, arrow_schema(columns), self._options, write, stop)
+        return count + check_written(path, written, _tally(path, stop, groups))
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"compression": self.compression, "compression_level": self.level}
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
@@ -109,11 +132,11 @@ def _columns_in(file: Any, path: Path, columns: Sequence[Column]) -> list[Column
     return ordered
 
 
-def _tally(path: Path, stop: threading.Event | None = None) -> Tally:
-    """Return the tally of a file."""
+def _tally(path: Path, stop: threading.Event | None = None, first: int = 0) -> Tally:
+    """Return the tally of a file from one of its groups on."""
     tally = Tally(0, 0)
     with _opened(path) as file:
-        for group in until(stop, range(file.num_row_groups)):
+        for group in until(stop, range(first, file.num_row_groups)):
             tally = _added(tally, file.read_row_group(group))
     return tally
 

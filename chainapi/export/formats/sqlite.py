@@ -27,7 +27,7 @@ from chainapi.export.formats.values import (
     typed_row,
     unlike,
 )
-from chainapi.export.worker import interrupting
+from chainapi.export.worker import interrupting, look
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text, reader
 from chainapi.tables.types import SCALARS, Kind, bytes_of
@@ -89,7 +89,7 @@ class Sqlite:
                 self.remove(added, previous, dropped)
             path.unlink(missing_ok=True)
             with _opened(previous, stop) as old, _explained(path), closing(sqlite3.connect(path)) as new:
-                old.backup(new, pages=1_000)
+                old.backup(new, pages=PAGES, progress=lambda *_: look(stop))
             with _changed(path, stop, added) as database:
                 return _insert(path, database)
         finally:
@@ -153,6 +153,7 @@ class Sqlite:
 
 # Writing
 
+PAGES = 1_000  # of a database that are copied between two looks at `stop`
 BUSY = 5.0  # seconds that a transaction waits for the lock of another program
 _LABEL = Column(SOURCE, "text")
 

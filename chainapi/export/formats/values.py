@@ -25,6 +25,7 @@ __all__ = [
     "header",
     "kept",
     "loads",
+    "lost",
     "not_a_table",
     "parsed",
     "require",
@@ -116,9 +117,14 @@ def check_written(path: Path, written: Tally, found: Tally) -> int:
     difference = (
         "other values in them" if found.rows == written.rows else f"{written.rows:,} were written to it"
     )
-    raise ExportError(
-        f"{path} has {found.rows:,} rows when it is read back, but {difference}: the disk or the file system "
-        "lost some of them. All rows are kept in the journal: check the disk, and start the same export again"
+    raise lost(path, f"{found.rows:,} rows when it is read back, but {difference}")
+
+
+def lost(path: Path, found: str) -> ExportError:
+    """Return the error for a file that has something else than was written."""
+    return ExportError(
+        f"{path} has {found}: the disk or the file system lost some of them. All rows are kept in the "
+        "journal: check the disk, and start the same export again"
     )
 
 
