@@ -48,8 +48,7 @@ class Ledger:
     """Transport of a list with a start and an end.
 
     Attributes:
-        numbers: number of each row, whose place here is its serial. The list is in the order of the numbers,
-            and of serials where they are equal.
+        numbers: number of each row, from the oldest row on; its place in the list is its serial.
         make: makes a row of its number and serial.
         items: name of the list field.
         size: rows of a page, unless the request names another size.
@@ -64,6 +63,7 @@ class Ledger:
         sent: times at which requests came.
         changed: serials that rows are made of in place of their own: rows that changed.
         gone: serials of rows that the list has no longer.
+        by_number: whether rows are listed by their numbers, so that some come late; else by their serials.
 
     """
 
@@ -84,6 +84,7 @@ class Ledger:
     sent: list[float] = field(factory=list[float])
     changed: dict[int, Row] = field(factory=dict[int, Row])
     gone: set[int] = field(factory=set[int])
+    by_number: bool = False
     _tokens: dict[str, tuple[float, int]] = field(factory=dict[str, tuple[float, int]])
 
     async def send(self, request: Request) -> Response:
@@ -145,7 +146,7 @@ class Ledger:
         return above and (end is None or number < int(end) or (self.last_in and number == int(end)))
 
     def _order(self, serial: int) -> tuple[int, int]:
-        return self.numbers[serial], serial
+        return self.numbers[serial] if self.by_number else 0, serial
 
     def _place(self, serials: Sequence[int], behind: int, *, ascending: bool) -> int:
         """Return the place after a row."""

@@ -14,15 +14,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from attrs import define, field, frozen
 
 from chainapi.export.formats.values import loads, typed_row
-from chainapi.export.records import PartFile, SourceRows
+from chainapi.export.lookback import number_of_columns
+from chainapi.export.records import PartFile, SourceRecord, SourceRows
 from chainapi.tables.columns import SOURCE, Column
 
-__all__ = ["Corrections", "Range", "Windows", "may_have_rows"]
+__all__ = ["Corrections", "Range", "Windows"]
 
 Row: TypeAlias = Mapping[str, Any]
 Typed: TypeAlias = Callable[[Row, Sequence[Column]], Row]
@@ -34,21 +35,45 @@ class Windows:
 
     Attributes:
         starts: least number of each window, by the label of the source.
-        number: returns the number of a row of a file.
+        numbers: readers of the number of a row of a file, by the label of its source.
         columns: columns of the files; empty for rows without a model.
 
     """
 
     starts: Mapping[str, int]
-    number: Callable[[Row], int | None]
+    numbers: Mapping[str, Callable[[Row], int | None]]
     columns: Sequence[Column]
 
-    def place(self, row: Row) -> int | None:
+    @classmethod
+    def of(cls, sources: Iterable[SourceRecord], columns: Sequence[Column]) -> Self:
+        """Return the open windows of sources.
+
+        Raises:
+            ConfigurationError: the columns lack the number of one.
+
+        """
+        opened = {one.label: one for one in sources if one.window is not None}
+        return cls(
+            {label: one.window for label, one in opened.items() if one.window is not None},
+            {label: number_of_columns(one.numbered, columns) for label, one in opened.items()},
+            columns,
+        )
+
+    def number(self, row: Row) -> int | None:
         """Return the number of a row of a file.
 
         None is returned for a row of another source, or without a number.
         """
-        return self.number(row) if row[SOURCE] in self.starts else None
+        read = self.numbers.get(row[SOURCE])
+        return None if read is None else read(row)
+
+    def may_be_in(self, file: PartFile) -> bool:
+        """Check whether a file may have rows of a window."""
+        return any(
+            rows.source in self.starts
+            and (rows.highest is None or int(rows.highest) >= self.starts[rows.source])
+            for rows in file.sources
+        )
 
     def parsed(self, label: str, line: bytes) -> Row:
         """Return a row of the journal as a row of a file."""
@@ -127,7 +152,7 @@ class Corrections:
         """
         dropped, kept = set[int](), dict[str, Range]()
         for place, row in enumerate(rows):
-            label, number = row[SOURCE], self.windows.place(row)
+            label, number = row[SOURCE], self.windows.number(row)
             if number is not None and number >= self.windows.starts[label] and not self._meet(row, typed):
                 dropped.add(place)
             elif label in self.windows.starts:
@@ -164,20 +189,6 @@ class Corrections:
         for line in lines.split(b"\n")[:-1]:
             row = self.windows.parsed(label, line)
             yield _digest(row), row
-
-
-def may_have_rows(file: PartFile, starts: Mapping[str, int]) -> bool:
-    """Return whether a file may have rows of a window.
-
-    Args:
-        file: the file.
-        starts: least number of each window, by the label of the source.
-
-    """
-    return any(
-        rows.source in starts and (rows.highest is None or int(rows.highest) >= starts[rows.source])
-        for rows in file.sources
-    )
 
 
 def _digest(row: Row) -> bytes:

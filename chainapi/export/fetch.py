@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -20,7 +20,6 @@ from chainapi.errors import (
     DecodeError,
     SessionClosedError,
 )
-from chainapi.export.corrections import Windows
 from chainapi.export.formats.values import require
 from chainapi.export.lookback import number_of_columns
 from chainapi.export.progress import ExportProgress
@@ -72,19 +71,14 @@ class Fetcher:
     progress: ExportProgress
     report: Callable[[], None]
     failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
-    open_window: Callable[[SourceRecord], None] | None = field(default=None, init=False)
+    open_window: Callable[[SourceRecord, tuple[str, ...]], None] | None = field(default=None, init=False)
     _open_sources: dict[str, _Opened] = field(factory=dict[str, _Opened], init=False)
     _codec: Codec | None = field(default=None, init=False)
-    _number_names: tuple[str, ...] = field(default=(), init=False)
 
     @property
     def columns(self) -> Sequence[Column]:
         """Columns of the rows; empty without a model, and before the first source."""
         return () if self._codec is None else self._codec.columns
-
-    def windows(self, starts: Mapping[str, int]) -> Windows:
-        """Return the windows of sources with these least numbers, by label."""
-        return Windows(starts, number_of_columns(self._number_names, self.columns), self.columns)
 
     async def fetch(self) -> None:
         """Fetch all sources; commit each fetched page, also after an error or a cancel."""
@@ -188,7 +182,8 @@ class Fetcher:
             self.progress.closed += 1
             return None
         if source.done and self.open_window is not None:
-            await self.worker.run(self.open_window, source)
+            number_of_columns(pages.number_names, codec.columns)
+            await self.worker.run(self.open_window, source, pages.number_names)
         ranges, begun = self.spec.ranges, source.ranges or source.checkpoint is not None
         if ranges is None or begun:  # a source that has begun continues as it did
             return _Opened(source, arguments, pages, codec)
@@ -240,7 +235,6 @@ class Fetcher:
         codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise", spec.fields)
         if format_.needs_columns:
             require(codec.columns, format_.name)
-        self._number_names = pages.number_names
         if spec.lookback is not None:
             number_of_columns(pages.number_names, codec.columns)  # or it is refused before the first request
         settings = spec.settings(pages, codec.columns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from attrs import define, field, frozen
@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ConfigurationError
 from chainapi.export.correction_writer import CorrectionWriter
-from chainapi.export.corrections import Corrections, Windows, may_have_rows
+from chainapi.export.corrections import Corrections, Windows
 from chainapi.export.files import Target
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import files_in_place
@@ -88,7 +88,6 @@ class PartSchedule:
         worker: thread that the journal belongs to.
         limits: when a folder gets a part.
         columns: returns the columns of the rows.
-        windows: returns windows with these least numbers, by the labels of the sources.
         progress: counts the written rows.
         parts: parts that this run has written.
 
@@ -99,7 +98,6 @@ class PartSchedule:
     worker: Worker
     limits: PartLimits
     columns: Callable[[], Sequence[Column]]
-    windows: Callable[[Mapping[str, int]], Windows]
     progress: ExportProgress
     parts: list[Part] = field(factory=list[Part], init=False)
     _run: str = field(factory=lambda: uuid4().hex, init=False)
@@ -207,26 +205,26 @@ class PartSchedule:
 
     def _corrector(self) -> CorrectionWriter | None:
         """Return the writer of the rows that were fetched again; None without any."""
-        windows = self.journal.windows()
-        if not windows:
+        sources = self.journal.windows()
+        if not sources:
             return None
-        last = self.journal.last_part()
-        starts = {source.label: source.window or 0 for source in windows.values()}
+        last, columns = self.journal.last_part(), self.columns()
+        windows = Windows.of(sources.values(), columns)
         return CorrectionWriter(
             self.target,
             1 if last is None else last.number + 1,
             last,
-            self.journal.pages_of(windows),
-            self.columns(),
+            self.journal.pages_of(sources),
+            columns,
             self._run,
             self._thread.stop,
             self.progress.wrote,
-            corrections=Corrections(self.windows(starts)),
-            old=self._old_files(starts, last),
+            corrections=Corrections(windows),
+            old=self._old_files(windows, last),
         )
 
-    def _old_files(self, starts: Mapping[str, int], last: Part | None) -> list[PartFile]:
+    def _old_files(self, windows: Windows, last: Part | None) -> list[PartFile]:
         """Return the files of the target that may have rows of windows."""
         if not self.target.folder:
             return [] if last is None or last.rows_file is None else [last.rows_file]
-        return [file for _, file in files_in_place(self.journal) if may_have_rows(file, starts)]
+        return [file for _, file in files_in_place(self.journal) if windows.may_be_in(file)]

@@ -56,6 +56,7 @@ class SourceRecord:
         oldest: least number among its rows.
         window: least number of the rows that the walk fetches again: the target's rows from it on are
             replaced once the walk has ended. None if no row is fetched again.
+        numbered: names of the row attributes with the number of the window.
         done: whether its walk has ended.
         limited: whether the limit ended it in this run.
         ranges: unfinished ranges of the source by their places; empty if it is walked as a whole.
@@ -79,6 +80,7 @@ class SourceRecord:
     last: int | None = None
     oldest: int | None = None
     window: int | None = None
+    numbered: tuple[str, ...] = ()
     limited: bool = field(default=False, init=False)
     ranges: dict[int, SourceRecord] = field(factory=dict[int, "SourceRecord"], init=False, repr=False)
     source: SourceRecord | None = field(default=None, init=False, eq=False, repr=False)
@@ -106,7 +108,7 @@ class SourceRecord:
         """
         if checkpoint is not None:
             Checkpoint.loads(checkpoint)
-        known, new, met, trend, last, oldest = json.loads(edge)
+        known, new, met, trend, last, oldest, numbered = json.loads(edge)
         return cls(
             number,
             label,
@@ -124,6 +126,7 @@ class SourceRecord:
             last=_number(last),
             oldest=_number(oldest),
             window=_number(window),
+            numbered=tuple(numbered),
         )
 
     @property
@@ -131,7 +134,7 @@ class SourceRecord:
         """Columns of the record; large numbers are texts, as SQLite has 64 bits."""
         numbers = _text(self.newest), _text(self.exported)
         order = self.trend.value, _text(self.last), _text(self.oldest)
-        edge = json.dumps([self.exported_ties, self.newest_ties, self.met_ties, *order])
+        edge = json.dumps([self.exported_ties, self.newest_ties, self.met_ties, *order, self.numbered])
         return (
             self.number,
             self.label,
@@ -145,13 +148,16 @@ class SourceRecord:
             int(self.done),
         )
 
-    def open_window(self, start: int) -> None:
+    def open_window(self, start: int, names: tuple[str, ...]) -> None:
         """Let another walk fetch the rows from the number `start` on again.
+
+        `names` are those of the row attributes with the number.
 
         The target counts as one without them. The source is done until the first page is committed.
         """
         self.window = self.exported = self.newest = start
-        self.exported_ties = self.newest_ties = self.met_ties = ()
+        self.numbered, self.exported_ties = names, ()
+        self.newest_ties = self.met_ties = ()
 
     @property
     def whole(self) -> SourceRecord:

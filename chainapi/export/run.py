@@ -102,9 +102,7 @@ class Exporter:
         if self.spec.lookback is not None:
             limited = self.spec.limit is not None
             fetcher.open_window = WindowOpener(self.spec.lookback, journal, target, limited=limited)
-        schedule = PartSchedule(
-            journal, target, worker, self.limits, lambda: fetcher.columns, fetcher.windows, progress
-        )
+        schedule = PartSchedule(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
         try:
             await fetcher.fetch()
             self._report("writing")

@@ -38,10 +38,11 @@ class WindowOpener:
     )  # sources whose rows are not in the target yet
     _files: dict[str, list[tuple[float, str]]] | None = field(default=None, init=False)
 
-    def __call__(self, source: SourceRecord) -> None:
+    def __call__(self, source: SourceRecord, names: tuple[str, ...]) -> None:
         """Open the window of a source, unless its rows wait for a part.
 
-        A run that was stopped is then completed, and the next one fetches rows again.
+        A run that was stopped is then completed, and the next one fetches rows again. `names` are those of
+        the row attributes with the number of the rows.
 
         Raises:
             ExportError: a part with rows of the window is missing.
@@ -53,7 +54,7 @@ class WindowOpener:
         if start is None or source.window is not None or source.number in self._waiting:
             return
         self._check_files(source.label, start)
-        source.open_window(start)
+        source.open_window(start, names)
 
     def _check_files(self, label: str, start: int) -> None:
         if not self.target.folder:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 
 from chainapi import Session
+from chainapi.api.catalogue import ROUTES
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import export
 from chainapi.export.formats import FORMATS, format_of
@@ -23,17 +24,21 @@ from chainapi.export.lookback import Lookback
 from chainapi.export.run import ExportResult
 from chainapi.simulator import Simulator
 from chainapi.tables.columns import columns_of
+from tests.documents import Maker
 from tests.export.power_cuts import PowerCuts
 from tests.export.windows import CASES, Case, check_windows, rows_of, transfers
 from tests.ledger import ADDRESS, Ledger, point
 from tests.sessions import reaching, simulated
 
 DAY = 86_400
+TRANSACTION = Maker(1, whole=True).page(ROUTES["data.evm.address_transactions"], 1)["transactions"][0][
+    "nativeTransaction"
+]
 
 
 def points(days: Sequence[int]) -> Ledger:
     """Return a service with one point a day."""
-    return Ledger([DAY * day for day in days], point, "results")
+    return Ledger([DAY * day for day in days], point, "results", by_number=True)
 
 
 async def exported(session: Session, out: Path, **options: Any) -> ExportResult:
@@ -169,7 +174,7 @@ async def test_other_sources_stay(tmp_path: Path) -> None:
 
 async def test_a_reorganisation_of_blocks(tmp_path: Path) -> None:
     """Transfers that moved to other blocks are there once, in their new blocks."""
-    ledger, out = Ledger([1, 1, 2, 3, 3, 4]), tmp_path / "out.jsonl"
+    ledger, out = Ledger([1, 1, 2, 3, 3, 4], by_number=True), tmp_path / "out.jsonl"
     async with reaching(ledger) as session:
         await transfers(session, out)
         ledger.changed[3] = {"blockNumber": "4"}
@@ -180,6 +185,47 @@ async def test_a_reorganisation_of_blocks(tmp_path: Path) -> None:
         assert (result.rows, result.removed) == (2, 3)
         found = Counter((int(row["block_number"]), row["tx_hash"]) for row in rows_of(out))
     assert found == Counter([(1, "0x0"), (1, "0x1"), (2, "0x2"), (4, "0x3"), (3, "0x4")])
+
+
+async def test_sources_in_several_orders(tmp_path: Path) -> None:
+    """The window of each source is that of its own number, if the calls differ in their order."""
+    rows = [
+        {
+            "nativeTransaction": {
+                **TRANSACTION,
+                "blockNumber": str(one),
+                "blockTimestamp": 1_000 + one,
+                "txHash": f"0x{one}",
+            }
+        }
+        for one in range(6)
+    ]
+
+    def answer(number: int) -> dict[str, Any]:
+        return rows[number]
+
+    ledger, out = Ledger([*range(6)], lambda _, serial: answer(serial)), tmp_path / "out.jsonl"
+    sources = [{"address": "0xab", "sort_order": order} for order in ("desc", None)]
+    async with reaching(ledger) as session:
+        walk = session.data.evm.address_transactions
+        first = await export(walk, sources, out, chain_id=1)
+        rows[4] = {"nativeTransaction": {**rows[4]["nativeTransaction"], "blockHash": "0xother"}}
+        result = await export(walk, sources, out, chain_id=1, lookback=2)
+    assert (first.rows, result.rows, result.removed) == (12, 2, 2)
+    assert len(rows_of(out)) == 12
+
+
+async def test_rows_without_a_model_have_a_window(tmp_path: Path) -> None:
+    """Rows of a path are looked back on by the field that descending_key= names."""
+    ledger, out = Ledger([*range(9)], block, "blocks"), tmp_path / "out.jsonl"
+    async with reaching(ledger) as session:
+        paths, options = ["/v1/chains/1/blocks"], {"descending_key": "blockTimestamp"}
+        await export(session.data.list, paths, out, **options)
+        ledger.changed[7] = {"blockHash": "0xother"}
+        ledger.changed[5] = {"blockHash": "0xother"}
+        result = await export(session.data.list, paths, out, lookback="1s", **options)
+    assert (result.rows, result.removed) == (1, 1)
+    assert [row["blockHash"] for row in rows_of(out)].count("0xother") == 1
 
 
 async def test_a_source_of_ranges_has_a_window(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def check_windows(case: Case) -> None:
 
 async def _check(case: Case, out: Path) -> None:
     make, items = (block, "blocks") if case.blocks else (transfer, "transactions")
-    ledger = Ledger(sorted(case.numbers), make, items, size=3, lifetime=100.0)
+    ledger = Ledger(sorted(case.numbers), make, items, size=3, lifetime=100.0, by_number=True)
 
     async def once(session: Session, lookback: int | None) -> ExportResult:
         if case.blocks:

@@ -278,8 +278,8 @@ def _alter(path: Path, database: duckdb.DuckDBPyConnection, wanted: dict[str, st
         except duckdb.DependencyException as error:
             raise ExportError(
                 f"{path} cannot get the column {name!r}: an index or another object depends on the "
-                'table "rows". Drop that, start the same export again, and create it again; all rows are kept '
-                "in the journal"
+                'table "rows". Drop that, start the same export again, and create it again; all rows are '
+                "kept in the journal"
             ) from error
 
 
