@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
-from chainapi import MetricPoint
+from chainapi import MetricPoint, models
 from chainapi.models import untracked
 from chainapi.models.codec import PageDecoder
 from chainapi.models.records import AnyRecord
@@ -59,6 +59,22 @@ def test_points_are_not_tracked() -> None:
     gc.collect()
     assert [gc.is_tracked(row) for row in rows] == [False] * len(rows)
     assert {type(row) for row in rows} == {MetricPoint}
+
+
+def test_each_record_of_scalars_is_untracked_and_an_attrs_class() -> None:
+    """Such records keep the defaults, the keywords and the secrets of their attrs class, also in copies."""
+    found = (getattr(models, name) for name in models.__all__)
+    kinds: list[Any] = [kind for kind in found if isinstance(kind, msgspec.StructMeta)]
+    assert {MetricPoint, models.EvmBlock, models.SharedSecret} < {*kinds}
+    for kind in kinds:
+        fields = attrs.fields(kind)
+        required = {field.name: "8" for field in fields if field.default is attrs.NOTHING}
+        record = kind(**required)
+        assert attrs.asdict(record) == {field.name: required.get(field.name) for field in fields}
+        for again in (record, copy.deepcopy(record), pickle.loads(pickle.dumps(record))):
+            assert not gc.is_tracked(again)
+            assert again == record
+        assert not [field.name for field in fields if not field.repr and f"{field.name}=" in repr(record)]
 
 
 def test_a_cycle_through_a_point_is_collected() -> None:
