@@ -42,7 +42,10 @@ class CorrectionWriter(PartWriter):
 
     @property
     def rows(self) -> int:
-        """Number of rows that the target lacks; before the comparison, of those that were fetched."""
+        """Number of rows that the target lacks.
+
+        Before the comparison it is that of the rows that were fetched again.
+        """
         return self.corrections.lacking if self.corrections.compared else super().rows
 
     @property

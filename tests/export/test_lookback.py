@@ -27,7 +27,7 @@ from chainapi.tables.columns import columns_of
 from tests.documents import Maker
 from tests.export.power_cuts import PowerCuts
 from tests.export.windows import CASES, Case, check_windows, rows_of, transfers
-from tests.ledger import ADDRESS, Ledger, point
+from tests.ledger import ADDRESS, Ledger, block, point
 from tests.sessions import reaching, simulated
 
 DAY = 86_400

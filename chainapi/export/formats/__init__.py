@@ -189,7 +189,7 @@ class DatabaseFormat(Format, Protocol):
         ...
 
     def remove(self, added: Path, path: Path, dropped: Dropped) -> None:
-        """Name rows of a database in the table ``removed`` of another, which `merge` adds to it.
+        """Name rows of a database in the table ``removed`` of another for `merge`.
 
         Args:
             added: the other database.

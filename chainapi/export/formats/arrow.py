@@ -40,7 +40,7 @@ def chosen_rows(batches: Iterable[Any], chosen: Dropped) -> Iterator[Any]:
 
 
 def _placed(batches: Iterable[Any], chosen: Dropped) -> Iterator[tuple[Any, list[int]]]:
-    """Yield each batch with those of some places that are in it, counted from its start."""
+    """Yield each batch with the places in it, counted from its start."""
     places, begun = sorted(chosen), 0
     for batch in batches:
         end = begun + batch.num_rows

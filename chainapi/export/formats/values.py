@@ -145,7 +145,7 @@ def typed_row(
 
 
 def parsed(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    """Return a row of a file in which records, lists and other JSON are JSON texts, without these."""
+    """Return a row of a file that has records, lists and other JSON as JSON texts."""
     nested = {column.name for column in columns if column.kind in NESTED}
     return {name: loads(value) if value and name in nested else value for name, value in row.items()}
 
