@@ -139,8 +139,8 @@ async def export(
         concurrency,
         checked_amounts(amounts),
         checked_fields(fields),
-        None if lookback is None else Lookback.of(lookback),
         checked_ranges(ranges, limit),
+        None if lookback is None else Lookback.of(lookback),
     )
     await spec.check()
     limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)

@@ -172,8 +172,8 @@ class ExportSpec:
         concurrency: sources that are open at once.
         amounts: type of amounts.
         fields: names of the columns in their order, without the first one, the source; None for all.
-        lookback: how far below its newest row a finished source is fetched again; None for no row.
         ranges: ranges of each source that has not begun; None to walk it as a whole.
+        lookback: how far below its newest row a finished source is fetched again; None for no row.
 
     """
 
@@ -186,8 +186,8 @@ class ExportSpec:
     concurrency: int
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
-    lookback: Lookback | None = None
     ranges: RangesOfSources | None = None
+    lookback: Lookback | None = None
 
     @property
     def total(self) -> int | None:

@@ -219,7 +219,8 @@ async def test_rows_without_a_model_have_a_window(tmp_path: Path) -> None:
     """Rows of a path are looked back on by the field that descending_key= names."""
     ledger, out = Ledger([*range(9)], block, "blocks"), tmp_path / "out.jsonl"
     async with reaching(ledger) as session:
-        paths, options = ["/v1/chains/1/blocks"], {"descending_key": "blockTimestamp"}
+        paths = ["/v1/chains/1/blocks"]
+        options: dict[str, Any] = {"descending_key": "blockTimestamp"}
         await export(session.data.list, paths, out, **options)
         ledger.changed[7] = {"blockHash": "0xother"}
         ledger.changed[5] = {"blockHash": "0xother"}
