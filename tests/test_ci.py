@@ -1,13 +1,19 @@
-"""Python versions and browser for the tests before a change lands."""
+"""Python versions, browser and sample of the tests before a change lands."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.conftest import TRACED_EXAMPLES, make_fewer_examples, traced_at_first
 from tests.examples import browser
 
 SCRIPT = Path(__file__).parent.parent / ".ci" / "pythons"
@@ -156,3 +162,34 @@ def test_without_chromium_a_test_is_skipped_or_fails(machine: Path, monkeypatch:
         browser.chromium()
     install(machine / "bin/chromium", RUNS)
     assert browser.chromium() == str(machine / "bin/chromium")
+
+
+def test_a_sample_makes_few_examples() -> None:
+    """With `--cases`, Hypothesis makes few examples of a test that asks for many."""
+    seen: list[int] = []
+
+    @settings(max_examples=50)
+    @given(st.integers())
+    def test(number: int) -> None:
+        seen.append(number)
+
+    make_fewer_examples([cast("Any", SimpleNamespace(obj=test))], 5)
+    test()
+    assert 1 < len(seen) <= 5
+
+
+def test_coverage_traces_the_first_examples() -> None:
+    """The first examples of a test run with the tracer of coverage, the others without one."""
+    traced: list[bool] = []
+    before = sys.gettrace()
+
+    def trace(*_: object) -> None:
+        return None
+
+    example = traced_at_first(lambda: traced.append(sys.gettrace() is trace), trace)
+    try:
+        for _ in range(TRACED_EXAMPLES + 2):
+            example()
+    finally:
+        sys.settrace(before)
+    assert traced == [True] * TRACED_EXAMPLES + [False] * 2

@@ -132,7 +132,7 @@ async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) ->
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", script + "ls *.parquet\n".join(commands()) + "ls", stdout=PIPE, stderr=PIPE
     )
-    output, errors = await asyncio.wait_for(process.communicate(), 60)
+    output, errors = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 0, errors.decode()
     assert re.findall(r"(\S+ new rows) of", errors.decode()) == [
         "2,000 new rows",
@@ -142,12 +142,13 @@ async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) ->
         "1,000 new rows",
         "100 new rows",
         "100 new rows",
+        "200 new rows",
         "1,000 new rows",
         "1,000 new rows",
     ]
     names = {"blocks.jsonl", "blocks.jsonl.export", "chains.txt", "newest.parquet", "newest.parquet.export"}
     chosen = {"gas.csv", "gas.csv.export", "packed.parquet", "packed.parquet.export"}
-    chosen |= {"transfers.parquet", "transfers.parquet.export"}
+    chosen |= {"transfers.parquet", "transfers.parquet.export", "blocks"}
     windows = {"daily", "sent.sqlite", "sent.sqlite.export"}
     assert set(output.decode().split()) == {*names, *chosen, *windows, "blocks.parquet", "utxos"}
 

@@ -86,6 +86,7 @@ async def export(
     ranges: str | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
+    partition: str | None = None,
     part_rows: Rows | None = None,
     part_bytes: Rows | None = None,
     part_seconds: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
@@ -125,6 +126,8 @@ async def export(
             such as "100000 blocks" or "7 days"; one walk by default.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
+        partition: Keys that divide the rows of a folder of Parquet, CSV or JSON lines, such as source,day:
+            source, and day, month or year of the time of a row in UTC. Their values are names of folders.
         part_rows: Rows after which a folder gets a part, also while the export runs; 1,000,000 by default.
         part_bytes: Bytes of rows, as JSON, after which it gets one; 256 MiB by default.
         part_seconds: Seconds after which fetched rows become a part; 600 by default.
@@ -160,6 +163,7 @@ async def export(
         "ranges": ranges,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
+        "partition": partition,
         **parts,
         "dask": dask,
         "progress": None if progress == "bar" else progress,
@@ -174,7 +178,8 @@ async def export(
                 )
                 if dask is not None:
                     refuse("workers of a cluster never write a file again", lookback=lookback)
-                    _check_distributed(route, format_, parts, parquet)
+                    refuse("a part of a cluster is one file", partition=partition)
+                    _check_distributed(route, format_, parts)
                 if progress == "bar" and lookback is None and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
@@ -183,12 +188,13 @@ async def export(
                         sources,
                         out,
                         format_,
-                        fields=None if fields is None else [name.strip() for name in fields.split(",")],
+                        fields=_names(fields),
                         amounts=amounts,
                         limit=limit,
                         concurrency=concurrency,
                         on_progress=view.update,
                         on_invalid=on_invalid,
+                        **({} if partition is None else {"partition": _names(partition)}),
                         **{name: value for name, value in more.items() if value is not None},
                         **query,
                     )
@@ -241,13 +247,7 @@ def _code(error: ChainAPIError, view: ExportView) -> int:
     return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
 
 
-def _check_distributed(
-    route: str,
-    format_: FileFormat | None,
-    parts: Mapping[str, float | None],
-    parquet: Mapping[str, object],
-) -> None:
-    refuse("workers of a cluster write zstd and groups of 100,000 rows", **parquet)
+def _check_distributed(route: str, format_: FileFormat | None, parts: Mapping[str, float | None]) -> None:
     for name in ("part_bytes", "part_seconds"):
         if parts[name] is not None:
             option = f"--{name.replace('_', '-')}"
@@ -272,6 +272,11 @@ def _report(terminal: Terminal, route: str, error: ChainAPIError) -> None:
 
 
 _ADVICE = "--on-invalid raw writes such rows to a file of their own"
+
+
+def _names(joined: str | None) -> list[str] | None:
+    """Return names that commas separate."""
+    return None if joined is None else [name.strip() for name in joined.split(",")]
 
 
 def _lines(name: str) -> list[str]:

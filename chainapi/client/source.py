@@ -53,7 +53,7 @@ class Ranges(Protocol):
 
     @property
     def has_order(self) -> bool:
-        """Whether the caller can choose the order, so that the oldest row can be asked for."""
+        """Whether the list has an order to choose: the oldest row can be asked for."""
         ...
 
     def part(self, within: Interval) -> tuple[Walk, Source]:

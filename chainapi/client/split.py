@@ -135,13 +135,13 @@ class Split(Generic[P]):
         return [self._stream(*self._ranges.part(within)) for within in await self.intervals()]
 
     async def _oldest(self) -> int | None:
-        """Return the number at which a list without a start begins; None for an empty list."""
+        """Return the number at which a list without a start begins; None if empty."""
         oldest = await self._ranges.outermost(newest=False)
         return 0 if oldest is None and self._ranges.ranged.unit == "blocks" else oldest
 
 
 def _check_start(ranges: Ranges) -> None:
-    """Refuse a list by time whose start is open, and whose oldest row cannot be asked for."""
+    """Refuse a list by time with an open start whose oldest row cannot be asked for."""
     if ranges.ends.start is None and ranges.ranged.unit != "blocks" and not ranges.has_order:
         raise ConfigurationError(
             "this list can be split only with its start: pass start_timestamp=, because the time of its"

@@ -24,6 +24,7 @@ except ModuleNotFoundError as error:
 from chainapi.dask.plugins import session
 
 if TYPE_CHECKING:
+    from chainapi.export.formats import Compression
     from chainapi.export.progress import ExportProgress
     from chainapi.tables.types import Amounts
 
@@ -43,6 +44,9 @@ def export(
     partitions: int | None = None,
     fields: Iterable[str] | None = None,
     amounts: Amounts = "text",
+    compression: Compression | None = None,
+    compression_level: int | None = None,
+    row_group_rows: int | None = None,
     limit: int | None = None,
     ranges: int | str | None = None,
     concurrency: int = 32,
@@ -71,6 +75,9 @@ def export(
         partitions: number of partitions of a new export, 32 by default. It stays the same in later runs.
         fields: names of the columns, all by default, as in `chainapi.export.export`.
         amounts: type of amounts, as in `chainapi.export.export`.
+        compression: compression of the files, as there; so are the level and the groups.
+        compression_level: its level.
+        row_group_rows: number of rows of a group.
         limit: rows of each source; all by default. Later runs fetch all new rows.
         ranges: number or width of the ranges in which each source is walked side by side, as in
             `chainapi.export.export`; they stay in one partition.
@@ -96,6 +103,7 @@ def export(
     from chainapi.dask.coordinator import DistributedExport
     from chainapi.dask.partition import Folder
     from chainapi.dask.store import absolute
+    from chainapi.export.formats import format_of, parquet_of
     from chainapi.export.ranges import checked_ranges
     from chainapi.export.spec import checked_sources
     from chainapi.tables.columns import checked_fields
@@ -106,6 +114,11 @@ def export(
             whole_number(name, value)
     for name, value in (("concurrency", concurrency), ("part_rows", part_rows)):
         whole_number(name, value)
+    if "partition" in query:
+        raise ConfigurationError(
+            "partition= does not apply to a cluster: a part is one file, because it is the commit of the"
+            " positions behind its rows; leave it out, or export to a local folder"
+        )
     if "resume" in query:
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"
@@ -116,6 +129,8 @@ def export(
             "or export without a cluster"
         )
     sources = checked_sources("sources", sources)
+    options = compression, compression_level, row_group_rows
+    parquet: Any = parquet_of(format_of("parquet"), *options)
     run = DistributedExport(
         client,
         route,
@@ -131,6 +146,7 @@ def export(
         session_arguments,
         checked_amounts(amounts),
         checked_fields(fields),
+        parquet,
         checked_ranges(ranges, limit),
     )
     return client.sync(run.run)

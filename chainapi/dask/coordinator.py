@@ -20,6 +20,8 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, group_of, prepare, topic_of
 from chainapi.dask.plugins import SESSIONS, install, stop_tasks
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
+from chainapi.export.formats.parquet import FORMAT as PARQUET
+from chainapi.export.formats.parquet import Parquet
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.ranges import RangesOfSources
 from chainapi.export.spec import Arguments, sent_values
@@ -70,6 +72,7 @@ class DistributedExport:
         session_arguments: arguments of sessions for this export alone; None for the registered ones.
         amounts: type of amounts.
         fields: names of the columns; None for all.
+        format: options of the files.
         ranges: ranges of each source that has not begun; None to walk it as a whole.
 
     """
@@ -88,6 +91,7 @@ class DistributedExport:
     session_arguments: Mapping[str, Any] | None
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
+    format: Parquet = PARQUET
     ranges: RangesOfSources | None = None
     name: str = field(factory=lambda: uuid4().hex, init=False)
     progress: ExportProgress = field(init=False)
@@ -175,6 +179,7 @@ class DistributedExport:
                 self.part_bytes,
                 self.amounts,
                 self.fields,
+                self.format,
                 self.ranges,
             )
             for number, sources in sorted(by_number.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from attrs import define, field, frozen
@@ -17,7 +17,9 @@ from chainapi.dask.store import Store
 from chainapi.errors import ChainAPIError, ExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import JOURNAL
-from chainapi.export.formats import format_of
+from chainapi.export.formats import Format
+from chainapi.export.formats.parquet import FORMAT as PARQUET
+from chainapi.export.formats.parquet import Parquet
 from chainapi.export.progress import ExportProgress
 from chainapi.export.ranges import RangesOfSources
 from chainapi.export.spec import Arguments, ExportSpec, compare_settings
@@ -68,6 +70,7 @@ class Job:
         part_bytes: bytes of the rows of a part, as JSON.
         amounts: type of amounts.
         fields: names of the columns; None for all.
+        format: options of the files.
         ranges: ranges of each source that has not begun; None to walk it as a whole.
 
     """
@@ -85,6 +88,7 @@ class Job:
     part_bytes: int
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
+    format: Parquet = PARQUET
     ranges: RangesOfSources | None = None
 
     @property
@@ -220,18 +224,19 @@ class _Run:
             lambda: self.fetcher.columns,
             job.part_rows,
             job.part_bytes,
+            job.format,
         )
         spec = ExportSpec(
             operator.attrgetter(job.route)(self.session),
             job.sources,
             job.folder.url,
-            format_of("parquet"),
+            cast("Format", job.format),
             job.query,
             job.limit,
             job.concurrency,
             job.amounts,
             job.fields,
-            job.ranges,
+            ranges=job.ranges,
         )
         self.fetcher = Fetcher(spec, self.log, self.thread, self.progress, self._report)
 

@@ -37,11 +37,10 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
-from chainapi.export.formats.arrow import tables_of
-from chainapi.export.matching import Matched, Matcher, NewRows, new_rows
+from chainapi.export.formats.parquet import Parquet
+from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.spec import free_label
-from chainapi.tables.arrow import arrow_schema
 from chainapi.tables.codec import INVALID
 from chainapi.tables.columns import SOURCE, Column
 
@@ -78,6 +77,7 @@ class PartLog:
         columns: returns the columns of the rows.
         part_rows: rows of a part.
         part_bytes: bytes of the rows of a part, as JSON.
+        format: options of the files.
         invalid: invalid rows taken since the log was opened.
         written: names of the parts that were written, and of the files with invalid rows.
 
@@ -89,6 +89,7 @@ class PartLog:
     columns: Callable[[], Sequence[Column]]
     part_rows: int
     part_bytes: int
+    format: Parquet
     invalid: int = field(default=0, init=False)
     written: list[str] = field(factory=list[str], init=False)
     _writer: str = field(factory=lambda: uuid4().hex, init=False)
@@ -181,7 +182,7 @@ class PartLog:
         return known
 
     def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
-        """See `PageLog.split`; the next part stores the ranges, with the first rows of them."""
+        """See `PageLog.split`; the next part stores the ranges."""
         for one in source.split(starts):
             source.add(one)
 
@@ -201,8 +202,15 @@ class PartLog:
         return count
 
     def _take(self, batch: Batch) -> int:
-        source, new = batch.source, self._new_rows(batch)
-        for encoded in batch.encode(new.rows).split(b"\n")[:-1]:
+        source = batch.source
+        walk = source.number, source.place
+        found = encoded_rows(batch, lambda: self._matcher(walk))
+        if found is None:
+            self._matchers.pop(walk, None)
+            return 0
+        new, lines = found
+        self._keep_digests(batch, new)
+        for encoded in lines.split(b"\n")[:-1]:
             self._bytes += len(encoded)
             if encoded.startswith(INVALID):
                 self.invalid += 1
@@ -214,20 +222,18 @@ class PartLog:
                 self._rows.append((source.label, encoded))
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
-            self._forget((source.number, source.place))
+            self._forget(walk)
         return len(new.rows)
 
     # Rows of later passes
 
-    def _new_rows(self, batch: Batch) -> NewRows:
-        """Return the rows of a batch that the export lacks, and log their digests."""
+    def _keep_digests(self, batch: Batch, new: NewRows) -> None:
+        """Keep the digests of new rows for the next log."""
         walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
-        new = new_rows(batch, lambda: self._matcher(walk))
         if walk in self._matchers:
             self._matchers[walk].add(restarts, new.added)
         outcome = Matched(restarts, b"".join(new.added), b"".join(new.again))
         self._digests.setdefault(walk, []).append(outcome)
-        return new
 
     def _matcher(self, walk: Walk) -> Matcher:
         """Return the matcher of a walk, at its first use from the logs."""
@@ -310,14 +316,10 @@ class PartLog:
             self.store.create(f"{PENDING_INVALID}/{name}", b"".join(self._invalid_rows))
 
     def _encoded(self, state: State) -> bytes:
-        """Return the next part as a Parquet file."""
-        columns, made = self.columns(), pa.BufferOutputStream()
+        """Return the next part as a Parquet file, which was read back."""
         rows = ((label, row + b"\n") for label, row in self._rows)
-        with pq.ParquetWriter(made, arrow_schema(columns), compression="zstd") as writer:
-            for table in tables_of(columns, rows):
-                writer.write_table(table, row_group_size=table.num_rows)
-            writer.add_key_value_metadata({FOOTER_KEY: state.dumps()})
-        return bytes(made.getvalue())
+        name, footer = self._part(state.part), {FOOTER_KEY: state.dumps()}
+        return self.format.encode(name, self.columns(), rows, footer)
 
     def _footer(self, name: str) -> State:
         """Return the state in a part."""

@@ -1,6 +1,7 @@
 """Objects of a folder on any file system of fsspec, each created whole and once.
 
-`Store.create` is the only write of an export. It is atomic, and it fails if the name exists:
+`Store.create` is the only write of an export. It is atomic, fails if the name exists, and reads the object
+back:
 
 - on a local file system the object is written under another name, synced, and linked to its name, which fails
   if the name exists; then its folder is synced,
@@ -18,7 +19,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from errno import ENOTDIR
+from errno import EIO, ENOTDIR
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 from uuid import uuid4
@@ -99,6 +100,7 @@ class Store:
                     _create_file(Path(path), content)
                 else:
                     self.files.pipe_file(path, content, mode="create")
+                    self._read_back(path, content)
             except FileExistsError:
                 return False
             except OSError:
@@ -108,6 +110,12 @@ class Store:
                     return False
                 raise
         return True
+
+    def _read_back(self, path: str, content: bytes) -> None:
+        """Compare a new object with its content; delete it if it differs."""
+        if content and self.files.cat_file(path) != content:
+            self.files.rm_file(path)
+            raise OSError(EIO, "other bytes came back than were written")
 
     def replace(self, name: str, content: bytes) -> None:
         """Create an object with this content, or give it this content.
@@ -212,4 +220,7 @@ def _written(path: Path, content: bytes) -> Path:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+    if unfinished.read_bytes() != content:
+        unfinished.unlink()
+        raise OSError(EIO, "other bytes came back than were written")
     return unfinished

@@ -44,6 +44,7 @@ async def export(
     lookback: LookbackGiven | None = None,
     ranges: int | str | None = None,
     concurrency: int = 32,
+    partition: Iterable[str] | None = None,
     part_rows: int | None = None,
     part_bytes: int | None = None,
     part_seconds: float | None = None,
@@ -86,6 +87,10 @@ async def export(
             ``100000 blocks`` or ``7 days`` (see `Pages.split`); one walk by default. It concerns sources that
             have not begun, and does not apply with `limit`.
         concurrency: number of sources, or ranges, that are open at once. Memory holds a page or two of each.
+        partition: keys that divide the rows of a folder of Parquet, CSV or JSON lines, in their order:
+            ``source``, and ``day``, ``month`` or ``year`` of the time of a row in UTC. The values are the
+            names of folders, as in Hive: ``source=43114/day=2026-11-20/part-00001.parquet``. Later runs need
+            the same keys.
         part_rows: number of rows after which a folder gets a part, also while the export runs; 1,000,000 by
             default.
         part_bytes: bytes of rows, as JSON, after which it gets one; 256 MiB by default.
@@ -109,6 +114,7 @@ async def export(
     from chainapi.export.formats import parquet_of
     from chainapi.export.lookback import Lookback
     from chainapi.export.part_schedule import PartLimits
+    from chainapi.export.partition import checked_partition, partitioned
     from chainapi.export.ranges import checked_ranges
     from chainapi.export.run import Exporter
     from chainapi.export.spec import ExportSpec, checked_sources
@@ -126,9 +132,16 @@ async def export(
             'lookback= does not go with on_invalid="raw": invalid rows of the window would be written again; '
             "leave one of them out"
         )
+    if lookback is not None and partition is not None:
+        raise ConfigurationError(
+            "lookback= does not go with partition=: files in folders of sources and days are not corrected; "
+            "leave one of them out"
+        )
     over = checked_sources("over", over)
     target = Target.of(out, format)
     target = evolve(target, format=parquet_of(target.format, compression, compression_level, row_group_rows))
+    if keys := checked_partition(partition):
+        target = partitioned(target, keys)
     spec = ExportSpec(
         walk,
         over,
@@ -139,6 +152,7 @@ async def export(
         concurrency,
         checked_amounts(amounts),
         checked_fields(fields),
+        target.partition,
         checked_ranges(ranges, limit),
         None if lookback is None else Lookback.of(lookback),
     )

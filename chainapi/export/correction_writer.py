@@ -18,6 +18,7 @@ from chainapi.export.corrections import Corrections
 from chainapi.export.files import digest_of, reason_of, write_partial
 from chainapi.export.formats import Dropped
 from chainapi.export.part_writer import PartWriter, check_count
+from chainapi.export.partition import PageRows
 from chainapi.export.records import Part, PartFile, SourceRows
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
@@ -97,9 +98,7 @@ class CorrectionWriter(PartWriter):
 
     def _compare(self, reader: SegmentReader) -> None:
         for label, page in self.pages:
-            if self.stop.is_set():
-                raise Stopped
-            self.corrections.expect(label, reader.read(page)[0])
+            self.corrections.expect(label, self._read(reader, page))
         for file in self.old:
             path = self.target.root / file.name
             try:
@@ -133,18 +132,20 @@ class CorrectionWriter(PartWriter):
         name = path.relative_to(self.target.root).as_posix()
         return PartFile(name, count, size, digest, self.corrections.sources_of(file))
 
-    def _pages(self, reader: SegmentReader, partial: Path) -> Iterator[tuple[str, bytes]]:
-        """Yield the rows of each page that the target lacks."""
-        for label, page in self.pages:
-            if self.stop.is_set():
-                raise Stopped
-            if page.rows and (lines := self.corrections.new_rows(label, reader.read(page)[0])):
-                yield label, lines
+    def _lines(
+        self, reader: SegmentReader, rows: Iterable[PageRows], partial: Path
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield those rows that the target lacks."""
+        for one in rows:
+            if lines := self.corrections.new_rows(one.label, self._read(reader, one.page)):
+                yield one.label, lines
                 self.on_rows(lines.count(b"\n"))
 
-    def _sources(self) -> tuple[SourceRows, ...]:
-        """Return the new rows by source, once they are written."""
-        return tuple(rows.of_source(label) for label, rows in self.corrections.added.items())
+    def _count(self, rows: Sequence[PageRows]) -> int:
+        return self.rows
+
+    def _sources(self, rows: Sequence[PageRows]) -> tuple[SourceRows, ...]:
+        return tuple(found.of_source(label) for label, found in self.corrections.added.items())
 
 
 def _check_unchanged(path: Path, file: PartFile) -> None:

@@ -22,6 +22,7 @@ from chainapi.errors import (
 )
 from chainapi.export.formats.values import require
 from chainapi.export.lookback import number_of_columns
+from chainapi.export.partition import check_partition
 from chainapi.export.progress import ExportProgress
 from chainapi.export.ranges import RangesOfSources, ahead
 from chainapi.export.records import Batch, PageLog, SourceRecord
@@ -30,7 +31,7 @@ from chainapi.export.spec import COLUMNS, Arguments, ExportSpec, compare_setting
 from chainapi.export.worker import Worker, settled
 from chainapi.export.writer import Writer
 from chainapi.tables.codec import Codec
-from chainapi.tables.columns import Column
+from chainapi.tables.columns import Column, columns_of
 
 __all__ = ["Fetcher"]
 
@@ -42,7 +43,7 @@ _ADVICE = 'started again with on_invalid="raw", the export puts such rows into a
 
 @frozen(eq=False)
 class _Opened:
-    """Source that is open: its record, the stream of its whole list, and the codec of its rows."""
+    """Open source: its record, the stream of its whole list, the codec of its rows."""
 
     source: SourceRecord
     arguments: Arguments
@@ -122,6 +123,9 @@ class Fetcher:
         last = {batch.source.label: batch for batch in batches}
         for batch in batches:
             label, ended = batch.source.label, None
+            if batch.source.failure is not None:
+                self._failed(label, batch.source.failure)
+                continue
             if batch is last[label] and batch.source.whole.done:
                 ended = self._open_sources.pop(label, None)
             self.progress.committed(label, done=ended is not None)
@@ -174,7 +178,10 @@ class Fetcher:
         return self._codec
 
     async def _open(self, arguments: Arguments, pages: Pages[Any], codec: Codec) -> _Opened | None:
-        """Return a source with its ranges; None if there is nothing to fetch, or it cannot be split."""
+        """Return a source with its ranges.
+
+        None is returned if there is nothing to fetch, or the source cannot be split.
+        """
         source = await self.worker.run(self.journal.source, arguments.label, pages.fingerprint)
         if source.done and not self._shows_new_rows(source, pages):
             self.progress.done += 1
@@ -237,6 +244,9 @@ class Fetcher:
             require(codec.columns, format_.name)
         if spec.lookback is not None:
             number_of_columns(pages.number_names, codec.columns)  # or it is refused before the first request
+        if spec.partition:
+            all_columns = columns_of(pages.model, spec.amounts)
+            check_partition(spec.partition, format_.name, codec.columns, all_columns)
         settings = spec.settings(pages, codec.columns)
         if self.journal.has_pages():
             stored = self.journal.settings()

@@ -28,6 +28,7 @@ __all__ = [
     "SYNC_EVERY",
     "Target",
     "digest_of",
+    "make_folders",
     "os_errors_explained",
     "partial_of",
     "put_in_place",
@@ -52,12 +53,14 @@ class Target:
         path: the file or the folder.
         folder: whether it is a folder.
         format: format of the files.
+        partition: keys that divide the rows of a part into files; empty for one file.
 
     """
 
     path: Path
     folder: bool
     format: Format
+    partition: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, out: str | os.PathLike[str], format_name: str | None) -> Self:
@@ -88,9 +91,17 @@ class Target:
         """Folder of the journal."""
         return self.path / "_export" if self.folder else self.path.with_name(self.path.name + ".export")
 
-    def part(self, number: int) -> Path:
-        """Return the path of the file of a part; `number` counts from 1."""
-        return self.path / f"part-{number:05}{self.format.suffix}" if self.folder else self.path
+    def part(self, number: int, within: str = "") -> Path:
+        """Return the path of a file of a part; `number` counts from 1.
+
+        With a partition, `within` is its folder, with slashes.
+        """
+        return self.path / within / f"part-{number:05}{self.format.suffix}" if self.folder else self.path
+
+    def parts(self, number: int) -> Iterable[Path]:
+        """Return the paths of the files of a part that exist, or the path of the only one."""
+        path = self.part(number)
+        return self.path.rglob(glob.escape(path.name)) if self.partition else [path]
 
     def corrected(self, number: int, name: str) -> Path:
         """Return the path of a part's copy of an earlier file that loses rows.
@@ -103,14 +114,18 @@ class Target:
         )
 
     def invalid_part(self, number: int) -> Path:
-        """Return the path of the JSON lines with the invalid rows of a part."""
-        name = f"part-{number:05}" if self.folder else self.path.name
-        return self.root / f"{name}.invalid"
+        """Return the path of the JSON lines with the invalid rows of a part.
+
+        No pattern for the parts of a folder matches it, and readers of folders skip the underscore.
+        """
+        name = f"_invalid-{number:05}.ndjson" if self.folder else f"{self.path.name}.invalid"
+        return self.root / name
 
     def left_behind(self) -> Iterator[Path]:
         """Yield the ``.partial`` files of a killed run."""
         if self.folder:
             yield from self.path.rglob(".part-*.partial*")
+            yield from self.path.glob("._invalid-*.partial")
         else:
             yield from self.root.glob(f"{glob.escape(partial_of(self.path).name)}*")
 
@@ -161,6 +176,19 @@ def os_errors_explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ExportError(f"{path} cannot be written: {reason_of(error)}; choose another target") from error
+
+
+def make_folders(folder: Path, root: Path) -> None:
+    """Create a folder below `root` with those between them, so that their names last.
+
+    Raises:
+        ExportError: a folder cannot be created.
+
+    """
+    with os_errors_explained(root):
+        for inner in [*reversed(folder.relative_to(root).parents), folder.relative_to(root)][1:]:
+            (root / inner).mkdir(exist_ok=True)
+            sync_folder((root / inner).parent)  # also of one that a killed run has created
 
 
 def refuse_link(path: Path, *, dangling: bool = False) -> None:

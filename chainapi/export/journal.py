@@ -20,7 +20,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.database import Database
 from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
-from chainapi.export.matching import Matched, Matcher, NewRows, new_rows
+from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows
 from chainapi.export.records import BEGUN, CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
 from chainapi.export.segments import SegmentReader, Segments
 from chainapi.export.spec import free_label
@@ -123,9 +123,9 @@ class Journal:
     # Sources and their rows
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this query and its unfinished ranges; create it if it is missing.
+        """Return the source with this query, and its unfinished ranges.
 
-        Its label gets a suffix if another source has it.
+        It is created if it is missing. Its label gets a suffix if another source has it.
         """
         with self._database.reading() as db:
             found = db.execute(
@@ -144,7 +144,10 @@ class Journal:
         return source
 
     def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
-        """Store the ranges of a source, which begin at these checkpoints, before their first pages."""
+        """Store the ranges of a source before their first pages.
+
+        They begin at these checkpoints.
+        """
         ranges = source.split(starts)
         with self._database.transaction() as db:
             self._insert(db, ranges)
@@ -166,10 +169,7 @@ class Journal:
         return bool(taken)
 
     def commit(self, batches: Sequence[Batch]) -> int:
-        """Store the rows of pages and the positions behind; count and return new rows.
-
-        Rows that are fetched again are not counted: some of them may be in the target.
-        """
+        """See `PageLog.commit`."""
         before = self.invalid, self.waiting, self._pages
         try:
             with self._database.transaction() as db:
@@ -183,22 +183,29 @@ class Journal:
         return count
 
     def _store(self, db: Connection, batch: Batch) -> int:
-        source, self._pages = batch.source, self._pages + 1
-        new = self._new_rows(db, batch)
+        source = batch.source
+        walk = source.number, source.place
+        encoded = encoded_rows(batch, lambda: self._matcher(db, *walk))
+        if encoded is None:
+            self._matchers.pop(walk, None)
+            return 0
+        new, lines = encoded
+        self._pages += 1
+        self._store_digests(db, batch, new)
         if new.rows:
-            self._store_rows(db, batch, new.rows)
+            self._store_rows(db, batch, len(new.rows), lines)
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
             self._forget(db, source)
         _update(db, source)
         return len(new.rows) if source.window is None else 0
 
-    def _store_rows(self, db: Connection, batch: Batch, rows: Sequence[Any]) -> None:
-        valid, invalid = _separated(batch.encode(rows))
+    def _store_rows(self, db: Connection, batch: Batch, rows: int, lines: bytes) -> None:
+        valid, invalid = _separated(lines)
         count = invalid.count(b"\n") if invalid else 0
         content = valid + invalid
         segment, start = self._segments.append(content)
-        numbers = (None, None) if len(rows) < len(batch.rows) else (batch.oldest, batch.newest)
+        numbers = (None, None) if rows < len(batch.rows) else (batch.oldest, batch.newest)
         lowest, highest = (None if number is None else str(number) for number in numbers)
         page = PageRecord(
             self._pages,
@@ -207,7 +214,7 @@ class Journal:
             segment,
             start,
             len(valid),
-            len(rows) - count,
+            rows - count,
             len(invalid),
             count,
             lowest,
@@ -221,24 +228,22 @@ class Journal:
         if batch.source.window is not None:
             return
         waiting = self.waiting
-        self.waiting = Waiting(waiting.pages + 1, waiting.rows + len(rows), waiting.size + len(content))
+        self.waiting = Waiting(waiting.pages + 1, waiting.rows + rows, waiting.size + len(content))
 
     # Rows of later passes
 
-    def _new_rows(self, db: Connection, batch: Batch) -> NewRows:
-        """Return the rows of a batch that the export lacks, and store their digests."""
+    def _store_digests(self, db: Connection, batch: Batch, new: NewRows) -> None:
+        """Store the digests of new rows."""
         walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
-        new = new_rows(batch, lambda: self._matcher(db, *walk))
         if walk in self._matchers:
             self._matchers[walk].add(restarts, new.added)
         if not batch.done and (new.added or new.again):
             fields = self._pages, *walk, restarts, b"".join(new.added), b"".join(new.again)
             db.execute("INSERT INTO digests VALUES (?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
             self._database.add_to_total("digests", 1)
-        return new
 
     def _matcher(self, db: Connection, number: int, place: int) -> Matcher:
-        """Return the matcher of a source or a range, at its first use from the stored digests."""
+        """Return the matcher of a walk, at its first use from the stored digests."""
         if (number, place) not in self._matchers:
             matcher = self._matchers[number, place] = Matcher()
             for fields in db.execute(
@@ -428,7 +433,10 @@ def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 
 def _update(db: Connection, source: SourceRecord) -> None:
-    """Store the position of a source, or of a range; that of a finished range is in its source."""
+    """Store the position of a source, or of a range.
+
+    That of a finished range is in its source.
+    """
     one = source.whole if source.done else source
     number, _, _, place, *changed = fields = one.fields
     db.execute(

@@ -75,6 +75,7 @@ def _entry(part: Part, file: PartFile) -> dict[str, Any]:
     return {
         "name": file.name,
         "part": part.number,
+        **({"partition": dict(file.partition)} if file.partition else {}),
         "rows": file.rows,
         "bytes": file.size,
         "sources": [

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from chainapi.core.paging.digests import DIGEST_SIZE, DigestCounter
+from chainapi.errors import ColumnValueError
 from chainapi.export.records import Batch
 
-__all__ = ["Matched", "Matcher", "NewRows", "new_rows"]
+__all__ = ["Matched", "Matcher", "NewRows", "encoded_rows"]
 
 
 class Matched(msgspec.Struct, array_like=True):
@@ -88,7 +89,23 @@ class NewRows(NamedTuple):
     met: bool = True
 
 
-def new_rows(batch: Batch, matcher_of: Callable[[], Matcher]) -> NewRows:
+def encoded_rows(batch: Batch, matcher_of: Callable[[], Matcher]) -> tuple[NewRows, bytes] | None:
+    """Return the rows of a batch that the export lacks, and their JSON lines.
+
+    Return None if a value does not fit its column, or one of an earlier page of the source did not;
+    `SourceRecord.failure` has the error, and the matcher is to be made again.
+    """
+    if batch.source.failure is not None:  # pages that were under way
+        return None
+    new = _new_rows(batch, matcher_of)
+    try:
+        return new, batch.encode(new.rows)
+    except ColumnValueError as error:
+        batch.source.failure = error
+        return None
+
+
+def _new_rows(batch: Batch, matcher_of: Callable[[], Matcher]) -> NewRows:
     """Return the rows of a batch that the export lacks; in a later pass, match them.
 
     Equal rows are matched one by one: the list may hold a row more than once.

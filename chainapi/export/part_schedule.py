@@ -140,7 +140,7 @@ class PartSchedule:
         """Stop writing and end the thread."""
         self._stop_timer()
         try:
-            if self._writing is not None and not self._writing.done():
+            if self._writing is not None:  # its error is retrieved, also if another one ends the export
                 self._thread.stop.set()
                 await settled(asyncio.gather(self._writing, return_exceptions=True), lambda: None)
         finally:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import operator
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from chainapi.export.files import (
     SYNC_EVERY,
     Target,
     digest_of,
+    make_folders,
     partial_of,
     refuse_link,
     sync_file,
@@ -31,6 +33,7 @@ from chainapi.export.files import (
 )
 from chainapi.export.formats import DatabaseFormat, Dropped, TextFormat
 from chainapi.export.formats.markers import Marker
+from chainapi.export.partition import PageRows, Partitioner, folder_of
 from chainapi.export.records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
@@ -96,17 +99,29 @@ class PartWriter:
             raise
         return self._part(files)
 
-    def _files(self, reader: SegmentReader) -> Iterator[PartFile]:
-        """Write the files one by one."""
-        yield self._write_rows(reader)
-        if any(page.invalid for _, page in self.pages):
-            yield self._write_invalid(reader)
-
     def _part(self, files: Sequence[PartFile]) -> Part:
         time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         columns = tuple((column.name, column.kind) for column in self.columns)
         upto = max((page.number for _, page in self.pages), default=0)
         return Part(self.number, BEGUN, upto, Content(tuple(files), self.run, time, columns))
+
+    def _files(self, reader: SegmentReader) -> Iterator[PartFile]:
+        """Write the files one by one."""
+        if self.target.partition:
+            yield from self._write_partitions(reader)
+        else:
+            yield self._write_rows(reader)
+        if any(page.invalid for _, page in self.pages):
+            yield self._write_invalid(reader)
+
+    def _write_partitions(self, reader: SegmentReader) -> Iterator[PartFile]:
+        """Write a file for each partition, one after the other."""
+        keys = self.target.partition
+        read = partial(self._read, reader)
+        for values, rows in Partitioner(keys, self.columns).divide(self.pages, read):
+            path = self.target.part(self.number, folder_of(keys, values))
+            make_folders(path.parent, self.target.path)
+            yield self._write_file(path, reader, rows, partition=tuple(zip(keys, values, strict=True)))
 
     def _write_rows(self, reader: SegmentReader) -> PartFile:
         path = self.target.part(self.number)
@@ -117,18 +132,30 @@ class PartWriter:
                 return self._write_added(reader, path, before, format_)
             if format_ is not None and not self.dropped:
                 return self._write_tail(reader, path, before, format_)
-        old = None if before is None else path
-        count = self.rows + (0 if before is None else before.rows - len(self.dropped))
+        return self._write_file(path, reader, self._whole_pages, before)
+
+    def _write_file(
+        self,
+        path: Path,
+        reader: SegmentReader,
+        rows: Sequence[PageRows],
+        before: PartFile | None = None,
+        partition: tuple[tuple[str, str | None], ...] = (),
+    ) -> PartFile:
+        """Write a file with the rows of the file before, and new ones."""
+        old, count = (None, 0) if before is None else (path, before.rows - len(self.dropped))
+        count += self._count(rows)
 
         def write(new: Path) -> None:
-            format_ = self.target.format
-            found = format_.write(new, self.columns, self._pages(reader, new), old, self.stop, self.dropped)
+            format_, lines = self.target.format, self._lines(reader, rows, new)
+            found = format_.write(new, self.columns, lines, old, self.stop, self.dropped)
             check_count(path, found, count)
             if isinstance(format_, DatabaseFormat) and not self.target.folder:
                 format_.mark(new, Marker(self.number, self.run, count))
 
         size, digest = write_partial(path, write)
-        return PartFile(path.name, count, size, digest, self._sources())
+        name = path.relative_to(self.target.root).as_posix()
+        return PartFile(name, count, size, digest, self._sources(rows), partition=partition)
 
     def _write_tail(
         self, reader: SegmentReader, path: Path, before: PartFile, format_: TextFormat
@@ -136,7 +163,8 @@ class PartWriter:
         """Write the rows that are appended to a single file."""
 
         def write(new: Path) -> None:
-            found = format_.write_tail(new, self.columns, self._pages(reader, new), path, self.stop)
+            lines = self._lines(reader, self._whole_pages, new)
+            found = format_.write_tail(new, self.columns, lines, path, self.stop)
             check_count(path, before.rows + found, before.rows + self.rows)
 
         size, _ = write_partial(path, write)
@@ -146,7 +174,7 @@ class PartWriter:
             before.rows + self.rows,
             base.size + size,
             digest_of(path, base.size, partial_of(path)),
-            self._sources(),
+            self._sources(self._whole_pages),
             base=base,
         )
 
@@ -160,32 +188,47 @@ class PartWriter:
         rows = self.rows
 
         def write(new: Path) -> None:
-            found = format_.write(new, self.columns, self._pages(reader, new), stop=self.stop)
-            check_count(path, found, rows)
+            lines = self._lines(reader, self._whole_pages, new)
+            check_count(path, format_.write(new, self.columns, lines, stop=self.stop), rows)
             if self.dropped:
                 format_.remove(new, path, self.dropped)
 
         added = Added(*write_partial(path, write))
         count = before.rows + rows - len(self.dropped)
-        return PartFile(path.name, count, 0, "", self._sources(), added=added)
+        return PartFile(path.name, count, 0, "", self._sources(self._whole_pages), added=added)
 
-    def _sources(self) -> tuple[SourceRows, ...]:
-        """Return the new rows by source, once they are written."""
-        return _sources(self.pages)
+    def _count(self, rows: Sequence[PageRows]) -> int:
+        """Return the number of new rows of a file."""
+        return sum(one.rows for one in rows)
 
-    def _pages(self, reader: SegmentReader, partial: Path) -> Iterator[tuple[str, bytes]]:
-        """Yield the valid rows of each page; sync what was written of them now and then."""
+    def _sources(self, rows: Sequence[PageRows]) -> tuple[SourceRows, ...]:
+        """Return the new rows of a file by source, once they are written."""
+        return _sources(rows)
+
+    @property
+    def _whole_pages(self) -> list[PageRows]:
+        """The valid rows of all pages."""
+        return [PageRows.whole(label, page) for label, page in self.pages if page.rows]
+
+    def _lines(
+        self, reader: SegmentReader, rows: Iterable[PageRows], partial: Path
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield rows as JSON lines; sync what was written of them now and then."""
         unsynced = 0
-        for label, page in self.pages:
-            if self.stop.is_set():
-                raise Stopped
-            if page.rows:
-                yield label, reader.read(page)[0]
-                self.on_rows(page.rows)
-            unsynced += page.length
+        for one in rows:
+            lines = one.of(self._read(reader, one.page))
+            yield one.label, lines
+            self.on_rows(one.rows)
+            unsynced += len(lines)
             if unsynced >= SYNC_EVERY and partial.exists():
                 sync_file(partial)
                 unsynced = 0
+
+    def _read(self, reader: SegmentReader, page: PageRecord) -> bytes:
+        """Return the valid rows of a page as JSON lines."""
+        if self.stop.is_set():
+            raise Stopped
+        return reader.read(page)[0]
 
     def _write_invalid(self, reader: SegmentReader) -> PartFile:
         """Write the invalid rows; those of a single file follow the earlier ones."""
@@ -226,18 +269,16 @@ def _labelled(label: str, lines: bytes) -> bytes:
     return head + lines[1:-1].replace(b"\n{", b"\n" + head) + b"\n"
 
 
-def _sources(pages: Sequence[tuple[str, PageRecord]]) -> tuple[SourceRows, ...]:
-    """Return the rows of a part by source, with the range of their numbers."""
+def _sources(given: Sequence[PageRows]) -> tuple[SourceRows, ...]:
+    """Return the rows of a file by source, with the range of their numbers."""
     found = []
-    for label, group in groupby(pages, key=operator.itemgetter(0)):
-        records = [page for _, page in group if page.rows]
-        if not records:
-            continue
-        rows = sum(page.rows for page in records)
-        if any(page.lowest is None or page.highest is None for page in records):
+    for label, group in groupby(given, key=operator.attrgetter("label")):
+        of_source = [*group]
+        rows = sum(one.rows for one in of_source)
+        if any(one.lowest is None or one.highest is None for one in of_source):
             found.append(SourceRows(label, rows))
         else:
-            lowest = min((page.lowest or "" for page in records), key=int)
-            highest = max((page.highest or "" for page in records), key=int)
+            lowest = min((one.lowest or "" for one in of_source), key=int)
+            highest = max((one.highest or "" for one in of_source), key=int)
             found.append(SourceRows(label, rows, lowest, highest))
     return tuple(found)

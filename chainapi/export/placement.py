@@ -72,7 +72,8 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
         elif part is not None:
             check_manifest(journal, target)
         if part is None or target.folder:
-            _check_free(target.part(1 if part is None else part.number + 1), target)
+            for path in target.parts(1 if part is None else part.number + 1):
+                _check_free(path, target)
 
 
 def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""Ranges of the sources of an export: their number or width, and opening several sources at once."""
+"""Ranges of the sources of an export, and opening several sources at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @frozen
 class RangesOfSources:
-    """Number of the ranges of each source, or their width; one of them is given (see `Pages.split`)."""
+    """Number of the ranges of each source, or their width (see `Pages.split`)."""
 
     ranges: int | None = None
     blocks: int | None = None
@@ -40,7 +40,7 @@ class RangesOfSources:
 
 
 def checked_ranges(given: object, limit: int | None = None) -> RangesOfSources | None:
-    """Return the argument ``ranges=``: a number of ranges, or the width of each as a text.
+    """Return the argument ``ranges=``: their number, or the width of each as a text.
 
     Raises:
         ConfigurationError: it is neither, or there is a limit too.

@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend
+from chainapi.errors import ColumnValueError
 
 __all__ = [
     "BEGUN",
@@ -59,6 +60,7 @@ class SourceRecord:
         numbered: names of the row attributes with the number of the window.
         done: whether its walk has ended.
         limited: whether the limit ended it in this run.
+        failure: error of a page with a value that no column holds; no later page of this run is stored.
         ranges: unfinished ranges of the source by their places; empty if it is walked as a whole.
         source: the source of a range; None for a source.
 
@@ -82,6 +84,7 @@ class SourceRecord:
     window: int | None = None
     numbered: tuple[str, ...] = ()
     limited: bool = field(default=False, init=False)
+    failure: ColumnValueError | None = field(default=None, init=False)
     ranges: dict[int, SourceRecord] = field(factory=dict[int, "SourceRecord"], init=False, repr=False)
     source: SourceRecord | None = field(default=None, init=False, eq=False, repr=False)
 
@@ -165,7 +168,10 @@ class SourceRecord:
         return self.source or self
 
     def split(self, starts: Sequence[Checkpoint]) -> Sequence[SourceRecord]:
-        """Return new records of ranges that begin at these checkpoints, in the order of the list."""
+        """Return new records of ranges that begin at these checkpoints.
+
+        They are in the order of the list.
+        """
         return [
             SourceRecord(self.number, self.label, self.query, place, start.dumps())
             for place, start in enumerate(starts, 1)
@@ -176,9 +182,9 @@ class SourceRecord:
         part.source, self.ranges[part.place] = self, part
 
     def absorb(self, part: SourceRecord) -> None:
-        """Take over the rows of a range that has ended; behind the last range the source has ended.
+        """Take over the rows of a range that has ended.
 
-        It then is as if its list had been walked as a whole.
+        Behind its last range the source has ended too. It then is as if its list had been walked as a whole.
         """
         self._join(part)
         self.taken += part.taken
@@ -341,18 +347,25 @@ class PageLog(Protocol):
         ...
 
     def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this query and its unfinished ranges; create it if it is missing.
+        """Return the source with this query, and its unfinished ranges.
 
-        Its label gets a suffix if another source has it.
+        It is created if it is missing. Its label gets a suffix if another source has it.
         """
         ...
 
     def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
-        """Store the ranges of a source, which begin at these checkpoints, before their first pages."""
+        """Store the ranges of a source before their first pages.
+
+        They begin at these checkpoints.
+        """
         ...
 
     def commit(self, batches: Sequence[Batch]) -> int:
-        """Take the rows of pages and the positions behind; count and return new rows."""
+        """Take the rows of pages and the positions behind; count and return new rows.
+
+        A page with a value that does not fit its column is not taken, and no later page of its source:
+        `SourceRecord.failure` has the error.
+        """
         ...
 
 
@@ -429,6 +442,7 @@ class PartFile(msgspec.Struct, frozen=True):
         invalid: whether it has the invalid rows.
         base: the file before, where the rows of the part are appended to it; None for a file that is
             written whole.
+        partition: keys and values of its partition.
         added: the ``.partial`` database whose rows a transaction adds to the file; None for other files.
 
     """
@@ -440,6 +454,7 @@ class PartFile(msgspec.Struct, frozen=True):
     sources: tuple[SourceRows, ...] = ()
     invalid: bool = False
     base: Base | None = None
+    partition: tuple[tuple[str, str | None], ...] = ()
     added: Added | None = None
 
 

@@ -60,8 +60,8 @@ class SourceStream:
 
     @property
     def exhausted(self) -> bool:
-        """Check whether the journal will have all rows after the last batch."""
-        return self._done or self.source.limited
+        """Check whether the journal needs no page behind the last batch."""
+        return self._done or self.source.limited or self.source.failure is not None
 
     @property
     def checkpoint(self) -> Checkpoint:

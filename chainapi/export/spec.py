@@ -24,6 +24,7 @@ from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
 from chainapi.export.lookback import Lookback
+from chainapi.export.partition import check_label
 from chainapi.export.ranges import RangesOfSources
 from chainapi.tables.columns import Column, changes, described
 from chainapi.tables.types import Amounts
@@ -172,6 +173,7 @@ class ExportSpec:
         concurrency: sources that are open at once.
         amounts: type of amounts.
         fields: names of the columns in their order, without the first one, the source; None for all.
+        partition: keys that divide the rows of a part into files.
         ranges: ranges of each source that has not begun; None to walk it as a whole.
         lookback: how far below its newest row a finished source is fetched again; None for no row.
 
@@ -186,6 +188,7 @@ class ExportSpec:
     concurrency: int
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
+    partition: tuple[str, ...] = ()
     ranges: RangesOfSources | None = None
     lookback: Lookback | None = None
 
@@ -246,9 +249,11 @@ class ExportSpec:
             more: further arguments of the method, such as ``resume``.
 
         Raises:
-            ConfigurationError: the method rejects the arguments, or does not return a list.
+            ConfigurationError: the method rejects the arguments, or does not return a list; or no folder can
+                have the name of the source.
 
         """
+        check_label(self.partition, arguments.label)
         try:
             pages = self.walk(*arguments.positional, **self.query, **arguments.named, **more)
         except TypeError as error:  # of arguments that are missing, or too many
@@ -292,5 +297,6 @@ class ExportSpec:
             "amounts": self.amounts,
             "limit": self.limit,
             "fields": None if self.fields is None else [*self.fields],
+            "partition": [*self.partition] or None,
         }
         return {**settings, **sent_values(endpoint, self.query)}

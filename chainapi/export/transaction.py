@@ -15,6 +15,8 @@ digest that the journal stores, or else the newest marker and the number of rows
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
@@ -92,23 +94,30 @@ class Transaction:
             Stopped: `stop` was set meanwhile.
 
         """
-        refuse_link(self.path)
-        try:
+        with self._explained():
             self.format.merge(self.path, partial_of(self.path), part.number, part.content.run, self.stop)
             sync_file(self.path)  # a database may be set to leave that to the system
+
+    def _newest(self) -> tuple[Marker | None, int] | None:
+        """Return the newest marker and the number of rows; None for a file that is no such database."""
+        try:
+            with self._explained():
+                return self.format.newest(self.path, self.stop)
+        except (ConfigurationError, FileNotFoundError):
+            return None
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        refuse_link(self.path)
+        try:
+            yield
+        except FileNotFoundError:
+            raise
         except OSError as error:
             raise ExportError(
                 f"{self.path} cannot be written: {reason_of(error)}; all rows are kept in the journal: "
                 "make room, or remove another cause, and start the same export again"
             ) from error
-
-    def _newest(self) -> tuple[Marker | None, int] | None:
-        """Return the newest marker and the number of rows; None for a file that is no such database."""
-        refuse_link(self.path)
-        try:
-            return self.format.newest(self.path, self.stop)
-        except (ConfigurationError, FileNotFoundError):
-            return None
 
     def _matches(self, file: PartFile) -> bool:
         logs = (self.path.with_name(self.path.name + suffix) for suffix in self.format.logs)

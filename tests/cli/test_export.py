@@ -266,6 +266,17 @@ def test_options_of_parquet() -> None:
     assert found.row_group(0).column(0).compression == "GZIP"
 
 
+def test_keys_divide_the_rows_of_a_folder() -> None:
+    """The keys of --partition are the names of folders."""
+    outcome = exported(ROUTE, "43114", "--limit", "3", "--out", "b", "--partition", "source, year")
+    assert outcome.code == 0
+    files = [*Path("b").rglob("*.jsonl")]
+    for file in files:
+        years = {datetime.fromtimestamp(row["block_timestamp"], UTC).year for row in rows_in(str(file))}
+        assert {str(file.parent)} == {f"b/source=43114/year={year}" for year in years}
+    assert files
+
+
 def test_a_second_run_fetches_what_is_new() -> None:
     """A second run of the command adds new rows, or reports that the file has them all."""
     simulator = Simulator(seed=1, rows=30)
@@ -417,6 +428,12 @@ def test_a_target_of_another_command() -> None:
         (
             [ROUTE, "43114", "--out", "b.parquet", "--compression-level", "99"],
             "--compression-level 99 must be a whole number from 1 to 22",
+        ),
+        ([ROUTE, "43114", "--out", "b.csv", "--partition", "day"], "--partition applies to a folder"),
+        ([ROUTE, "43114", "--out", "b", "--partition", "week"], "'week', which is no key"),
+        (
+            [ROUTE, "43114", "--out", "b", "--partition", "day", "--fields", "gas_used"],
+            "add 'block_timestamp' to --fields",
         ),
         (["data.evm.block", "--out", "b.csv"], "not a list"),
         (["data.evm.bloks", "43114", "--out", "b.csv"], "did you mean"),

@@ -26,6 +26,7 @@ import trustme
 from cryptography import x509
 
 from chainapi import Session
+from chainapi.client.config import trusted
 from chainapi.client.transport import MAX_BODY, AiohttpTransport
 from chainapi.core.http import Request, Response
 from chainapi.errors import (
@@ -918,6 +919,21 @@ def test_variable_that_names_no_certificates_is_refused(
     monkeypatch.setenv(variable, str(place))
     with pytest.raises(ConfigurationError, match=f"{variable} names no certificates: .*own.pem: {reason}"):
         Session()
+
+
+def test_certificates_are_read_once(authority: trustme.CA, tmp_path: Path) -> None:
+    """Sessions share the certificates of SSL_CERT_FILE until the file changes."""
+    place = tmp_path / "own.pem"
+    place.write_bytes(authority.cert_pem.bytes())
+    variables = {"SSL_CERT_FILE": str(place)}
+    first = trusted(None, variables)
+    assert first is not None
+    assert trusted(None, variables) is first
+    place.write_bytes(authority.cert_pem.bytes() + trustme.CA().cert_pem.bytes())
+    second = trusted(None, variables)
+    assert second is not None
+    assert second is not first
+    assert len(second.get_ca_certs()) == len(first.get_ca_certs()) + 1
 
 
 def test_context_that_checks_nothing_is_refused() -> None:

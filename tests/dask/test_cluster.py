@@ -108,6 +108,17 @@ async def test_targets_are_urls_of_fsspec(tmp_path: Path) -> None:
     MemoryFileSystem.store.clear()
 
 
+async def test_workers_walk_ranges(tmp_path: Path) -> None:
+    """A worker walks a source in ranges, and the folder has each row of it once."""
+    route, address = "data.evm.native_transactions", "0x" + "1" * 40
+    async with registered(workers=1) as (client, simulator):
+        requests = simulator.stats.requests
+        result = await chainapi.dask.export(client, route, [(1, address)], tmp_path, ranges=3, page_size=10)
+        assert (result.rows, result.sources) == (60, 1)
+        assert simulator.stats.requests >= requests + 1 + 6 + 2  # the newest row, pages, older ranges
+    assert set(rows_in(tmp_path).values()) == {1}
+
+
 async def test_failed_sources_are_named(tmp_path: Path) -> None:
     """The error has the failure of each source, and the others are in the folder."""
     async with registered() as (client, simulator):
@@ -256,6 +267,9 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
             ({"partitions": 0}, "partitions"),
             ({"resume": "x"}, "resume="),
             ({"lookback": "1d"}, "lookback="),
+            ({"ranges": "x"}, "ranges='x' must be a number of ranges"),
+            ({"ranges": 8, "limit": 5}, "ranges= does not apply with a limit"),
+            ({"ranges": 8}, "cannot be split into ranges"),
         )
         for options, message in wrong:
             with pytest.raises(ConfigurationError, match=message):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import distributed
+import pyarrow.parquet as pq
 import pytest
 from dask import config
 
@@ -39,9 +40,12 @@ def chainapi(*tokens: str) -> Outcome:
 
 def test_the_workers_export(scheduler: str, tmp_path: Path) -> None:
     """The command ends with the counts and the folder, and a second run has nothing to do."""
-    command = ("export", ROUTE, "1", "2", "--limit", "20", "--dask", scheduler, "--out", str(tmp_path / "b"))
+    options = "--limit", "20", "--compression", "gzip", "--out", str(tmp_path / "b")
+    command = ("export", ROUTE, "1", "2", *options, "--dask", scheduler)
     outcome = chainapi(*command)
-    written = len([*(tmp_path / "b").glob("*.parquet")])
+    parts = [pq.ParquetFile(path) for path in (tmp_path / "b").glob("*.parquet")]
+    assert {part.metadata.row_group(0).column(0).compression for part in parts} == {"GZIP"}
+    written = len(parts)
     line = (
         f"40 new rows of 2 sources fetched, {written} file{'s' * (written > 1)} written to {tmp_path / 'b'}"
     )
@@ -74,11 +78,8 @@ def test_failed_sources_have_a_line_each(scheduler: str, tmp_path: Path) -> None
     [
         (("/v1/chains/1/blocks",), "--dask does not apply to paths"),
         ((ROUTE, "1", "--format", "csv"), "--format csv does not apply"),
-        (
-            (ROUTE, "1", "--compression", "gzip"),
-            "--compression does not apply: workers of a cluster write zstd",
-        ),
-        ((ROUTE, "1", "--row-group-rows", "9"), "--row-group-rows does not apply"),
+        ((ROUTE, "1", "--partition", "day"), "--partition does not apply: a part of a cluster is one file"),
+        ((ROUTE, "1", "--compression-level", "99"), "--compression-level 99 must be"),
         ((ROUTE, "1", "--lookback", "1d"), "--lookback does not apply: workers of a cluster never"),
     ],
 )

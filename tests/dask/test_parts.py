@@ -17,6 +17,7 @@ from zlib import compress, crc32
 
 import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 
 from chainapi import Session
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -25,6 +26,8 @@ from chainapi.dask.parts import partition_of
 from chainapi.dask.state import DamagedStateError, State
 from chainapi.errors import AuthenticationError, ExportError
 from chainapi.export import export
+from chainapi.export.formats import parquet
+from chainapi.export.formats.parquet import Parquet
 from chainapi.export.ranges import checked_ranges
 from chainapi.export.records import SourceRecord
 from chainapi.models import EvmBlock
@@ -337,6 +340,54 @@ async def test_amounts_of_all_parts_have_one_type(amounts: Any, wanted: str) -> 
     parts = [pq.read_schema(io.BytesIO(disk.cat_file(name))) for name in disk.store if "parquet" in name]
     assert len(parts) > 1
     assert {str(part.field("fees_spent").type) for part in parts} == {wanted}
+
+
+async def test_parts_have_the_options_of_parquet() -> None:
+    """Parts have the chosen compression and groups, and a later run may choose others."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk, form = Disk(), Parquet("gzip", 3, 10)
+    async with simulated(simulator) as session:
+        await export_partition(job_of(Place(disk), CHAINS, format=form), session, ignore)
+        first = sorted(name for name in disk.store if name.endswith(".parquet"))
+        simulator.insert("/v1/chains/1/blocks", 5)
+        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+    found = {
+        name: pq.ParquetFile(io.BytesIO(disk.cat_file(name))).metadata.row_group(0)
+        for name in disk.store
+        if name.endswith(".parquet")
+    }
+    assert {name: (one.num_rows, one.column(0).compression) for name, one in found.items()} == {
+        name: (10, "GZIP") if name in first else (5, "ZSTD") for name in found
+    }
+    assert len(found) > len(first)
+
+
+async def test_parts_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that lacks a row when it is read back is not created, and the next run has the row."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    disk, tally = Disk(), parquet._tally
+    async with simulated(simulator) as session:
+        with monkeypatch.context() as patch:
+            patch.setattr(parquet, "_tally", lambda source: evolve(tally(source), rows=7))
+            with pytest.raises(ExportError, match=r"00001\.parquet has 7 rows when it is read back"):
+                await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        assert not rows_of(disk)
+        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        assert rows_of(disk) == await straight(session, tmp_path)
+
+
+async def test_a_value_that_does_not_fit_fails_its_source_alone() -> None:
+    """The failed source keeps the pages before the value, and the other sources are complete."""
+    options: dict[str, Any] = {"query": {"page_size": 4}, "amounts": "binary"}
+    disk = Disk()
+    async with invalid.session_of(invalid.Misfits()) as session:
+        outcome = await export_partition(job_of(Place(disk), CHAINS, **options), session, ignore)
+        assert [*outcome.failures] == ["2"]
+        assert Counter(row["source"] for row in tables_of(disk)) == {"1": 20, "2": 8, "3": 20}
+        options["query"]["on_invalid"] = "raw"
+        outcome = await export_partition(job_of(Place(disk), CHAINS, **options), session, ignore)
+    assert (outcome.failures, outcome.counts["invalid"]) == ({}, 1)
+    assert Counter(row["source"] for row in tables_of(disk)) == {"1": 20, "2": 19, "3": 20}
 
 
 async def test_a_missing_or_damaged_part_is_noticed() -> None:

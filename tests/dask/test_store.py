@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +32,25 @@ def test_an_object_is_created_once(store: Store) -> None:
         assert file.read(2) == b"th"
     store.remove(["a/one", "a/two"])
     assert store.names("a") == []
+
+
+class Losing(Disk):
+    """File system that keeps half of each object."""
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
+        """Create half an object."""
+        super().pipe_file(path, value[: len(value) // 2], mode, **options)
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_an_object_is_read_back(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that comes back with other bytes is an error, and has no name."""
+    monkeypatch.setattr(os, "fsync", lambda handle: os.ftruncate(handle, 3))
+    store = Store.of(str(tmp_path), {}) if kind == "file" else Store("disk://b", Losing(), "/b")
+    with pytest.raises(ExportError, match="one cannot be written: other bytes came back"):
+        store.create("one", b"content")
+    assert store.names() == []
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_of_many_writers_one_creates(tmp_path: Path) -> None:

@@ -485,7 +485,7 @@ def test_folders(name: str, tmp_path: Path) -> None:
     for number, path in enumerate(parts):
         path.parent.mkdir(parents=True, exist_ok=True)
         exported(path, MetricPoint, {("43114", "53935", "x")[number]: points(3, first=FIRST + number)})
-    (folder / "part-00002.invalid").write_text("{}")
+    (folder / "_invalid-00002.ndjson").write_text("{}")
     (folder / f".part-00003.{name}").write_text("other")
     chart = read_chart(folder)
     assert {label: len(series) for label, series in chart.series.items()} == {"43114": 3, "53935": 3}

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from chainapi.errors import ColumnValueError, ExportError
+from chainapi.errors import ColumnValueError, ExportError, IncompleteExportError
 from chainapi.export import export
 from chainapi.export.formats import FORMATS, format_of
 from chainapi.simulator import Simulator
@@ -85,12 +85,15 @@ async def test_amounts_that_do_not_fit(tmp_path: Path) -> None:
                 session.data.list, [PATH], tmp_path / "b.jsonl", model=model(value=int), **options
             )
 
-    with pytest.raises(ColumnValueError, match=r"^\$\.value: ") as caught:
+    with pytest.raises(IncompleteExportError) as caught:
         await run(amounts="binary")
-    message = str(caught.value)
+    failure = caught.value.failures[PATH]
+    assert isinstance(failure, ColumnValueError)
+    message = str(failure)
+    assert message.startswith("$.value: ")
     assert f"{2**256} does not fit its column" in message
     assert 'amounts="text" holds every whole number. The row is {"blockNumber":0,' in message
-    assert 'with on_invalid="raw", such rows go into a file of their own' in message
+    assert message.endswith('on_invalid="raw", the export puts such rows into a file of their own')
     result = await run(amounts="binary", on_invalid="raw")
     assert (result.rows, result.invalid) == (2, 2)
     found = [json.loads(line) for line in result.written_invalid[0].read_text().splitlines()]

@@ -13,10 +13,11 @@ import pytest
 
 from chainapi import Session
 from chainapi.core.http import Request, Response
-from chainapi.errors import DecodeError, IncompleteExportError
+from chainapi.errors import ColumnValueError, DecodeError, IncompleteExportError
 from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
+from chainapi.models import EvmBlock
 from tests.documents import DEEP
 from tests.export.power_cuts import PowerCuts
 from tests.models.test_invalid import Served, block
@@ -72,7 +73,7 @@ def invalid_in(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of the files with invalid rows."""
     return [
         {**json.loads(line, parse_float=Decimal), "file": file.name}
-        for file in sorted(folder.glob("*.invalid"))
+        for file in sorted([*folder.glob("*.invalid"), *folder.glob("_invalid-*.ndjson")])
         for line in file.read_text().splitlines()
     ]
 
@@ -98,7 +99,7 @@ async def test_invalid_rows_are_in_a_file_of_their_own(format_: str, shape: str,
         options: Any = {"format": format_, "page_size": 4, "on_invalid": "raw"}
         result = await export(walk, CHAINS, out, on_progress=note, **options)
         assert (result.rows, result.invalid) == (3 * 17, 3 * 3) == progress[-1]
-        name = "part-00001.invalid" if shape == "folder" else f"b.{format_}.invalid"
+        name = "_invalid-00001.ndjson" if shape == "folder" else f"b.{format_}.invalid"
         assert result.written_invalid == (tmp_path / name,)
         again = await export(walk, CHAINS, out, **options)
         assert (again.rows, again.invalid, again.written_invalid) == (0, 0, ())
@@ -125,6 +126,48 @@ async def test_an_export_continues_where_an_invalid_row_stopped_it(tmp_path: Pat
         assert "resume=" not in str(caught.value)
         await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=4, on_invalid="raw")
     assert made_in(tmp_path, "jsonl") + numbers(invalid_in(tmp_path)) == EXPECTED
+
+
+class Misfits(Chains):
+    """Chains of valid blocks; the tenth one of chain 2 has a fee that 256 bits do not hold."""
+
+    async def send(self, request: Request) -> Response:
+        """Return a page of a chain."""
+        self.rows = [block(number) for number in range(FIRST, FIRST - 20, -1)]
+        if "/2/" in request.url:
+            self.rows[9] = block(FIRST - 9, feesSpent=str(2**256))
+        return await Served.send(self, request)
+
+
+@pytest.mark.parametrize("shape", ["file", "folder"])
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("prefetch", [0, 3])
+async def test_a_value_that_does_not_fit_fails_its_source_alone(
+    shape: str, ordered: bool, prefetch: int, tmp_path: Path
+) -> None:
+    """The other sources are complete, and the failed one keeps the pages before the value."""
+    out = tmp_path if shape == "folder" else tmp_path / "b.jsonl"
+    paths = [f"/v1/chains/{chain}/blocks" for chain in CHAINS]
+    options: Any = {"format": "jsonl", "page_size": 4, "amounts": "binary", "prefetch": prefetch}
+
+    async def run(**more: Any) -> Any:
+        if ordered:
+            return await export(session.data.evm.blocks, CHAINS, out, **options, **more)
+        return await export(session.data.list, paths, out, model=EvmBlock, **options, **more)
+
+    async with session_of(Misfits()) as session:
+        with pytest.raises(IncompleteExportError) as caught:
+            await run()
+        ((label, failure),) = caught.value.failures.items()
+        assert label == ("2" if ordered else paths[1])
+        assert isinstance(failure, ColumnValueError)
+        assert str(failure).startswith(f"$.fees_spent: {2**256} does not fit its column")
+        counts = Counter(source for source, _ in made_in(tmp_path, "jsonl"))
+        assert [*counts.values()] == ([20, 8, 20] if shape == "folder" else [20, 20])
+        result = await run(on_invalid="raw")
+    assert (result.rows, result.invalid) == (11, 1)
+    found = Counter(number for _, number in made_in(tmp_path, "jsonl"))
+    assert found == Counter({number: 2 if number == FIRST - 9 else 3 for _, number in EXPECTED})
 
 
 @pytest.mark.parametrize("shape", ["file", "folder"])

@@ -356,11 +356,12 @@ async def test_wrong_lookbacks_are_refused(name: str, lookback: Any, said: str, 
     assert simulator.stats.requests == 0
 
 
-async def test_invalid_rows_are_not_looked_back_on(tmp_path: Path) -> None:
-    """A lookback would write invalid rows again, so that the two are refused together."""
+@pytest.mark.parametrize("other", [{"on_invalid": "raw"}, {"partition": ["source"]}])
+async def test_invalid_rows_and_partitions_are_not_corrected(other: dict[str, Any], tmp_path: Path) -> None:
+    """A lookback is refused where invalid rows would be written again, and for partitions."""
     async with reaching(points(range(4))) as session:
-        with pytest.raises(ConfigurationError, match="does not go with on_invalid"):
-            await exported(session, tmp_path / "out.jsonl", lookback="1d", on_invalid="raw")
+        with pytest.raises(ConfigurationError, match=f"lookback= does not go with {next(iter(other))}="):
+            await exported(session, tmp_path / "out", lookback="1d", **other)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections import Counter
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,6 @@ from chainapi.export.formats import format_of
 from chainapi.export.manifest import MANIFEST
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Fault, Simulator
-from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of, numbers_in, rows_in
 from tests.sessions import simulated
 
@@ -27,7 +28,7 @@ def manifest_of(folder: Path) -> list[dict[str, Any]]:
     """Return the entries of the manifest; the parts that it names are those of the folder."""
     entries = [json.loads(line) for line in (folder / MANIFEST).read_text().splitlines()]
     assert {entry["name"] for entry in entries} == {
-        str(path.relative_to(folder)) for path in folder.rglob("part-*") if path.suffix != ".invalid"
+        str(path.relative_to(folder)) for path in folder.rglob("part-*")
     }
     return entries
 
@@ -172,31 +173,6 @@ async def test_rows_of_a_failed_source_are_in_a_part(tmp_path: Path) -> None:
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 100, (1,)))
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
-async def test_a_stop_at_any_step_repeats_no_row(format_: str, tmp_path: Path) -> None:
-    """A kill or a power cut at any step of several parts leaves each row once, in parts of the manifest."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    simulator = Simulator(chains=(1, 2), rows=30)
-    async with simulated(simulator) as session:
-        options: dict[str, Any] = {"format": format_, "page_size": 10, "part_rows": 25}
-        with PowerCuts(folder) as cuts:
-            await export(session.data.evm.blocks, [1, 2], folder, **options)
-        states = cuts.take()
-        assert len(states) >= 10
-        for number, image in enumerate(states):
-            place = tmp_path / f"image-{number}"
-            cuts.restore(image, place)
-            await export(session.data.evm.blocks, [1, 2], place, **options)
-            found = Counter(
-                (row["source"], int(row["block_number"]))
-                for entry in manifest_of(place)
-                for row in format_of(format_).read(place / entry["name"])
-            )
-            assert found == Counter(blocks_of(simulator, 30, (1, 2)))
-            assert names_in(place / "_export") == ["journal"]
-
-
 async def test_a_part_that_cannot_be_written_ends_the_export(tmp_path: Path) -> None:
     """An error of a part ends the export at the next commit; the rows are kept."""
     simulator = Simulator(chains=CHAINS, rows=200, latency=1.0)
@@ -229,3 +205,25 @@ async def test_limits_of_parts_are_for_folders(tmp_path: Path) -> None:
             with pytest.raises(ConfigurationError, match=f"{name}=-1 must be"):
                 await export(session.data.evm.blocks, [1], tmp_path, **{name: -1})  # type: ignore[arg-type]
     assert simulator.stats.requests == 0
+
+
+async def test_a_part_and_the_fetching_fail_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a part that nobody waits for any more is not reported as forgotten."""
+    reported = list[dict[str, Any]]()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    def fail(progress: ExportProgress) -> None:
+        if progress.rows == 100:
+            raise ValueError("of the caller")
+
+    def full(*_: Any) -> int:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(type(format_of("jsonl")), "write", full)
+    simulator = Simulator(chains=(1,), rows=200, latency=1.0)
+    async with simulated(simulator) as session:
+        with pytest.raises(ValueError, match="of the caller"):
+            await export(session.data.evm.blocks, [1], tmp_path, page_size=50, part_rows=50, on_progress=fail)
+    gc.collect()
+    assert reported == []

@@ -274,6 +274,7 @@ async def test_progress_counts_sources(tmp_path: Path) -> None:
 
     def note(progress: ExportProgress) -> None:
         counts.append((progress.seen, progress.done))
+        assert progress.rows >= 200 * progress.done
 
     over = [(chain, ADDRESS) for chain in (1, 2, 3)]
     async with reaching(ledger) as session:

@@ -69,6 +69,13 @@ def test_small_groups_become_large_ones(tmp_path: Path, monkeypatch: pytest.Monk
     assert found == [[300, 2], [300, 2, 2], [300, 2, 2, 2], [308], [308, 2]]
 
 
+def test_rows_behind_an_empty_file(tmp_path: Path) -> None:
+    """A file without rows has no group to copy."""
+    assert FORMAT.write(tmp_path / "old", COLUMNS, []) == 0
+    assert FORMAT.write(tmp_path / "new", COLUMNS, lines(3), tmp_path / "old") == 3
+    assert [*FORMAT.read(tmp_path / "new")] == [*FORMAT.read(written(tmp_path))][:3]
+
+
 def test_groups_of_the_chosen_size(tmp_path: Path) -> None:
     """Groups of a chosen size are copied if all have it; otherwise all rows are written again."""
     form, old, new, again = Parquet(group_rows=100), tmp_path / "old", tmp_path / "new", tmp_path / "again"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import field, frozen
 
 from chainapi.export import export
 from chainapi.export.formats import Dropped, Rows
@@ -24,12 +25,18 @@ from tests.sessions import simulated
 CHAINS = (1, 2, 3)
 
 
+@frozen(eq=False)
 class SlowLines(JsonLines):
     """JSON lines whose writer waits before each page until it may go on."""
 
-    def __init__(self) -> None:
-        self.begun, self.go = threading.Event(), threading.Semaphore(0)
-        self.pages = 0
+    begun: threading.Event = field(factory=threading.Event)
+    go: threading.Semaphore = field(factory=lambda: threading.Semaphore(0))
+    written: list[str] = field(factory=list[str])
+
+    @property
+    def pages(self) -> int:
+        """Number of pages that were written."""
+        return len(self.written)
 
     def write(
         self,
@@ -46,7 +53,7 @@ class SlowLines(JsonLines):
             for page in rows:
                 self.begun.set()
                 assert self.go.acquire(timeout=20)
-                self.pages += 1
+                self.written.append(page[0])
                 yield page
 
         return super().write(path, columns, slowly(), previous, stop, dropped)

@@ -99,8 +99,8 @@ async def test_new_rows_join_the_database_of_a_user(format_: str, tmp_path: Path
     await growing.run()
     growing.check()
     assert growing.path.stat().st_ino == number
-    assert ask(growing.path, "SELECT count(*) FROM notes") == [(OLD,)]
-    assert ask(growing.path, "SELECT count(*) FROM newest") == [(10,)]
+    counts = "SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM newest)"
+    assert ask(growing.path, counts) == [(OLD, 10)]
     assert names_in(tmp_path) == [f"b.{format_}", f"b.{format_}.export"]
     parts = ask(growing.path, "SELECT part, rows, length(run) FROM chainapi_parts ORDER BY part")
     assert parts == [(1, OLD, 32), (2, OLD + NEW, 32)]
@@ -172,16 +172,19 @@ async def test_a_new_column_is_added_to_the_table(format_: str, tmp_path: Path) 
 # Locks
 
 
-async def test_a_locked_sqlite_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "SELECT * FROM rows"])
+async def test_a_locked_sqlite_database(lock: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of another program is an error that says so; the next run adds the rows, without a request."""
     monkeypatch.setattr(sqlites, "BUSY", 0.0)
     growing, _ = await started(tmp_path, "sqlite")
     with closing(sqlite3.connect(growing.path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+        reading = other.execute(lock)  # a cursor that has not reached its end
+        reading.fetchone()
         with pytest.raises(
             TargetInUseError, match=r"b\.sqlite is locked: .*Close it there, and start the same"
         ):
             await growing.run()
+        reading.close()
     await growing.run()
     growing.check()
 
@@ -249,6 +252,19 @@ async def test_another_file_in_place_of_the_database(format_: str, tmp_path: Pat
         await growing.run()
     assert not growing.path.exists()
     growing.path.write_bytes(before)
+    await growing.run()
+    growing.check()
+
+
+async def test_an_old_copy_of_the_database(tmp_path: Path) -> None:
+    """A copy from before the newest part is refused: the journal has forgotten the rows that it lacks."""
+    growing, before = await started(tmp_path, "sqlite")
+    await growing.run()
+    newest = growing.path.read_bytes()
+    growing.path.write_bytes(before)
+    with pytest.raises(ExportError, match="has other rows than the export wrote"):
+        await growing.run()
+    growing.path.write_bytes(newest)
     await growing.run()
     growing.check()
 
@@ -358,12 +374,16 @@ async def test_a_write_ahead_log_of_a_user(tmp_path: Path) -> None:
 def test_rows_replace_those_with_the_same_keys(name: str, tmp_path: Path) -> None:
     """The rows with the keys in `removed` are deleted, and the new ones added, in one transaction."""
     form, path, added = own(name), tmp_path / f"a.{name}", tmp_path / f"b.{name}"
-    ask(path, "CREATE TABLE rows (source VARCHAR, id BIGINT, gas BIGINT)")
-    ask(path, "INSERT INTO rows VALUES ('a', 1, 1), ('a', 2, 2), ('a', 3, 3), ('b', 2, 4), ('b', NULL, 5)")
-    ask(added, "CREATE TABLE rows (source VARCHAR, id BIGINT, gas BIGINT)")
-    ask(added, "INSERT INTO rows VALUES ('a', 2, 20), ('a', 4, 40)")
-    ask(added, "CREATE TABLE removed (source VARCHAR, id BIGINT)")
-    ask(added, "INSERT INTO removed VALUES ('a', 2), ('a', 4), ('a', 3), ('b', NULL)")
+    table = "CREATE TABLE rows (source VARCHAR, id BIGINT, gas BIGINT)"
+    old = "('a', 1, 1), ('a', 2, 2), ('a', 3, 3), ('b', 2, 4), ('b', NULL, 5)"
+    ask(path, table, f"INSERT INTO rows VALUES {old}")
+    ask(
+        added,
+        table,
+        "INSERT INTO rows VALUES ('a', 2, 20), ('a', 4, 40)",
+        "CREATE TABLE removed (source VARCHAR, id BIGINT)",
+        "INSERT INTO removed VALUES ('a', 2), ('a', 4), ('a', 3), ('b', NULL)",
+    )
     assert form.merge(path, added, 1, "run").rows == 4
     found = ask(path, "SELECT * FROM rows ORDER BY source, id")
     assert found == [("a", 1, 1), ("a", 2, 20), ("a", 4, 40), ("b", 2, 4)]

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from chainapi.errors import ConfigurationError
 from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.partition import NULL
 
 __all__ = ["Files"]
 
@@ -73,7 +74,9 @@ def _has_rows(file: Path, folder: Path) -> bool:
     )
 
 
-def _named(folders: Sequence[str]) -> dict[str, str]:
+def _named(folders: Sequence[str]) -> dict[str, str | None]:
     """Return the values of columns in the names of folders, as Hive writes them."""
     pairs = (folder.partition("=") for folder in folders)
-    return {unquote(name): unquote(value) for name, equals, value in pairs if equals}
+    return {
+        unquote(name): None if value == NULL else unquote(value) for name, equals, value in pairs if equals
+    }

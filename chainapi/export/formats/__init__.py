@@ -30,6 +30,7 @@ __all__ = [
     "TextFormat",
     "format_of",
     "parquet_of",
+    "without_source",
 ]
 
 FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb")
@@ -268,3 +269,12 @@ def parquet_of(
         "Format",
         evolve(parquet, compression=chosen, level=compression_level, group_rows=row_group_rows),
     )
+
+
+def without_source(form: Format) -> Format:
+    """Return the format whose files lack the column ``source``.
+
+    The names of their folders have it.
+    """
+    file_format: Any = form
+    return cast("Format", evolve(file_format, source=False))

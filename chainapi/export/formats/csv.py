@@ -14,8 +14,10 @@ from datetime import date
 from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar
 from zlib import crc32
+
+from attrs import frozen
 
 from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.values import (
@@ -40,12 +42,19 @@ __all__ = ["FORMAT", "Csv"]
 CHUNK = 1 << 20  # bytes
 
 
+@frozen
 class Csv:
-    """Rows as comma-separated values under a header."""
+    """Rows as comma-separated values under a header.
 
-    name: Final = "csv"
-    suffix: Final = ".csv"
-    needs_columns: Final = True
+    Attributes:
+        source: whether files have the column ``source``.
+
+    """
+
+    name: ClassVar[str] = "csv"
+    suffix: ClassVar[str] = ".csv"
+    needs_columns: ClassVar[bool] = True
+    source: bool = True
 
     def write(
         self,
@@ -58,17 +67,19 @@ class Csv:
     ) -> int:
         """Write a file."""
         require(columns, self.name)
-        names = header(columns) if previous is None else _names(previous)
-        ordered = extended(names, columns)
+        names = header(columns, source=self.source) if previous is None else _names(previous)
+        ordered = extended(names, columns, source=self.source)
         if ordered is None:
             raise unlike(previous or path, self.name)
-        records = _all_records(ordered, rows, previous, len(ordered) + 1 - len(names), dropped)
+        added = len(ordered) + self.source - len(names)
+        records = _all_records(ordered, rows, previous, added, dropped, source=self.source)
         return check_written(path, _write(path, records), _tally(path, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Check whether the header of a file has all columns."""
         names = _names(path)
-        return extended(names, columns) is not None and len(names) == len(header(columns))
+        whole = len(names) == len(header(columns, source=self.source))
+        return whole and extended(names, columns, source=self.source) is not None
 
     def write_tail(
         self,
@@ -79,16 +90,17 @@ class Csv:
         stop: threading.Event | None = None,
     ) -> int:
         """Write records in the columns of a file, without a header."""
-        ordered = extended(_names(previous), columns)
+        ordered = extended(_names(previous), columns, source=self.source)
         if ordered is None:
             raise unlike(previous, self.name)
-        return check_written(path, _write(path, _new_records(ordered, rows)), _tally(path, stop, headers=0))
+        records = _new_records(ordered, rows, source=self.source)
+        return check_written(path, _write(path, records), _tally(path, stop, headers=0))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file; without columns values are texts."""
         records = map(_cells, _records(path))
         names = [name or "" for name in next(records, ())]
-        if columns and extended(names, columns) is None:
+        if columns and extended(names, columns, source=self.source) is None:
             raise unlike(path, self.name)
         for cells in records:
             if len(cells) != len(names):
@@ -116,26 +128,33 @@ def _write(path: Path, records: Iterator[tuple[int, str]]) -> Tally:
 
 
 def _all_records(
-    columns: Sequence[Column], rows: Rows, previous: Path | None, added: int, dropped: Dropped
+    columns: Sequence[Column],
+    rows: Rows,
+    previous: Path | None,
+    added: int,
+    dropped: Dropped,
+    *,
+    source: bool,
 ) -> Iterator[tuple[int, str]]:
     """Yield the number of records and the text of each piece of the file.
 
     The header is no record.
     """
-    yield 0, ",".join(header(columns)) + "\n"
+    yield 0, ",".join(header(columns, source=source)) + "\n"
     if previous is not None:
         old = _records(previous)
         next(old)
         for record in kept(old, dropped):
             yield 1, record[:-1] + "," * added + "\n"
-    yield from _new_records(columns, rows)
+    yield from _new_records(columns, rows, source=source)
 
 
-def _new_records(columns: Sequence[Column], rows: Rows) -> Iterator[tuple[int, str]]:
+def _new_records(columns: Sequence[Column], rows: Rows, *, source: bool = True) -> Iterator[tuple[int, str]]:
     read, writers = reader(columns, nested=False), [_WRITERS.get(column.kind, _plain) for column in columns]
     for label, lines in rows:
+        labels = [repeat(_quoted(label))] if source else []
         cells = [write(values) for write, values in zip(writers, read(lines), strict=True)]
-        yield lines.count(b"\n"), "".join(map(_record, zip(repeat(_quoted(label)), *cells, strict=False)))
+        yield lines.count(b"\n"), "".join(map(_record, zip(*labels, *cells, strict=False)))
 
 
 def _record(cells: Sequence[str]) -> str:

@@ -277,9 +277,9 @@ def _alter(path: Path, database: duckdb.DuckDBPyConnection, wanted: dict[str, st
                 database.execute(f"ALTER TABLE main.rows ALTER COLUMN {_name(name)} TYPE {kind}")
         except duckdb.DependencyException as error:
             raise ExportError(
-                f"{path} cannot get the column {name!r}: an index or another object depends on the "
-                'table "rows". Drop that, start the same export again, and create it again; all rows are '
-                "kept in the journal"
+                f"{path} cannot get the column {name!r}: an index or another object depends on the table "
+                '"rows". Drop that, start the same export again, and create it again; all rows are kept in '
+                "the journal"
             ) from error
 
 

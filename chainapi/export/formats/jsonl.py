@@ -8,10 +8,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, ClassVar
 from zlib import crc32
 
 import msgspec
+from attrs import frozen
 
 from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.values import Tally, check_written, kept, loads, typed_row, unlike
@@ -23,12 +24,19 @@ __all__ = ["FORMAT", "JsonLines"]
 CHUNK = 1 << 20  # bytes
 
 
+@frozen
 class JsonLines:
-    """Rows as JSON lines."""
+    """Rows as JSON lines.
 
-    name: Final = "jsonl"
-    suffix: Final = ".jsonl"
-    needs_columns: Final = False
+    Attributes:
+        source: whether rows have the column ``source``.
+
+    """
+
+    name: ClassVar[str] = "jsonl"
+    suffix: ClassVar[str] = ".jsonl"
+    needs_columns: ClassVar[bool] = False
+    source: bool = True
 
     def write(
         self,
@@ -42,7 +50,7 @@ class JsonLines:
         """Write a file; nothing of a row is decoded."""
         count = checksum = 0
         with path.open("wb") as file:
-            for lines in _all_lines(rows, previous, dropped):
+            for lines in _all_lines(rows, previous, dropped, source=self.source):
                 file.write(lines)
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
         return check_written(path, Tally(count, checksum), _tally(path, stop))
@@ -70,7 +78,7 @@ class JsonLines:
                     row = loads(line)
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     row = None
-                if not isinstance(row, dict) or (columns and SOURCE not in row):
+                if not isinstance(row, dict) or (columns and self.source and SOURCE not in row):
                     raise unlike(path, self.name)
                 yield self.typed(row, columns) if columns else row
 
@@ -79,11 +87,14 @@ class JsonLines:
         return typed_row(row, columns)
 
 
-def _all_lines(rows: Rows, previous: Path | None, dropped: Dropped) -> Iterator[bytes]:
+def _all_lines(rows: Rows, previous: Path | None, dropped: Dropped, *, source: bool) -> Iterator[bytes]:
     if previous is not None:
         with previous.open("rb") as old:
             yield from kept(old, dropped) if dropped else _chunks(old)
     for label, lines in rows:
+        if not source:
+            yield lines
+            continue
         head = b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
         rest = [line[1:] for line in lines.split(b"\n")[:-1]]  # a line end is never inside a text
         made = head + b"," + (b"\n" + head + b",").join(rest) + b"\n"

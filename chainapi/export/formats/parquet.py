@@ -23,7 +23,7 @@ from chainapi.export.formats.row_groups import can_copy, copy_groups
 from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
 from chainapi.export.worker import until
 from chainapi.tables.arrow import arrow_schema, grows_to
-from chainapi.tables.columns import Column
+from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "Parquet", "write_tables"]
 
@@ -37,6 +37,7 @@ class Parquet:
         level: its level; None for the default of Arrow.
         group_rows: number of rows of a group, the last one excepted; None for 100,000, or fewer if they are
             large. Memory holds one group.
+        source: whether files have the column ``source``.
 
     """
 
@@ -46,6 +47,7 @@ class Parquet:
     compression: Compression = "zstd"
     level: int | None = None
     group_rows: int | None = None
+    source: bool = True
 
     def write(
         self,
@@ -61,12 +63,12 @@ class Parquet:
         with ExitStack() as stack:
             old = None if previous is None else stack.enter_context(_opened(previous))
             if previous is not None and old is not None:
-                columns = _columns_in(old, previous, columns)
-                if not dropped and can_copy(old, arrow_schema(columns), self.compression, self.group_rows):
+                columns = self._columns_in(old, previous, columns)
+                if not dropped and can_copy(old, self._schema(columns), self.compression, self.group_rows):
                     return self._write_behind(path, columns, rows, previous, old, stop)
             earlier = () if old is None else kept_rows(old.iter_batches(BATCH_ROWS), dropped)
-            with pq.ParquetWriter(path, arrow_schema(columns), **self._options) as writer:
-                written = write_tables(writer, tables_of(columns, rows, earlier, self.group_rows))
+            with pq.ParquetWriter(path, self._schema(columns), **self._options) as writer:
+                written = self._write_rows(writer, columns, rows, earlier)
         return check_written(path, written, _tally(path, stop))
 
     def _write_behind(
@@ -82,20 +84,56 @@ class Parquet:
         groups, count = old.num_row_groups, int(old.metadata.num_rows)
 
         def write(writer: Any) -> Tally:
-            return write_tables(writer, tables_of(columns, rows, group_rows=self.group_rows))
+            return self._write_rows(writer, columns, rows)
 
-        written = copy_groups(path, previous, old, arrow_schema(columns), self._options, write, stop)
+        written = copy_groups(path, previous, old, self._schema(columns), self._options, write, stop)
         return count + check_written(path, written, _tally(path, stop, groups))
+
+    def _write_rows(
+        self, writer: Any, columns: Sequence[Column], rows: Rows, earlier: Iterable[Any] = ()
+    ) -> Tally:
+        tables = tables_of(columns, rows, earlier, self.group_rows)
+        return write_tables(writer, tables if self.source else (one.drop_columns([SOURCE]) for one in tables))
 
     @property
     def _options(self) -> dict[str, Any]:
         return {"compression": self.compression, "compression_level": self.level}
 
+    def encode(
+        self, name: str, columns: Sequence[Column], rows: Rows, metadata: Mapping[bytes, bytes]
+    ) -> bytes:
+        """Return the bytes of a file with this name, and `metadata` in its footer.
+
+        Raises:
+            ExportError: the file does not have the rows that were encoded.
+
+        """
+        made = pa.BufferOutputStream()
+        with pq.ParquetWriter(made, self._schema(columns), **self._options) as writer:
+            written = self._write_rows(writer, columns, rows)
+            writer.add_key_value_metadata(metadata)
+        content = made.getvalue()
+        found = _tally(pa.BufferReader(content))
+        check_written(Path(name), written, found, "All rows of earlier parts are kept")
+        return bytes(content)
+
+    def _schema(self, columns: Sequence[Column]) -> Any:
+        schema = arrow_schema(columns)
+        return schema if self.source else schema.remove(schema.get_field_index(SOURCE))
+
+    def _columns_in(self, file: Any, path: Path, columns: Sequence[Column]) -> list[Column]:
+        """Return the columns of a file, and behind them those that it lacks."""
+        found = file.schema_arrow
+        ordered = extended(found.names, columns, source=self.source)
+        if ordered is None or not grows_to(found, self._schema(ordered)):
+            raise unlike(path, self.name)
+        return ordered
+
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file."""
         with _opened(path) as file:
             if columns:
-                _columns_in(file, path, columns)
+                self._columns_in(file, path, columns)
             for row in python_rows(file.iter_batches(BATCH_ROWS), path, self.name):
                 yield self.typed(row, columns) if columns else row
 
@@ -114,28 +152,20 @@ def write_tables(writer: Any, tables: Iterable[Any]) -> Tally:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(source: Any) -> Iterator[Any]:
+    """Open a path or a buffer."""
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(source)
     except pa.ArrowInvalid:
-        raise unlike(path, "parquet") from None
+        raise unlike(source, "parquet") from None
     with file:
         yield file
 
 
-def _columns_in(file: Any, path: Path, columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of a file, and behind them those that it lacks."""
-    schema = file.schema_arrow
-    ordered = extended(schema.names, columns)
-    if ordered is None or not grows_to(schema, arrow_schema(ordered)):
-        raise unlike(path, "parquet")
-    return ordered
-
-
-def _tally(path: Path, stop: threading.Event | None = None, first: int = 0) -> Tally:
-    """Return the tally of a file from one of its groups on."""
+def _tally(source: Any, stop: threading.Event | None = None, first: int = 0) -> Tally:
+    """Return the tally of a file, a path or a buffer, from one of its groups on."""
     tally = Tally(0, 0)
-    with _opened(path) as file:
+    with _opened(source) as file:
         for group in until(stop, range(first, file.num_row_groups)):
             tally = _added(tally, file.read_row_group(group))
     return tally

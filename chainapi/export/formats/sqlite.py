@@ -117,7 +117,7 @@ class Sqlite:
 
     def newest(self, path: Path, stop: threading.Event | None = None) -> tuple[Marker | None, int]:
         """Return the newest marker and the number of rows; roll back what a stopped program left."""
-        with _changed(path, stop) as database:
+        with _writable(path, stop) as database:
             (count,) = database.execute("SELECT count(*) FROM main.rows").fetchone()
             return _newest(database), count
 
@@ -199,6 +199,22 @@ def _changed(
 
     It may read the database ``added``.
 
+    Raises:
+        ConfigurationError, TargetInUseError, OSError, Stopped: see `_writable`.
+
+    """
+    with _writable(path, stop) as database:
+        if added is not None:
+            database.execute("ATTACH ? AS added", (_uri(added, "ro"),))
+        database.execute("BEGIN IMMEDIATE")  # an uncommitted transaction ends with its connection
+        yield database
+        database.execute("COMMIT")
+
+
+@contextmanager
+def _writable(path: Path, stop: threading.Event | None = None) -> Iterator[sqlite3.Connection]:
+    """Open an existing database to change it; SQLite rolls back what a stopped program left.
+
     The database keeps its journal mode. In a mode with a rollback journal, EXTRA syncs the folder once that
     journal is deleted: after a power cut it might come back, and roll the transaction back.
 
@@ -217,11 +233,7 @@ def _changed(
     ):
         _check_plain(path, database)
         database.execute("PRAGMA synchronous = EXTRA")
-        if added is not None:
-            database.execute("ATTACH ? AS added", (_uri(added, "ro"),))
-        database.execute("BEGIN IMMEDIATE")  # an uncommitted transaction ends with its connection
         yield database
-        database.execute("COMMIT")
         database.execute("PRAGMA main.wal_checkpoint(TRUNCATE)")
 
 

@@ -46,20 +46,21 @@ loads: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
 # Files and their columns
 
 
-def header(columns: Sequence[Column]) -> list[str]:
-    """Return the names of the columns of a file."""
-    return [SOURCE, *(column.name for column in columns)]
+def header(columns: Sequence[Column], *, source: bool = True) -> list[str]:
+    """Return the names of the columns of a file, ``source`` in front unless it lacks that."""
+    return [SOURCE, *(column.name for column in columns)][not source :]
 
 
-def extended(found: Sequence[str], columns: Sequence[Column]) -> list[Column] | None:
+def extended(found: Sequence[str], columns: Sequence[Column], *, source: bool = True) -> list[Column] | None:
     """Return the columns of a file in its order, and behind them those that it lacks.
 
-    Return None if the file has a column that is not among them, or no column ``source`` in front.
+    Return None if the file has a column that is not among them, or not ``source`` in front as it should.
     """
     by_name = {column.name: column for column in columns}
-    if list(found[:1]) != [SOURCE] or not by_name.keys() >= {*found[1:]}:
+    names = found[1:] if source else found
+    if (source and list(found[:1]) != [SOURCE]) or not by_name.keys() >= {*names}:
         return None
-    return [by_name.pop(name) for name in found[1:]] + [*by_name.values()]
+    return [by_name.pop(name) for name in names] + [*by_name.values()]
 
 
 def kept(rows: Iterable[T], dropped: Dropped) -> Iterator[T]:
@@ -105,7 +106,10 @@ class Tally:
     checksum: int
 
 
-def check_written(path: Path, written: Tally, found: Tally) -> int:
+KEPT = "All rows are kept in the journal"
+
+
+def check_written(path: Path, written: Tally, found: Tally, kept: str = KEPT) -> int:
     """Return the number of rows of a file that has what was written.
 
     Raises:
@@ -117,14 +121,14 @@ def check_written(path: Path, written: Tally, found: Tally) -> int:
     difference = (
         "other values in them" if found.rows == written.rows else f"{written.rows:,} were written to it"
     )
-    raise lost(path, f"{found.rows:,} rows when it is read back, but {difference}")
+    raise lost(path, f"{found.rows:,} rows when it is read back, but {difference}", kept)
 
 
-def lost(path: Path, found: str) -> ExportError:
+def lost(path: Path, found: str, kept: str = KEPT) -> ExportError:
     """Return the error for a file that has something else than was written."""
     return ExportError(
-        f"{path} has {found}: the disk or the file system lost some of them. All rows are kept in the "
-        "journal: check the disk, and start the same export again"
+        f"{path} has {found}: the disk or the file system lost some of them. {kept}: check the disk, and "
+        "start the same export again"
     )
 
 
@@ -136,12 +140,12 @@ def typed_row(
 ) -> dict[str, Any]:
     """Return a row of a file with the kinds of its columns.
 
-    A column that the file lacks is None. With `json_texts`, ``json`` values are texts.
+    A column that the file lacks is None, except ``source``. With `json_texts`, ``json`` values are texts.
     """
     values = {
         column.name: value_of(column, row.get(column.name), json_texts=json_texts) for column in columns
     }
-    return {SOURCE: row[SOURCE], **values}
+    return {SOURCE: row[SOURCE], **values} if SOURCE in row else values
 
 
 def parsed(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
