@@ -390,7 +390,9 @@ def examples(document: Document) -> Iterator[tuple[str, str | None]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print all differences; return the number of unexplained ones, 1 without any document.
+    """Print all differences.
+
+    Return the number of unexplained ones, 1 without any document.
 
     Examples that cannot be decoded count too.
     """

@@ -124,16 +124,19 @@ class WalkRunner:
             self._running = False
 
     def _open_expected(self, answer: Answer) -> bool:
-        """Open the page that was expected; return False after `close`, or if that takes commands."""
+        """Open the page that was expected.
+
+        Returns False after `close`, or if that takes commands.
+        """
         if self.closed or not self._walk.open_expected(answer):
             return False
         self._fetch_ahead()
         return True
 
     async def _carry_out(self, steps: Steps, answer: Answer) -> bool:
-        """Carry out the commands of the next page; `answer` is that of the first one, where it is known.
+        """Carry out the commands of the next page.
 
-        Returns False after `close`.
+        `answer` is that of the first one, where it is known. Returns False after `close`.
         """
         if answer is not None:
             next(steps)

@@ -452,9 +452,9 @@ class Walk:
         return self.fetch(token)
 
     def open_expected(self, answer: Answer) -> bool:
-        """Open the page that answered the fetch of `expected`; False if that takes commands.
+        """Open the page that answered the fetch of `expected`.
 
-        `advance` then begins with the same fetch, and takes the same answer.
+        False if that takes commands: `advance` then begins with the same fetch, and takes the same answer.
 
         Raises:
             PagingError: as `advance` raises.
