@@ -390,11 +390,9 @@ def examples(document: Document) -> Iterator[tuple[str, str | None]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print all differences.
+    """Print all differences; return the number of unexplained ones.
 
-    Return the number of unexplained ones, 1 without any document.
-
-    Examples that cannot be decoded count too.
+    Examples that cannot be decoded count too. Without a document it is 1.
     """
     flags = {argument for argument in arguments if argument.startswith("--")}
     documents = [Document.read(Path(one)) for one in arguments if one not in flags] or find_documents()

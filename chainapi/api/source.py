@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
@@ -33,6 +34,7 @@ from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
+    from chainapi.models.row_type import RowType
     from chainapi.tables.pages import ColumnarPage
 
 __all__ = ["ListSource", "open_list"]
@@ -98,6 +100,7 @@ class ListSource:
         self.prefetch = options.prefetch
         self.on_invalid: OnInvalid = options.on_invalid
         self.columnar = False
+        self.structs: RowType | None = None
         self.extra = tuple(name for name, _ in route.extra)
         self._connection = connection
         self._service = service
@@ -111,6 +114,7 @@ class ListSource:
         self._endpoint = endpoint
         self._decoder: Decode | None = None
         self._to_columns: Decode | None = None
+        self._to_structs: Decode | None = None
         if endpoint is None or endpoint.loaded:
             self._decoder = self._make_decoder()
 
@@ -214,6 +218,8 @@ class ListSource:
             decode = self._decoder or await self._load()
             if self.columnar:
                 decode = self._to_columns = self._to_columns or self._columnar_decoder()
+            elif self.structs is not None and self._endpoint is not None:
+                decode = self._to_structs = self._to_structs or self._struct_decoder(self.structs)
             call, service = self._call(fetch, needed), self._service
             page, exchange = await self._connection.call(service, call, decode, began)
             if self._part is not None:
@@ -272,7 +278,7 @@ class ListSource:
             self._decoder = self._make_decoder()
         return self._decoder
 
-    def _make_decoder(self, kind: type[PageDecoder] = PageDecoder) -> Decode:
+    def _make_decoder(self, kind: Callable[..., PageDecoder] = PageDecoder) -> Decode:
         shown = self._shown if self.on_invalid == "raw" else None
         endpoint = self._endpoint
         route = self._route if endpoint is None else endpoint.route
@@ -284,6 +290,11 @@ class ListSource:
         from chainapi.tables.pages import ColumnarDecoder  # most streams are read row by row
 
         return self._make_decoder(ColumnarDecoder)
+
+    def _struct_decoder(self, structs: RowType) -> Decode:
+        from chainapi.tables.structs import StructDecoder
+
+        return self._make_decoder(partial(StructDecoder, structs))
 
     def _shown(self, fault: DecodeError) -> DecodeError:
         """Return the error of an invalid row as it may be shown."""

@@ -381,10 +381,12 @@ def _summary(result: ExportResult) -> str:
         return f"no new rows: {result.path} has the rows of {sources}{skipped}"
     if not result.written:
         return f"{rows} of {sources} fetched{skipped}"
-    invalid = f"; {result.invalid:,} invalid in {_named(result.written_invalid)}" if result.invalid else ""
-    return f"{rows} of {sources} fetched, {_named(result.written)} written{invalid}{skipped}"
+    invalid = (
+        f"; {result.invalid:,} invalid in {_named(result, result.written_invalid)}" if result.invalid else ""
+    )
+    return f"{rows} of {sources} fetched, {_named(result, result.written)} written{invalid}{skipped}"
 
 
-def _named(files: Sequence[Path]) -> str:
+def _named(result: ExportResult, files: Sequence[Path]) -> str:
     """Return the name of the only file, or the number of files and their folder."""
-    return str(files[0]) if len(files) == 1 else f"{len(files):,} files in {files[0].parent}"
+    return str(files[0]) if len(files) == 1 else f"{len(files):,} files in {result.path}"

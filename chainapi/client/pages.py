@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from chainapi.client.split import Split
     from chainapi.client.tables import Tables
     from chainapi.core.limits.estimate import Estimate
+    from chainapi.models.row_type import RowType
     from chainapi.tables.types import Amounts
 
 __all__ = ["MetricPages", "OnInvalid", "Pages"]
@@ -118,6 +119,13 @@ class Pages(Generic[T]):
     def model(self) -> Any:
         """Class of the rows; None where they are plain JSON values."""
         return self._source.model
+
+    def use_structs(self, structs: RowType | None) -> None:
+        """Let pages have Structs with the attributes of rows, where the rows fit; None for rows of the model.
+
+        Exports encode them without an object of the model for each row (`chainapi.tables.codec`).
+        """
+        self._source.structs = structs
 
     def __aiter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from chainapi.models.codec import OnInvalid
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
+    from chainapi.models.row_type import RowType
 
 __all__ = ["Numbered", "Ranges", "Source"]
 
@@ -70,10 +71,13 @@ class Source(Protocol):
 
     Attributes:
         columnar: whether pages are decoded to columns, for tables.
+        structs: row type of Structs, which take the place of rows in an export; None for rows of the model. A
+            route that the caller names has rows.
 
     """
 
     columnar: bool
+    structs: RowType | None
 
     @property
     def emit(self) -> Emitter:

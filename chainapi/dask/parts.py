@@ -38,10 +38,9 @@ from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.dask.store import Store
 from chainapi.errors import ExportError
 from chainapi.export.formats.parquet import Parquet
-from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows
+from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
 from chainapi.export.records import Batch, SourceRecord
 from chainapi.export.spec import free_label
-from chainapi.tables.codec import INVALID
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["CLAIMS", "INVALID_FOLDER", "LOGS", "PENDING_INVALID", "Outrun", "PartLog", "partition_of"]
@@ -208,18 +207,14 @@ class PartLog:
         if found is None:
             self._matchers.pop(walk, None)
             return 0
-        new, lines = found
+        new, (valid, invalid) = found
         self._keep_digests(batch, new)
-        for encoded in lines.split(b"\n")[:-1]:
-            self._bytes += len(encoded)
-            if encoded.startswith(INVALID):
-                self.invalid += 1
-                label = msgspec.json.encode(source.label)
-                self._invalid_rows.append(
-                    b'{"%b":%b,%b\n' % (SOURCE.encode(), label, encoded[len(INVALID) + 1 :])
-                )
-            else:
-                self._rows.append((source.label, encoded))
+        self._bytes += len(valid) + len(invalid)
+        label = msgspec.json.encode(source.label)
+        for line in invalid.split(b"\n")[:-1]:
+            self.invalid += 1
+            self._invalid_rows.append(b'{"%b":%b,%b\n' % (SOURCE.encode(), label, line[1:]))
+        self._rows += [(source.label, line) for line in valid.split(b"\n")[:-1]]
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
             self._forget(walk)
@@ -232,7 +227,7 @@ class PartLog:
         walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
         if walk in self._matchers:
             self._matchers[walk].add(restarts, new.added)
-        outcome = Matched(restarts, b"".join(new.added), b"".join(new.again))
+        outcome = Matched(restarts, packed(new.added), packed(new.again))
         self._digests.setdefault(walk, []).append(outcome)
 
     def _matcher(self, walk: Walk) -> Matcher:

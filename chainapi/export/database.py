@@ -19,7 +19,7 @@ from chainapi.export.integrity import checksum, damaged, find_damage
 
 __all__ = ["Database"]
 
-FORMAT = 9  # of the schema and the checksums; a journal of another number is refused
+FORMAT = 10  # of the schema and the checksums; a journal of another number is refused
 
 SCHEMA = """
 CREATE TABLE totals (
@@ -37,7 +37,8 @@ CREATE TABLE sources (
 CREATE TABLE pages (
     number INTEGER PRIMARY KEY, source INTEGER NOT NULL, place INTEGER NOT NULL, segment INTEGER NOT NULL,
     start INTEGER NOT NULL, length INTEGER NOT NULL, rows INTEGER NOT NULL, invalid_length INTEGER NOT NULL,
-    invalid INTEGER NOT NULL, lowest TEXT, highest TEXT, crc INTEGER NOT NULL, checksum INTEGER NOT NULL
+    invalid INTEGER NOT NULL, lowest TEXT, highest TEXT, crc INTEGER NOT NULL, stored INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
 );
 CREATE TABLE digests (
     page INTEGER PRIMARY KEY, source INTEGER NOT NULL, place INTEGER NOT NULL, pass INTEGER NOT NULL,

@@ -12,7 +12,6 @@ from attrs import define, evolve, field, frozen
 
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import (
     AuthenticationError,
     ChainAPIError,
@@ -218,7 +217,9 @@ class Fetcher:
         pages = self._reopened(source, opened.arguments, opened.pages)
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
         limit = self.spec.limit if source.exported is None else None
-        return SourceStream(source, pages, opened.codec.encode_lines, limit)
+        pages.use_structs(opened.codec.structs)
+        encode = partial(opened.codec.encode_page, label=source.label)
+        return SourceStream(source, pages, encode, limit)
 
     def _reopened(self, source: SourceRecord, arguments: Arguments, pages: Pages[Any]) -> Pages[Any]:
         """Return the stream of what the target lacks of a source, or of a range."""
@@ -231,7 +232,7 @@ class Fetcher:
             pages = open_()
         if source.checkpoint is None or source.done:
             return pages
-        begun, query = Checkpoint.loads(source.checkpoint), pages.checkpoint.query
+        begun, query = source.checkpoint, pages.checkpoint.query
         # The page token of another query belongs to another page size.
         return open_(resume=begun if begun.query == query else begun.at_first_page(query))
 
@@ -240,6 +241,7 @@ class Fetcher:
         spec, format_ = self.spec, self.spec.format
         raw = spec.query.get("on_invalid") == "raw"
         codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise", spec.fields)
+        _ = codec.structs  # making classes would block the event loop
         if format_.needs_columns:
             require(codec.columns, format_.name)
         if spec.lookback is not None:

@@ -87,7 +87,7 @@ _RECORDS = {
     "about": "name, value",
     "sources": "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done",
     "pages": "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest,"
-    " crc",
+    " crc, stored",
     "digests": "page, source, place, pass, added, again",
     "parts": "number, state, upto, content",
 }

@@ -8,7 +8,8 @@ power cut the journal has both or neither. Everything here blocks, and belongs t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Self
@@ -20,16 +21,18 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.database import Database
 from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
-from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows
+from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
 from chainapi.export.records import BEGUN, CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
 from chainapi.export.segments import SegmentReader, Segments
 from chainapi.export.spec import free_label
-from chainapi.tables.codec import INVALID
 
 __all__ = ["Journal"]
 
 _SOURCE = "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done"
-_PAGES = "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc"
+_PAGES = (
+    "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc,"
+    " stored"
+)
 
 
 class Journal:
@@ -43,7 +46,7 @@ class Journal:
 
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, compress: bool = False) -> None:
         self.path = database.path
         self.folder = database.path.parent
         self.invalid = 0
@@ -52,10 +55,13 @@ class Journal:
         self._segments = Segments(self.folder)
         self._matchers: dict[tuple[int, int], Matcher] = {}  # by source and range
         self._pages = 0  # number of the last page
+        self._compress = _compressor() if compress else None
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, *, compress: bool = False) -> Self:
         """Open or create the journal in a folder, lock it and check it.
+
+        With `compress`, the rows of pages are compressed (extra `parquet`).
 
         Raises:
             ExportError: another export has it open, it is not a journal, it is damaged, or it cannot be
@@ -65,7 +71,7 @@ class Journal:
         with os_errors_explained(folder):
             folder.mkdir(exist_ok=True)
             sync_folder(folder.parent)
-        journal = cls(Database.open(folder / JOURNAL))
+        journal = cls(Database.open(folder / JOURNAL), compress=compress)
         try:
             journal._check_pages()
         except BaseException:
@@ -156,10 +162,7 @@ class Journal:
 
     def _insert(self, db: Connection, records: Sequence[SourceRecord]) -> None:
         self._database.add_to_total("sources", len(records))
-        db.executemany(
-            f"INSERT INTO sources VALUES ({', '.join('?' * 12)})",  # noqa: S608
-            ((*fields, checksum(*fields)) for one in records for fields in (one.fields,)),
-        )
+        _add(db, "sources", [one.fields for one in records])
 
     def _is_taken(self, label: str) -> bool:
         with self._database.reading() as db:
@@ -173,7 +176,7 @@ class Journal:
         before = self.invalid, self.waiting, self._pages
         try:
             with self._database.transaction() as db:
-                count = sum(self._store(db, batch) for batch in batches)
+                count = self._store(db, batches)
                 self._segments.sync()
         except BaseException:
             self.invalid, self.waiting, self._pages = before
@@ -182,32 +185,43 @@ class Journal:
             raise
         return count
 
-    def _store(self, db: Connection, batch: Batch) -> int:
+    def _store(self, db: Connection, batches: Sequence[Batch]) -> int:
+        waiting = self.waiting.rows
+        pages = [page for batch in batches if (page := self._take(db, batch)) is not None]
+        _add(db, "pages", [page.fields for page in pages])
+        self._database.add_to_total("pages", len(pages))
+        windows = {batch.source.number for batch in batches if batch.source.window is not None}
+        self._count([page for page in pages if page.source not in windows])
+        _update(db, [batch.source for batch in batches])
+        return self.waiting.rows - waiting
+
+    def _take(self, db: Connection, batch: Batch) -> PageRecord | None:
+        """Append the new rows of a page to the segment, and move its source; None without such rows."""
         source = batch.source
         walk = source.number, source.place
-        encoded = encoded_rows(batch, lambda: self._matcher(db, *walk))
+        encoded = encoded_rows(batch, partial(self._matcher, db, *walk))
         if encoded is None:
             self._matchers.pop(walk, None)
-            return 0
+            return None
         new, lines = encoded
         self._pages += 1
         self._store_digests(db, batch, new)
-        if new.rows:
-            self._store_rows(db, batch, len(new.rows), lines)
+        page = self._append(batch, len(new.rows), *lines) if new.rows else None
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
             self._forget(db, source)
-        _update(db, source)
-        return len(new.rows) if source.window is None else 0
+        return page
 
-    def _store_rows(self, db: Connection, batch: Batch, rows: int, lines: bytes) -> None:
-        valid, invalid = _separated(lines)
+    def _append(self, batch: Batch, rows: int, valid: bytes, invalid: bytes) -> PageRecord:
+        """Append rows of a page to the segment."""
         count = invalid.count(b"\n") if invalid else 0
-        content = valid + invalid
+        content = valid + invalid if invalid else valid
+        if self._compress is not None:
+            content = self._compress(content)
         segment, start = self._segments.append(content)
         numbers = (None, None) if rows < len(batch.rows) else (batch.oldest, batch.newest)
         lowest, highest = (None if number is None else str(number) for number in numbers)
-        page = PageRecord(
+        return PageRecord(
             self._pages,
             batch.source.number,
             batch.source.place,
@@ -220,15 +234,17 @@ class Journal:
             lowest,
             highest,
             crc32(content),
+            0 if self._compress is None else len(content),
         )
-        fields = page.fields
-        db.execute(f"INSERT INTO pages VALUES ({', '.join('?' * 13)})", (*fields, checksum(*fields)))  # noqa: S608
-        self._database.add_to_total("pages", 1)
-        self.invalid += count
-        if batch.source.window is not None:
-            return
+
+    def _count(self, pages: Sequence[PageRecord]) -> None:
         waiting = self.waiting
-        self.waiting = Waiting(waiting.pages + 1, waiting.rows + rows, waiting.size + len(content))
+        self.invalid += sum(page.invalid for page in pages)
+        self.waiting = Waiting(
+            waiting.pages + len(pages),
+            waiting.rows + sum(page.rows + page.invalid for page in pages),
+            waiting.size + sum(page.length + page.invalid_length for page in pages),
+        )
 
     # Rows of later passes
 
@@ -238,8 +254,8 @@ class Journal:
         if walk in self._matchers:
             self._matchers[walk].add(restarts, new.added)
         if not batch.done and (new.added or new.again):
-            fields = self._pages, *walk, restarts, b"".join(new.added), b"".join(new.again)
-            db.execute("INSERT INTO digests VALUES (?, ?, ?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
+            fields = self._pages, *walk, restarts, packed(new.added), packed(new.again)
+            _add(db, "digests", [fields])
             self._database.add_to_total("digests", 1)
 
     def _matcher(self, db: Connection, number: int, place: int) -> Matcher:
@@ -409,7 +425,7 @@ class Journal:
                 deleted = db.execute("DELETE FROM pages WHERE source = ?", (number,)).rowcount
                 self._database.add_to_total("pages", -deleted)
                 source.window = None
-                _update(db, source)
+                _update(db, [source])
         self._remove_segments()
 
     def _remove_segments(self) -> None:
@@ -425,6 +441,12 @@ class Journal:
             db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
 
 
+def _compressor() -> Callable[[bytes], bytes]:
+    from chainapi.export.compression import compressed  # loads pyarrow
+
+    return compressed
+
+
 def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
     """Yield the columns of the settings' records."""
     for name, value in settings.items():
@@ -432,17 +454,28 @@ def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
         yield name, text, checksum(name, text)
 
 
-def _update(db: Connection, source: SourceRecord) -> None:
-    """Store the position of a source, or of a range.
+def _add(db: Connection, table: str, records: Sequence[tuple[Any, ...]]) -> None:
+    """Add records to a table, with their checksums."""
+    if records:
+        places = ", ".join("?" * (len(records[0]) + 1))
+        rows = [(*fields, checksum(*fields)) for fields in records]
+        db.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
+
+
+def _update(db: Connection, sources: Iterable[SourceRecord]) -> None:
+    """Store the positions of sources and ranges.
 
     That of a finished range is in its source.
     """
-    one = source.whole if source.done else source
-    number, _, _, place, *changed = fields = one.fields
-    db.execute(
+    moved = [source.whole if source.done else source for source in sources]
+    records = []
+    for one in {(source.number, source.place): source for source in moved}.values():
+        number, _, _, place, *changed = fields = one.fields
+        records.append((*changed, checksum(*fields), number, place))
+    db.executemany(
         "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, window = ?,"
         " done = ?, checksum = ? WHERE number = ? AND place = ?",
-        (*changed, checksum(*fields), number, place),
+        records,
     )
 
 
@@ -452,16 +485,3 @@ def _set_state(db: Connection, part: Part, state: int) -> None:
         "UPDATE parts SET state = ?, upto = ?, content = ?, checksum = ? WHERE number = ?",
         (*changed, checksum(*fields), number),
     )
-
-
-def _separated(lines: bytes) -> tuple[bytes, bytes]:
-    """Return the lines of valid rows, and those of invalid rows without `INVALID`."""
-    if not lines.startswith(INVALID) and b"\n" + INVALID not in lines:
-        return lines, b""
-    valid, invalid = list[bytes](), list[bytes]()
-    for line in lines.split(b"\n")[:-1]:
-        if line.startswith(INVALID):
-            invalid.append(line.removeprefix(INVALID) + b"\n")
-        else:
-            valid.append(line + b"\n")
-    return b"".join(valid), b"".join(invalid)

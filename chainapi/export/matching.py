@@ -6,22 +6,23 @@ one, by digest, because the list may hold a row more than once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from chainapi.core.paging.digests import DIGEST_SIZE, DigestCounter
+from chainapi.core.paging.rows import RunDigests
 from chainapi.errors import ColumnValueError
 from chainapi.export.records import Batch
 
-__all__ = ["Matched", "Matcher", "NewRows", "encoded_rows"]
+__all__ = ["Matched", "Matcher", "NewRows", "encoded_rows", "packed"]
 
 
 class Matched(msgspec.Struct, array_like=True):
     """Digests of rows of a source: those that a pass added, and those it had again.
 
-    Each text is joined digests.
+    Each text is made by `packed`.
     """
 
     restarts: int
@@ -61,9 +62,9 @@ class Matcher:
         self._has_met |= any(known)
         return known
 
-    def add(self, restarts: int, digests: Iterable[bytes]) -> None:
+    def add(self, restarts: int, digests: Sequence[bytes]) -> None:
         """Add rows of this pass."""
-        self.replay(Matched(restarts, b"".join(digests)))
+        self.replay(Matched(restarts, packed(digests)))
 
     def _begin(self, restarts: int) -> None:
         if restarts > self._pass:
@@ -89,8 +90,10 @@ class NewRows(NamedTuple):
     met: bool = True
 
 
-def encoded_rows(batch: Batch, matcher_of: Callable[[], Matcher]) -> tuple[NewRows, bytes] | None:
-    """Return the rows of a batch that the export lacks, and their JSON lines.
+def encoded_rows(
+    batch: Batch, matcher_of: Callable[[], Matcher]
+) -> tuple[NewRows, tuple[bytes, bytes]] | None:
+    """Return the rows of a batch that the export lacks, and their JSON lines (`Batch.encode`).
 
     Return None if a value does not fit its column, or one of an earlier page of the source did not;
     `SourceRecord.failure` has the error, and the matcher is to be made again.
@@ -132,6 +135,21 @@ def _known(digests: Sequence[bytes], known: Sequence[bool]) -> list[bytes]:
     return [digest for digest, old in zip(digests, known, strict=True) if old]
 
 
-def _digests_in(joined: bytes) -> Iterator[bytes]:
-    for place in range(0, len(joined), DIGEST_SIZE):
-        yield joined[place : place + DIGEST_SIZE]
+def packed(digests: Sequence[bytes]) -> bytes:
+    """Return digests as one text; those of a run are its numbers."""
+    if isinstance(digests, RunDigests) and digests:
+        numbers = digests.numbers
+        return b"%b%d,%d,%d" % (_RUN, numbers.start, numbers.stop, numbers.step)
+    return _EACH + b"".join(digests) if digests else b""
+
+
+def _digests_in(text: bytes) -> Iterator[bytes]:
+    """Yield the digests of a text that `packed` returned."""
+    if text.startswith(_RUN):
+        yield from RunDigests(range(*map(int, text.removeprefix(_RUN).split(b","))))
+    else:
+        for place in range(len(_EACH), len(text), DIGEST_SIZE):
+            yield text[place : place + DIGEST_SIZE]
+
+
+_RUN, _EACH = b"r", b"d"  # first bytes of packed digests

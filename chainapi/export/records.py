@@ -44,7 +44,7 @@ class SourceRecord:
         label: name of the source, such as ``43114``; no other one has it.
         query: fingerprint of its query, whatever the page size.
         place: counts the ranges of a source from 1, in the order of the list; 0 for the source itself.
-        checkpoint: position of its walk, as text; None before the first page.
+        checkpoint: position of its walk; None before the first page.
         taken: rows that were stored before the source ended for the first time; a limit counts these.
         newest: greatest number among its rows, where the route has a descending number or a cursor.
         newest_ties: marks of its rows that have the number `newest`.
@@ -70,7 +70,7 @@ class SourceRecord:
     label: str
     query: str
     place: int = 0
-    checkpoint: str | None = None
+    checkpoint: Checkpoint | None = None
     taken: int = 0
     newest: int | None = None
     exported: int | None = None
@@ -109,15 +109,13 @@ class SourceRecord:
             ValueError, TypeError: a column does not have the form that `fields` writes.
 
         """
-        if checkpoint is not None:
-            Checkpoint.loads(checkpoint)
         known, new, met, trend, last, oldest, numbered = json.loads(edge)
         return cls(
             number,
             label,
             query,
             place,
-            checkpoint,
+            None if checkpoint is None else Checkpoint.loads(checkpoint),
             taken,
             newest=_number(newest),
             exported=_number(exported),
@@ -137,13 +135,14 @@ class SourceRecord:
         """Columns of the record; large numbers are texts, as SQLite has 64 bits."""
         numbers = _text(self.newest), _text(self.exported)
         order = self.trend.value, _text(self.last), _text(self.oldest)
-        edge = json.dumps([self.exported_ties, self.newest_ties, self.met_ties, *order, self.numbered])
+        ties = self.exported_ties, self.newest_ties, self.met_ties
+        edge = msgspec.json.encode([*ties, *order, self.numbered]).decode()
         return (
             self.number,
             self.label,
             self.query,
             self.place,
-            self.checkpoint,
+            None if self.checkpoint is None else self.checkpoint.dumps(),
             self.taken,
             *numbers,
             edge,
@@ -173,7 +172,7 @@ class SourceRecord:
         They are in the order of the list.
         """
         return [
-            SourceRecord(self.number, self.label, self.query, place, start.dumps())
+            SourceRecord(self.number, self.label, self.query, place, start)
             for place, start in enumerate(starts, 1)
         ]
 
@@ -181,23 +180,22 @@ class SourceRecord:
         """Add the record of an unfinished range of this source."""
         part.source, self.ranges[part.place] = self, part
 
-    def absorb(self, part: SourceRecord) -> None:
+    def absorb(self, part: SourceRecord, ended: Checkpoint) -> None:
         """Take over the rows of a range that has ended.
 
         Behind its last range the source has ended too. It then is as if its list had been walked as a whole.
         """
-        self._join(part)
+        self._join(part, ended)
         self.taken += part.taken
         self.trend = self.trend.joined(part.trend)
         del self.ranges[part.place]
         self.done = not self.ranges
 
-    def _join(self, part: SourceRecord) -> None:
+    def _join(self, part: SourceRecord, ended: Checkpoint) -> None:
         """Keep the newest number of both, and the marks of all rows with it."""
-        ended = Checkpoint.loads(part.checkpoint or "")
-        before = ended if self.checkpoint is None else Checkpoint.loads(self.checkpoint)
+        before = ended if self.checkpoint is None else self.checkpoint
         unordered = before.unordered or ended.unordered
-        self.checkpoint = Checkpoint(ended.query, ended.path, unordered=unordered, done=True).dumps()
+        self.checkpoint = Checkpoint(ended.query, ended.path, unordered=unordered, done=True)
         if unordered:
             self.newest, self.newest_ties, self.exported_ties = None, (), ()
         elif part.newest is not None and (self.newest is None or part.newest > self.newest):
@@ -220,7 +218,7 @@ class SourceRecord:
         checkpoint, first = batch.checkpoint, self.exported is None
         self.taken += stored if first else 0
         self.limited = self.limited or self._at_limit(batch, met=met)
-        self.checkpoint, self.done = checkpoint.dumps(), batch.done or self.limited
+        self.checkpoint, self.done = checkpoint, batch.done or self.limited
         self._advance_newest(batch)
         if batch.oldest is not None:
             self.oldest = batch.oldest if self.oldest is None else min(self.oldest, batch.oldest)
@@ -231,7 +229,7 @@ class SourceRecord:
             self.exported = self.newest
             self.exported_ties = None if unique else self.newest_ties
             if self.source is not None:
-                self.source.absorb(self)
+                self.source.absorb(self, checkpoint)
 
     def _at_limit(self, batch: Batch, *, met: bool) -> bool:
         """Check whether the limit ends the source.
@@ -262,7 +260,8 @@ class Batch:
         source: the source; a commit moves its position.
         rows: rows of the page that the target may lack.
         digests: digest of each row.
-        encode: returns rows as JSON lines; that of an invalid row begins with `INVALID`.
+        encode: returns the JSON lines of valid rows, each with the label of the source in front, and those of
+            invalid rows.
         checkpoint: position of the walk behind the page.
         done: whether the walk has ended.
         repeats: digests of rows that the stream recognised as rows of an earlier pass.
@@ -282,7 +281,7 @@ class Batch:
     source: SourceRecord
     rows: Sequence[Any]
     digests: Sequence[bytes]
-    encode: Callable[[Sequence[Any]], bytes]
+    encode: Callable[[Sequence[Any]], tuple[bytes, bytes]]
     checkpoint: Checkpoint
     done: bool
     repeats: Sequence[bytes] = ()
@@ -384,7 +383,8 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
         invalid: number of invalid rows.
         lowest: least number among the rows, as text; None for a list without a descending number.
         highest: greatest number among the rows, as text.
-        crc: checksum of the bytes.
+        crc: checksum of the bytes in the segment.
+        stored: number of these bytes, if they are compressed; 0 if not.
 
     """
 
@@ -400,6 +400,7 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
     lowest: str | None
     highest: str | None
     crc: int
+    stored: int = 0
 
     @property
     def fields(self) -> tuple[Any, ...]:

@@ -142,7 +142,7 @@ class Exporter:
 
     def _open(self) -> Journal:
         self.target.prepare()
-        self._journal = Journal.open(self.target.journal)
+        self._journal = Journal.open(self.target.journal, compress=self.target.format.name == "parquet")
         return self._journal
 
     def _close(self) -> None:

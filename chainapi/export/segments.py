@@ -1,8 +1,9 @@
 """Segments: append-only files with the rows of pages that wait for a part.
 
-The rows of a page are JSON lines, the valid ones first. A segment has no index: the journal stores the place
-and the checksum of each page, in a transaction that follows the sync of the segment. Bytes that no record
-names were never committed. Each opened journal begins a new segment, so that nothing is written behind them.
+The rows of a page are JSON lines, the valid ones first; these have the label of their source in front. For
+Parquet they are compressed. A segment has no index: the journal stores the place and the checksum of each
+page, in a transaction that follows the sync of the segment. Bytes that no record names were never committed.
+Each opened journal begins a new segment, so that nothing is written behind them.
 Everything here blocks.
 """
 
@@ -128,10 +129,12 @@ class SegmentReader:
         path = segment_path(self._folder, page.segment)
         try:
             content = self._content(page, path)
+            if crc32(content) != page.crc:
+                raise ExportError(damaged(path, f"page {page.number}"))
+            if page.stored:
+                content = _decompressed(content, page.length + page.invalid_length)
         except OSError as error:
             raise ExportError(damaged(path, reason_of(error))) from error
-        if crc32(content) != page.crc:
-            raise ExportError(damaged(path, f"page {page.number}"))
         return content[: page.length], content[page.length :]
 
     def _content(self, page: PageRecord, path: Path) -> bytes:
@@ -141,13 +144,19 @@ class SegmentReader:
                 self._files.pop(next(iter(self._files))).close()
             file = self._files[page.segment] = FileIO(path)
         file.seek(page.start)
-        content = file.read(page.length + page.invalid_length)
+        content = file.read(page.stored or page.length + page.invalid_length)
         return b"" if content is None else content
 
 
 def segment_path(folder: Path, number: int) -> Path:
     """Return the path of a segment."""
     return folder / f"{PREFIX}{number:05}"
+
+
+def _decompressed(content: bytes, size: int) -> bytes:
+    from chainapi.export.compression import decompressed  # loads pyarrow
+
+    return decompressed(content, size)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class SourceStream:
         self,
         source: SourceRecord,
         pages: Pages[Any],
-        encode: Callable[[Sequence[Any]], bytes],
+        encode: Callable[[Sequence[Any]], tuple[bytes, bytes]],
         limit: int | None,
     ) -> None:
         self.source = source
@@ -81,18 +81,20 @@ class SourceStream:
         self._follow(numbers, limited=matched and self._limit is not None)
         new = self._new_rows(page, numbers, matched=matched)
         repeats = [index for index in walk.stale if index not in walk.repeated]
-        newest, ties = self._newest_of(new, numbers)
+        whole = len(new) == len(page.items)
+        found = [n for n in (numbers if whole else [numbers[index] for index in new]) if n is not None]
+        newest = max(found, default=None)
         return Batch(
             source=self.source,
-            rows=[page.items[index] for index in new],
-            digests=[walk.digest(index) for index in new],
+            rows=page.items if whole else [page.items[index] for index in new],
+            digests=walk.digests(new),
             encode=self._encode,
             checkpoint=page.checkpoint,
             done=self._done,
-            repeats=[walk.digest(index) for index in repeats] if page.restarts and not matched else (),
+            repeats=walk.digests(repeats) if page.restarts and not matched else (),
             newest=newest,
-            oldest=min((n for index in new if (n := numbers[index]) is not None), default=None),
-            ties=ties,
+            oldest=min(found, default=None),
+            ties=self._ties(new, numbers, newest),
             met_ties=tuple(self._met.elements()),
             trend=self._trend,
             last=self._last,
@@ -113,7 +115,7 @@ class SourceStream:
         """Return the number of each row, by the order of the list or by its cursor."""
         if self._cursor is not None:
             return [self._cursor.number(row) for row in page.items]
-        return [self._walk.number(index) for index in range(len(page.items))]
+        return self._walk.numbers()
 
     def _follow(self, numbers: Sequence[int | None], *, limited: bool) -> None:
         """Follow the order of the rows of this pass.
@@ -122,7 +124,9 @@ class SourceStream:
         run could not distinguish them from others of the same number.
         """
         repeated = self._walk.repeated
-        rows = [number for index, number in enumerate(numbers) if index not in repeated]
+        rows = numbers
+        if repeated:
+            rows = [number for index, number in enumerate(numbers) if index not in repeated]
         self._rows_of_pass += len(rows)
         if self._cursor is None:
             return
@@ -130,18 +134,17 @@ class SourceStream:
         self._trend = self._trend.joined(Trend.MIXED if limited else trend_of([*before, *rows]))
         self._last = rows[-1] if rows else self._last
 
-    def _newest_of(
-        self, indices: Sequence[int], numbers: Sequence[int | None]
-    ) -> tuple[int | None, tuple[str, ...]]:
-        """Return the greatest number of rows, and the marks of those that have it.
+    def _ties(
+        self, indices: Sequence[int], numbers: Sequence[int | None], newest: int | None
+    ) -> tuple[str, ...]:
+        """Return the marks of the rows that have the greatest number, `newest`.
 
         Only the newest number of the source has marks.
         """
-        newest = max((n for index in indices if (n := numbers[index]) is not None), default=None)
         if newest is None or (self._newest is not None and newest < self._newest):
-            return newest, ()
+            return ()
         self._newest = newest
-        return newest, tuple(self._walk.mark(index) for index in indices if numbers[index] == newest)
+        return tuple(self._walk.mark(index) for index in indices if numbers[index] == newest)
 
     # New rows
 
@@ -149,7 +152,9 @@ class SourceStream:
         """Return the rows that the target may lack; end the stream behind the last."""
         # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
         stale = self._walk.repeated if matched else self._walk.stale
-        indices = [index for index in range(len(page.items)) if index not in stale]
+        indices: Sequence[int] = range(len(page.items))
+        if stale:
+            indices = [index for index in indices if index not in stale]
         new = self._not_exported(indices, numbers, keyless=page.checkpoint.keyless)
         ends = self._is_behind_exported(numbers)
         if self._limit is not None and not matched:  # else the journal holds the limit
@@ -222,7 +227,7 @@ def shows_new_rows(source: SourceRecord, pages: Pages[Any], *, limited: bool) ->
     if source.exported is None and not source.taken:
         return True  # the list was empty
     if pages.walk.ordered:
-        return source.checkpoint is None or not Checkpoint.loads(source.checkpoint).unordered
+        return source.checkpoint is None or not source.checkpoint.unordered
     if pages.cursor is None or source.exported is None:
         return False
     orders = {Trend.LEVEL, Trend.FALLING}

@@ -15,7 +15,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -32,7 +32,9 @@ from chainapi.models.schema import fields_of, row_classes
 from chainapi.models.structs import fast_struct, fast_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
 
-__all__ = ["row_type"]
+__all__ = ["fast_path", "row_type"]
+
+FinishOf: TypeAlias = Callable[[Any], Finish]
 
 # Records with the same names in JSON and in Python: msgspec decodes them directly.
 _AS_ON_THE_WIRE: frozenset[type] = frozenset({MetricPoint})
@@ -71,7 +73,7 @@ def _row_type(model: Any, strict: bool) -> RowType:
     if model in _AS_ON_THE_WIRE:
         return RowType(model, fields=len(fields_of(model)) if strict else None)
     if tags := tags_of(model):
-        return RowType(msgspec.Raw, _Union(tags, strict), _fast_union(tags, strict))
+        return RowType(msgspec.Raw, _Union(tags, strict), _fast_union(tags, strict, _fast_finish))
     if is_pydantic(model):
         return RowType(msgspec.Raw, PydanticRows(model))
     native = has_native_numbers(model)
@@ -84,7 +86,7 @@ def _row_type(model: Any, strict: bool) -> RowType:
         return RowType(msgspec.Raw, NativeRows(model), FastPath(model, list, lax=False))
     if wire is model:
         return RowType(model)
-    return RowType(wire, lambda rows: _convert(rows, model), _fast_path(model, strict))
+    return RowType(wire, lambda rows: _convert(rows, model), _fast_path(model, strict, _fast_finish))
 
 
 def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
@@ -100,14 +102,30 @@ def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
     return wire
 
 
-def _fast_path(model: Any, strict: bool) -> FastPath | None:
+def fast_path(model: Any, finish_of: FinishOf, *, strict: bool = False) -> FastPath | None:
+    """Return a fast path of a model whose rows other functions make; None if it has none.
+
+    Args:
+        model: the model.
+        finish_of: returns the function that makes rows of a class.
+        strict: as in `row_type`.
+
+    """
+    strict = strict and _names_fields(model)
+    if row_type(model, strict=strict).fast is None:
+        return None
+    tags = tags_of(model)
+    return _fast_union(tags, strict, finish_of) if tags else _fast_path(model, strict, finish_of)
+
+
+def _fast_path(model: Any, strict: bool, finish_of: FinishOf) -> FastPath | None:
     """Return the fast path to rows of a class; None if it has none."""
     try:
         wire = fast_type(model, strict=strict)
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
     except TypeError:
         return None
-    return FastPath(wire, _fast_finish(model), lambda: fast_type(model, strict=strict, nulls=True))
+    return FastPath(wire, finish_of(model), lambda: fast_type(model, strict=strict, nulls=True))
 
 
 def _fast_finish(model: Any) -> Finish:
@@ -120,7 +138,7 @@ def _fast_finish(model: Any) -> Finish:
     return finish
 
 
-def _fast_union(tags: Sequence[Tag], strict: bool) -> FastPath | None:
+def _fast_union(tags: Sequence[Tag], strict: bool, finish_of: FinishOf) -> FastPath | None:
     """Return the fast path to rows of a union if one field names the kind of each row."""
     if len({tag.path for tag in tags}) > 1 or len(tags[0].path) > 1 or None in {tag.value for tag in tags}:
         return None
@@ -130,7 +148,7 @@ def _fast_union(tags: Sequence[Tag], strict: bool) -> FastPath | None:
 
     def wire(*, nulls: bool) -> Any:
         kinds = {fast_struct(tag.kind, tag, strict=strict, nulls=nulls): tag.kind for tag in tags}
-        makers.update({struct: _fast_finish(kind) for struct, kind in kinds.items()})
+        makers.update({struct: finish_of(kind) for struct, kind in kinds.items()})
         return typing.Union[tuple(kinds)]  # noqa: UP007 - made at run time
 
     def finish(rows: list[Any]) -> list[Any]:

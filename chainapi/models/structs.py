@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import types
 import typing
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import attrs
 import msgspec
@@ -26,10 +26,21 @@ from chainapi.models.native import has_native_numbers
 from chainapi.models.schema import Field, Type, fields_of, type_of
 from chainapi.models.unions import Tag
 
-__all__ = ["fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
+__all__ = ["Decoded", "fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
 
 _FLOAT: Any = float | str  # a text is refused in the second step: a lax decoder would make a number of it
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
+
+
+class Decoded(msgspec.Struct):
+    """Base of the Structs into which msgspec decodes.
+
+    A row of a table has two values more than its record: the label of its source, and its unnamed fields. A
+    Struct with both is converted from one without; msgspec would search each row for them, which is slow.
+    """
+
+    _label: ClassVar[msgspec.UnsetType] = msgspec.UNSET
+    _unnamed: ClassVar[None] = None
 
 
 def may_hold_null_text(content: bytes) -> bool:
@@ -102,7 +113,13 @@ def fast_struct(model: type, tag: Tag | None = None, *, strict: bool, nulls: boo
 def _struct(model: type, fields: list[Any], strict: bool, **more: Any) -> Any:
     # Decoded JSON has no cycles: the garbage collector can skip it.
     return msgspec.defstruct(
-        model.__name__, fields, kw_only=True, gc=False, forbid_unknown_fields=strict, **more
+        model.__name__,
+        fields,
+        bases=(Decoded,),
+        kw_only=True,
+        gc=False,
+        forbid_unknown_fields=strict,
+        **more,
     )
 
 

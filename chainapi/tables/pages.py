@@ -25,6 +25,7 @@ from chainapi.models.envelope import Envelope, envelope_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.row_type import FastPath, Finish, RowType
 from chainapi.models.schema import Field, fields_of
+from chainapi.tables.structs import POINT
 from chainapi.tables.types import INT64, YEARS
 
 __all__ = ["ColumnarDecoder", "ColumnarPage", "Values"]
@@ -155,17 +156,11 @@ def columnar_type(model: Any) -> RowType | None:
     if checks is None:
         return None
     if model is MetricPoint:
-        return evolve(rows, fast=FastPath(_POINT, _finish(checks, _columns_of_points), lax=False))
+        return evolve(rows, fast=FastPath(POINT, _finish(checks, _columns_of_points), lax=False))
     if rows.fast is None:
         return None
     finish = _finish(checks, partial(_columns, tuple(checks)))
     return evolve(rows, fast=evolve(rows.fast, finish=finish))
-
-
-# Floats of the fast path are any value, so that a text is no number; here nothing is taken from texts.
-_POINT = msgspec.defstruct(
-    "Point", [("timestamp", int), ("value", float)], gc=False, forbid_unknown_fields=True
-)
 
 
 def _finish(checks: Mapping[str, Check], read: Callable[[list[Any]], Sequence[Sequence[Any]]]) -> Finish:

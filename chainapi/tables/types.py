@@ -30,6 +30,7 @@ __all__ = [
     "Scalar",
     "bytes_of",
     "checked_amounts",
+    "double_of",
     "fraction_text",
     "hexadecimal",
     "whole_text",
@@ -107,6 +108,19 @@ def checked_amounts(given: str) -> Amounts:
         if amounts == given:
             return amounts
     raise ConfigurationError(f"amounts= must be one of {', '.join(AMOUNTS)}, not {given!r}")
+
+
+def double_of(value: int) -> float:
+    """Return a whole number as the nearest double.
+
+    Raises:
+        ValueError: it is larger than every double.
+
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{value} is larger than every double") from None
 
 
 def whole_text(value: int) -> str:

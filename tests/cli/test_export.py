@@ -271,6 +271,7 @@ def test_keys_divide_the_rows_of_a_folder() -> None:
     outcome = exported(ROUTE, "43114", "--limit", "3", "--out", "b", "--partition", "source, year")
     assert outcome.code == 0
     files = [*Path("b").rglob("*.jsonl")]
+    assert f"fetched, {len(files)} files in b written" in outcome.err
     for file in files:
         years = {datetime.fromtimestamp(row["block_timestamp"], UTC).year for row in rows_in(str(file))}
         assert {str(file.parent)} == {f"b/source=43114/year={year}" for year in years}

@@ -103,7 +103,7 @@ def exported(path: Path, model: Any, rows: dict[str, list[Any]]) -> Path:
     """Write a file as an export does."""
     codec = Codec(model)
 
-    encoded = [(source, codec.encode_lines(several)) for source, several in rows.items() if several]
+    encoded = [(source, codec.encode_lines(several, source)) for source, several in rows.items() if several]
     format_of(path).write(path, codec.columns, encoded)
     return path
 

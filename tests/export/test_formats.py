@@ -88,7 +88,7 @@ def rows_of(
 ) -> list[tuple[str, bytes]]:
     """Return the input of a format: each row by itself, and all others at once."""
     codec = Codec(model, amounts)
-    return [(source, codec.encode_lines(some)) for some in (rows[:1], rows[1:]) if some]
+    return [(source, codec.encode_lines(some, source)) for some in (rows[:1], rows[1:]) if some]
 
 
 def written(
@@ -293,7 +293,9 @@ def block(number: int, **changed: Any) -> EvmBlock:
 def test_the_lines_of_json(tmp_path: Path) -> None:
     """Lines of JSON are the encoded row, with its source first."""
     path = tmp_path / "f.jsonl"
-    lines = [('a"b', b'{"x":1}\n{}\n'), ("c", b'{"x":[]}\n')]
+    codec = Codec(None)
+    pages: dict[str, list[Any]] = {'a"b': [{"x": 1}, {}], "c": [{"x": []}]}
+    lines = [(label, codec.encode_lines(rows, label)) for label, rows in pages.items()]
     assert format_of(path).write(path, (), lines) == 3
     assert path.read_text() == '{"source":"a\\"b","x":1}\n{"source":"a\\"b"}\n{"source":"c","x":[]}\n'
     assert [*format_of(path).read(path)][1:] == [{"source": 'a"b'}, {"source": "c", "x": []}]
@@ -362,7 +364,7 @@ def test_the_types_of_parquet(tmp_path: Path) -> None:
 def many(rows: int) -> Iterator[tuple[str, bytes]]:
     """Yield rows that are made while they are written."""
     codec = Codec(EvmBlock)
-    encoded = codec.encode_lines([block(10**6, block_hash="0x" + "ab" * 32, fees_spent=10**20)])
+    encoded = codec.encode_lines([block(10**6, block_hash="0x" + "ab" * 32, fees_spent=10**20)], "43114")
     return (("43114", encoded) for _ in range(rows))
 
 

@@ -34,7 +34,7 @@ def lines(count: int) -> list[tuple[str, bytes]]:
     """Return encoded blocks."""
     made = (json.dumps(Maker(number, whole=True).record(EvmBlock)) for number in range(count))
     rows = [decode_resource(text.encode(), EvmBlock) for text in made]
-    return [("43114", Codec(EvmBlock).encode_lines(rows))]
+    return [("43114", Codec(EvmBlock).encode_lines(rows, "43114"))]
 
 
 @contextmanager

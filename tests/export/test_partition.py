@@ -109,6 +109,16 @@ async def test_another_partition_is_another_export(tmp_path: Path) -> None:
     assert simulator.stats.requests == requests
 
 
+async def test_lists_without_rows_have_no_files(tmp_path: Path) -> None:
+    """An export without rows makes no folder, and the next run has nothing to do."""
+    async with reaching(Answering(b'{"blocks":[]}')) as session:
+        for _ in range(2):
+            result = await export(session.data.evm.blocks, CHAINS, tmp_path, partition=["day"])
+            assert (result.rows, result.written) == (0, ())
+    assert hidden_in(tmp_path) == {"_export", MANIFEST}
+    assert files_of(tmp_path, "jsonl") == {}
+
+
 # What is refused
 
 
@@ -271,9 +281,9 @@ def test_names_of_folders() -> None:
 def test_files_without_a_source(suffix: str, tmp_path: Path) -> None:
     """Files without the column are read with their kinds, and continued by rows with more columns."""
     form, old, new = without_source(format_of(suffix)), tmp_path / f"old.{suffix}", tmp_path / f"new.{suffix}"
-    form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([Row(height=1, value=2**70)]))])
+    form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([Row(height=1, value=2**70)], "a"))])
     grown = columns_of(Grown)
-    form.write(new, grown, [("b", Codec(Grown).encode_lines([Grown(height=2, more=3)]))], old)
+    form.write(new, grown, [("b", Codec(Grown).encode_lines([Grown(height=2, more=3)], "b"))], old)
     found = [*form.read(new, grown)]
     assert [[*row] for row in found] == [[column.name for column in grown]] * 2
     assert [(row["height"], row["value"], row["more"]) for row in found] == [(1, 2**70, None), (2, None, 3)]

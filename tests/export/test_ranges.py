@@ -134,6 +134,19 @@ async def test_parts_of_a_folder_name_the_source_alone(tmp_path: Path) -> None:
     assert Counter(serials_in(tmp_path)) == Counter([*range(300)] * 2)
 
 
+async def test_partitions_have_the_rows_of_all_ranges(tmp_path: Path) -> None:
+    """A folder by days has each point once, in one part a day, whatever ranges brought them."""
+    days = range(20_000, 20_012)
+    ledger = Ledger([DAY * day for day in days], point, "results")
+    options: dict[str, Any] = {"metric": "activeAddresses", "start_timestamp": DAY * 20_000, "ranges": 3}
+    async with reaching(ledger) as session:
+        await export(session.metrics.chains.metric, [43114], tmp_path, partition=["source", "day"], **options)
+    entries = [json.loads(line) for line in (tmp_path / MANIFEST).read_text().splitlines()]
+    found = [row["timestamp"] // DAY for entry in entries for row in rows_in(tmp_path / entry["name"])]
+    assert Counter(found) == Counter(days)
+    assert len(entries) == len(days)
+
+
 # Stops
 
 

@@ -76,7 +76,7 @@ def written(folder: Path, amounts: Amounts, suffix: str) -> list[Path]:
     paths = []
     for number, rows in enumerate(parts(amounts), 1):
         paths.append(folder / f"part-{number:05}.{suffix}")
-        lines = [("43114", Codec(Row, amounts).encode_lines(rows))]
+        lines = [("43114", Codec(Row, amounts).encode_lines(rows, "43114"))]
         format_of(paths[-1]).write(paths[-1], columns_of(Row, amounts), lines)
     return paths
 
@@ -164,7 +164,7 @@ def test_a_database_of_duckdb(amounts: Amounts, tmp_path: Path) -> None:
     path, columns = tmp_path / "f.duckdb", columns_of(Row, amounts)
     previous = None
     for number, rows in enumerate(parts(amounts)):
-        lines = [("43114", Codec(Row, amounts).encode_lines(rows))]
+        lines = [("43114", Codec(Row, amounts).encode_lines(rows, "43114"))]
         made = tmp_path / f"{number}.duckdb"
         format_of(path).write(made, columns, lines, previous)
         previous = made
@@ -224,8 +224,10 @@ def test_a_file_gains_columns(suffix: str, tmp_path: Path) -> None:
     """New columns follow those of an earlier file, whose rows have None there."""
     old, new = tmp_path / f"old.{suffix}", tmp_path / f"new.{suffix}"
     form, columns = format_of(old), columns_of(Grown)
-    form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([Row(text='x"\ny'), Row(height=1)]))])
-    lines = Codec(Grown).encode_lines([Grown(more=2, token_value=LARGE)])
+    form.write(
+        old, columns_of(Row), [("a", Codec(Row).encode_lines([Row(text='x"\ny'), Row(height=1)], "a"))]
+    )
+    lines = Codec(Grown).encode_lines([Grown(more=2, token_value=LARGE)], "b")
     assert form.write(new, columns, [("b", lines)], old) == 3
     found = [*form.read(new, columns)]
     assert [(row["text"], row["height"], row["more"], row["token_value"]) for row in found] == [
@@ -253,9 +255,9 @@ def test_records_gain_fields(suffix: str, tmp_path: Path) -> None:
     old, new = tmp_path / f"old.{suffix}", tmp_path / f"new.{suffix}"
     form, columns = format_of(old), columns_of(Inside)
     row = Row(fee=Fee(value=1), fees=[Fee(value=2)])
-    form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([row, Row()]))])
+    form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([row, Row()], "a"))])
     grown = Inside(fee=FeeInUnits(value=3, unit="wei"), fees=[])
-    form.write(new, columns, [("a", Codec(Inside).encode_lines([grown]))], old)
+    form.write(new, columns, [("a", Codec(Inside).encode_lines([grown], "a"))], old)
     assert [(found["fee"], found["fees"]) for found in form.read(new, columns)] == [
         ({"value": 1, "unit": None}, [{"value": 2, "unit": None}]),
         (None, None),

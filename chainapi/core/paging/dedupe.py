@@ -224,6 +224,17 @@ class Deduplicator:
         """Return the digest under which a row of the last page is counted."""
         return self._with(index).digest(index)
 
+    def digests(self, indices: Sequence[int]) -> Sequence[bytes]:
+        """Return the digests under which rows of the last page are counted."""
+        if not indices:
+            return ()
+        return self._with(indices[-1]).digests(indices)
+
+    def numbers(self) -> Sequence[int | None]:
+        """Return the descending number of each row of the last page; None where it has none."""
+        page = self._page
+        return [None] * page.size if page.numbers is None else page.numbers
+
     def mark(self, index: int) -> str:
         """Return the mark of a row of the last page, as a watermark has it."""
         return self._with(index).mark(index)

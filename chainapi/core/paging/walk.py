@@ -294,16 +294,13 @@ class Walk:
             self._page, self.response = _EMPTY, None
             self._dedupe.leave()
 
-    def number(self, index: int) -> int | None:
-        """Return the descending number of a row of the open page.
+    def numbers(self) -> Sequence[int | None]:
+        """Return the descending number of each row of the open page."""
+        return self._dedupe.numbers()
 
-        Return None where the list has none.
-        """
-        return self._dedupe.number(index)
-
-    def digest(self, index: int) -> bytes:
-        """Return the digest under which a row of the open page is counted."""
-        return self._dedupe.digest(index)
+    def digests(self, indices: Sequence[int]) -> Sequence[bytes]:
+        """Return the digests under which rows of the open page are counted."""
+        return self._dedupe.digests(indices)
 
     def mark(self, index: int) -> str:
         """Return the mark of a row of the open page, as a watermark has it."""

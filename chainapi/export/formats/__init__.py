@@ -40,7 +40,7 @@ LEVELS = {"zstd": 22, "gzip": 9}  # the greatest level of each compression that 
 LARGEST_GROUP = 64 << 20  # rows: Arrow writes no larger group
 
 Rows: TypeAlias = Iterable[tuple[str, bytes]]
-"""Labels of sources, each with some of its rows: JSON lines as `Codec.encode_lines` returns them."""
+"""Labels of sources, each with some of its rows: JSON lines with the label in front (`Codec.encode_page`)."""
 
 Dropped: TypeAlias = AbstractSet[int]
 """Places of rows of a file, counted from 0, that another file does not get."""

@@ -18,8 +18,9 @@ from chainapi.tables.rows import reader
 
 __all__ = ["BATCH_ROWS", "chosen_rows", "kept_rows", "python_rows", "tables_of"]
 
-SLICE_ROWS = 250  # that are decoded at once: the values of more leave the caches of the processor
-BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20  # of rows as JSON, which become one table
+SLICE_BYTES = 128 << 10  # of JSON decoded at once: the values of more leave the caches of the processor
+BATCH_BYTES = 2 << 20  # of rows as JSON, which become one table
+BATCH_ROWS = 8_192  # read at once from a file
 GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at once
 
 
@@ -65,32 +66,41 @@ def _tables(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any]) -> It
     schema, read = arrow_schema(columns), reader(columns, nested=True)
     for batch in earlier:
         yield _conformed(batch, schema)
-    for labels, slices in _chunks(rows):
-        values: list[list[Any]] = [[] for _ in columns]
-        for lines in slices:
-            for known, found in zip(values, read(lines), strict=True):
+    for slices in _batches(_slices(rows)):
+        labels, values = list[tuple[str, int]](), [list[Any]() for _ in columns]
+        for label, lines in slices:
+            columns_read = read(lines)
+            labels.append((label, len(columns_read[0])))
+            for known, found in zip(values, columns_read, strict=True):
                 known += found
         arrays = [array_of(column, found) for column, found in zip(columns, values, strict=True)]
         yield pa.Table.from_arrays([_labels(labels), *arrays], schema=schema)
 
 
-def _chunks(rows: Rows) -> Iterator[tuple[list[tuple[str, int]], list[bytes]]]:
-    """Yield rows of one table: the number of them by label, and slices of their lines."""
-    labels, slices, count, size = list[tuple[str, int]](), list[bytes](), 0, 0
-    for label, lines in rows:
-        number = lines.count(b"\n")
-        if labels and labels[-1][0] == label and labels[-1][1] + number <= SLICE_ROWS:
-            labels[-1] = label, labels[-1][1] + number
-            slices[-1] += lines
-        else:
-            labels.append((label, number))
-            slices.append(lines)
-        count, size = count + number, size + len(lines)
-        if count >= BATCH_ROWS or size >= BATCH_BYTES:
-            yield labels, slices
-            labels, slices, count, size = [], [], 0, 0
-    if slices:
-        yield labels, slices
+def _slices(rows: Rows) -> Iterator[tuple[str, bytes]]:
+    """Join the lines of neighbours with the same label, as long as they are few."""
+    waiting, size, label = list[bytes](), 0, ""
+    for new, lines in rows:
+        if waiting and (new != label or size + len(lines) > SLICE_BYTES):
+            yield label, b"".join(waiting)
+            waiting, size = [], 0
+        label, size = new, size + len(lines)
+        waiting.append(lines)
+    if waiting:
+        yield label, b"".join(waiting)
+
+
+def _batches(slices: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    """Yield the rows of one table."""
+    batch, size = list[tuple[str, bytes]](), 0
+    for label, lines in slices:
+        batch.append((label, lines))
+        size += len(lines)
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _labels(labels: Sequence[tuple[str, int]]) -> Any:

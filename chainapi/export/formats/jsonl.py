@@ -92,13 +92,12 @@ def _all_lines(rows: Rows, previous: Path | None, dropped: Dropped, *, source: b
         with previous.open("rb") as old:
             yield from kept(old, dropped) if dropped else _chunks(old)
     for label, lines in rows:
-        if not source:
+        if source:
             yield lines
             continue
-        head = b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
-        rest = [line[1:] for line in lines.split(b"\n")[:-1]]  # a line end is never inside a text
-        made = head + b"," + (b"\n" + head + b",").join(rest) + b"\n"
-        yield made.replace(head + b",}\n", head + b"}\n") if b"}" in rest else made
+        head = len(b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label)))
+        rest = [line[head:].removeprefix(b",") for line in lines.split(b"\n")[:-1]]  # a text has no line end
+        yield b"".join([b"{" + line + b"\n" for line in rest])
 
 
 def _tally(path: Path, stop: threading.Event | None = None) -> Tally:

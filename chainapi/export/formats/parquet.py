@@ -163,21 +163,30 @@ def _opened(source: Any) -> Iterator[Any]:
 
 
 def _tally(source: Any, stop: threading.Event | None = None, first: int = 0) -> Tally:
-    """Return the tally of a file, a path or a buffer, from one of its groups on."""
+    """Return the tally of a file, a path or a buffer, from one of its groups on.
+
+    Memory holds one column of a group.
+    """
     tally = Tally(0, 0)
     with _opened(source) as file:
+        names = file.schema_arrow.names
         for group in until(stop, range(first, file.num_row_groups)):
-            tally = _added(tally, file.read_row_group(group))
+            parts = (file.read_row_group(group, [name], use_threads=False).column(0) for name in names)
+            tally = _with_group(tally, file.metadata.row_group(group).num_rows, parts)
     return tally
 
 
 def _added(tally: Tally, table: Any) -> Tally:
+    return _with_group(tally, table.num_rows, table.columns)
+
+
+def _with_group(tally: Tally, rows: int, columns: Iterable[Any]) -> Tally:
     """Count a group of rows; the order of groups does not matter."""
     checksum = 0
-    for column in table.columns:
+    for column in columns:
         for leaf in _leaves(pa.concat_arrays(column.chunks)):
             checksum = crc32(pa.record_batch([leaf], [""]).serialize(), checksum)
-    return Tally(tally.rows + table.num_rows, tally.checksum + checksum)
+    return Tally(tally.rows + rows, tally.checksum + checksum)
 
 
 def _leaves(array: Any) -> Iterator[Any]:

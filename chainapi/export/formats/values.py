@@ -47,7 +47,7 @@ loads: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
 
 
 def header(columns: Sequence[Column], *, source: bool = True) -> list[str]:
-    """Return the names of the columns of a file, ``source`` in front unless it lacks that."""
+    """Return the names of the columns of a file, ``source`` in front if it has it."""
     return [SOURCE, *(column.name for column in columns)][not source :]
 
 

@@ -307,15 +307,15 @@ def test_a_page_that_was_left_is_dropped(keeps_rows: bool) -> None:
     walk, row = walk_of(), Row()
     walk.keeps_rows = keeps_rows
     play(walk, page(row, token="t"))
-    digest, position, held = walk.digest(0), walk.checkpoint, weakref.ref(row)
+    digest, position, held = walk.digests([0]), walk.checkpoint, weakref.ref(row)
     walk.leave()
     del row
     gc.collect()
     assert walk.checkpoint == evolve(position, rows=1, offset=0, token="t", minted_at=0.0, pages=1, head=())
     assert (held() is not None, walk.unread, list(walk.rows())) == (keeps_rows, False, [])
     if keeps_rows:
-        assert walk.digest(0) == digest
+        assert walk.digests([0]) == digest
         return
-    for read in (walk.digest, walk.mark, walk.marks, walk.number):
+    for read in (lambda index: walk.digests([index]), walk.mark, walk.marks):
         with pytest.raises(IndexError, match="left"):
             read(0)

@@ -1,0 +1,310 @@
+"""Shapes of records: Structs with the attributes of a record, under the names of its columns.
+
+msgspec checks a page of rows by converting it into such Structs, and encodes those. In between, amounts and
+decimals become texts. An exact shape checks values as the model does; its Structs replace rows of the model
+(`chainapi.tables.structs`).
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+from itertools import repeat
+from operator import attrgetter
+from types import NoneType
+from typing import Annotated, Any, TypeAlias
+
+import attrs
+import msgspec
+
+from chainapi.models.exact_json import encode_json
+from chainapi.models.records import unnamed
+from chainapi.models.schema import Field, Type
+from chainapi.tables.columns import SOURCE, Column, named_fields
+from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
+
+__all__ = ["ENCODER", "Misfit", "Shape", "text_of"]
+
+# Values of types that JSON lacks, in models of users, are encoded as their texts.
+ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
+
+LABEL, UNNAMED = "_label", "_unnamed"  # attributes of a row beside those of its record
+
+
+class Shape:
+    """Struct with the attributes of a record, under the names of its columns.
+
+    Attributes:
+        struct: the Struct; an exact one of a row has the label and the unnamed fields too.
+        columns: columns by name.
+        attributes: name of the attribute of each column of the record.
+        inner: shapes of the records in it, by column.
+        changes: column, attribute and change of the values that take another form.
+
+    Args:
+        model: class of the record.
+        columns: columns by name; those of other records are left out.
+        row: whether the record is a row, not a value in one.
+        extra: name of the column of unnamed fields; None without one.
+        exact: whether values are checked as the model checks them, and not by their columns alone.
+
+    Raises:
+        TypeError: the shape is exact, and values of the model need more than msgspec checks.
+
+    """
+
+    def __init__(
+        self,
+        model: type,
+        columns: Mapping[str, Column],
+        *,
+        row: bool = False,
+        extra: str | None = None,
+        exact: bool = False,
+    ) -> None:
+        if exact and _has_code(model):
+            raise TypeError(f"{model.__name__} has code that runs when an object is made")
+        self.columns = columns
+        self.attributes: dict[str, str] = {}
+        self.inner: dict[str, Shape] = {}
+        self.changes = list[tuple[str, str, _Change]]()
+        self._exact, self._extra = exact, extra
+        named = dict(named_fields(model, (SOURCE,) if row else ()))
+        fields = [self._field(name, named[name]) for name in columns if name in named]
+        self._named = bool(fields)
+        if exact and row:
+            fields = _with_more(fields, extra)
+        self.struct = msgspec.defstruct("Row", fields, kw_only=True, gc=False)
+        self._several = _list_of(self.struct)
+        self._copy: Callable[[Any], Any] = self.struct.__copy__  # type: ignore[attr-defined]
+
+    def of(self, rows: Sequence[Any]) -> list[Any]:
+        """Return the Structs of records, or of other Structs with their attributes.
+
+        Raises msgspec.ValidationError if a value does not fit its column.
+        """
+        made: list[Any] = msgspec.convert(rows, self._several, from_attributes=True)
+        return made
+
+    def encode(self, rows: Sequence[Any], label: str | None = None) -> bytes:
+        """Return rows as JSON lines, with the label of their source in front.
+
+        Raises msgspec.ValidationError or Misfit if a value does not fit its column.
+        """
+        if type(rows[0]) is not self.struct:
+            lines = ENCODER.encode_lines(self.change(self.of(rows)))
+            return self._completed(rows, lines, label)
+        made = self.change([*rows])
+        if label is not None:
+            _set(made, LABEL, repeat(label))
+        return ENCODER.encode_lines(made)
+
+    def _completed(self, rows: Sequence[Any], lines: bytes, label: str | None) -> bytes:
+        """Add label and unnamed fields to the JSON of rows."""
+        if label is None and self._extra is None:
+            return lines
+        head = b"{" if label is None else b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
+        comma = b"," if self._named and label is not None else b""
+        made = list[bytes]()
+        for row, line in zip(rows, lines.split(b"\n"), strict=False):
+            made.append(head + comma + line[1:-1])
+            if self._extra is not None:
+                found = unnamed(row) if getattr(row, "_extra", None) is not None else {}
+                more = b"" if made[-1] == b"{" else b","
+                name = msgspec.json.encode(self._extra)
+                made.append(b"%b%b:%b" % (more, name, encode_json(found) if found else b"null"))
+            made.append(b"}\n")
+        return b"".join(made)
+
+    def change(self, rows: list[Any]) -> list[Any]:
+        """Return copies of Structs whose values have the forms of their columns; some may be None.
+
+        Raises Misfit if a value has no form.
+        """
+        if not rows or not self.changes:
+            return rows
+        gaps = NoneType in {*map(type, rows)}  # comparing Structs with None takes longer
+        given = [*map(self._copy, (row for row in rows if row is not None) if gaps else rows)]
+        for name, attribute, change in self.changes:
+            try:
+                values = change([*map(attrgetter(attribute), given)])
+            except Misfit as misfit:
+                place = [place for place, row in enumerate(rows) if row is not None][misfit.place]
+                raise Misfit(place, f".{name}{misfit.path}") from None
+            _set(given, attribute, values)
+        if not gaps:
+            return given
+        copies = iter(given)
+        return [None if row is None else next(copies) for row in rows]
+
+    def at(self, row: Any, path: str) -> tuple[Column | None, Any]:
+        """Return the column at a path, such as ``.inners[0].value``, and the value there."""
+        shape: Shape | None = self
+        column: Column | None = None
+        for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
+            if index:
+                column, row = column and column.fields[0], [*row][int(index)]
+            elif shape is not None:
+                column, row = shape.columns[name], getattr(row, shape.attributes[name])
+                shape = shape.inner.get(name)
+        return column, row
+
+    def _field(self, name: str, field: Field) -> tuple[str, Any, Any]:
+        """Return a field of the Struct; keep its attribute and its change."""
+        self.attributes[name] = field.name
+        kind, change = self._type(self.columns[name], field.type, name)
+        if change is not None:
+            self.changes.append((name, field.name, change))
+        return field.name, kind, _optional(name, None)
+
+    def _type(self, column: Column, kind: Type, name: str) -> tuple[Any, _Change | None]:
+        """Return the type of a column's values for the check, and their change."""
+        found, change = self._given_type(column, kind, name)
+        nullable = found is not Any and (kind.optional or not self._exact)
+        return (found | None if nullable else found), change
+
+    def _given_type(self, column: Column, kind: Type, name: str) -> tuple[Any, _Change | None]:
+        """Return the type of values that are not None, and their change."""
+        if column.kind == "struct":
+            columns = {one.name: one for one in column.fields}
+            inner = self.inner[name] = Shape(kind.hint, columns, exact=self._exact)
+            return inner.struct, inner.change if inner.changes else None
+        if column.kind == "list":
+            item, change = self._type(column.fields[0], kind.item, name)
+            return _list_of(item), None if change is None else partial(_each, change)
+        if self._exact:
+            checked = _exact_type(column, kind)
+        elif column.kind not in _CHECKED or kind.kind in ("enum", "other"):
+            return Any, None
+        else:
+            checked = _CHECKED[column.kind]
+        form: Callable[[Any], Any] | None = _FORMS.get(column.kind)
+        if column.kind == "float" and self._exact and kind.kind == "integer":
+            form = double_of
+        if column.kind == "digits":
+            return checked, _digits
+        return checked, None if form is None else partial(_formed, form)
+
+
+_Change: TypeAlias = Callable[[list[Any]], list[Any]]
+
+
+class Misfit(Exception):  # noqa: N818 - becomes an error with the value and the row
+    """Value that has no form, at a `path` in one of several rows."""
+
+    def __init__(self, place: int, path: str = "") -> None:
+        super().__init__(place, path)
+        self.place, self.path = place, path
+
+
+def text_of(form: Callable[[Any], Any], value: int | Decimal | None, otherwise: str | None = None) -> Any:
+    """Return a value in a form; `otherwise` if it has none."""
+    try:
+        return None if value is None else form(value)
+    except ValueError:
+        return otherwise
+
+
+def _with_more(fields: list[tuple[str, Any, Any]], extra: str | None) -> list[tuple[str, Any, Any]]:
+    """Return the fields of a record with those of a row: its label in front, its unnamed fields last.
+
+    Raises TypeError if the record has an attribute of the same name.
+    """
+    if {LABEL, UNNAMED} & {name for name, *_ in fields}:
+        raise TypeError(f"{LABEL} and {UNNAMED} are attributes of all rows")
+    label = (LABEL, Any, _optional(SOURCE, msgspec.UNSET))
+    more = [] if extra is None else [(UNNAMED, None, _optional(extra, None))]
+    return [label, *fields, *more]
+
+
+def _list_of(item: Any) -> Any:
+    return types.GenericAlias(list, (item,))
+
+
+def _optional(name: str, default: Any) -> Any:
+    return msgspec.field(name=name, default=default)
+
+
+def _set(rows: Sequence[Any], attribute: str, values: Any) -> None:
+    deque(map(setattr, rows, repeat(attribute), values), maxlen=0)  # a loop in C
+
+
+def _has_code(model: type) -> bool:
+    """Check for validators and hooks of a class, which run when an object is made."""
+    return (
+        not attrs.has(model)
+        or any(field.validator is not None for field in attrs.fields(model))
+        or any(hasattr(model, name) for name in ("__attrs_pre_init__", "__attrs_post_init__"))
+    )
+
+
+def _exact_type(column: Column, kind: Type) -> Any:
+    """Return the type that accepts the values of a model that fit their column.
+
+    Raises TypeError if msgspec does not check them alone, or encodes them in another form.
+    """
+    if any(isinstance(note, msgspec.Meta) for part in kind.parts() for note in part.notes):
+        raise TypeError(f"{kind} has constraints")
+    if column.kind in ("integer", "time") and kind.kind == "integer":
+        return _CHECKED[column.kind]
+    if any(part.kind not in _EXACT for part in kind.parts()):
+        raise TypeError(f"{kind} has values that msgspec does not check alone")
+    return kind.hint
+
+
+_EXACT = frozenset(
+    {"any", "boolean", "integer", "float", "decimal", "text", "literal", "list", "mapping"}
+)  # kinds of types that a Struct checks as the model does
+
+
+def _formed(form: Callable[[Any], Any], values: list[Any]) -> list[Any]:
+    try:
+        if NoneType not in {*map(type, values)}:
+            return [*map(form, values)]
+        return [None if value is None else form(value) for value in values]
+    except ValueError:
+        place = next(place for place, value in enumerate(values) if text_of(form, value, "") == "")
+        raise Misfit(place) from None
+
+
+def _digits(values: list[Any]) -> list[Any]:
+    if NoneType in {*map(type, values)}:
+        return _formed(str, values)
+    try:
+        # The JSON of a list has all digits; it is many times faster than one text after the other.
+        texts: list[Any] = msgspec.json.encode(values)[1:-1].decode().split(",")
+    except OverflowError:  # beyond 64 bits
+        return _formed(str, values)
+    return texts if values else []
+
+
+def _each(change: _Change, values: list[Any]) -> list[Any]:
+    made = list[Any]()
+    for place, entries in enumerate(values):
+        try:
+            made.append(None if entries is None else change(entries))
+        except Misfit as misfit:
+            raise Misfit(place, f"[{misfit.place}]{misfit.path}") from None
+    return made
+
+
+_CHECKED: Mapping[Kind, Any] = {
+    "integer": Annotated[int, msgspec.Meta(ge=INT64[0], le=INT64[1])],
+    "time": Annotated[int, msgspec.Meta(ge=YEARS[0], le=YEARS[1])],
+    "digits": int,
+    "whole": int,
+    "bytes32": int,
+    "float": float,
+    "decimal": Decimal,
+    "boolean": bool,
+    "text": str,
+}
+_FORMS: Mapping[Kind, Callable[[Any], Any]] = {
+    "whole": whole_text,
+    "bytes32": hexadecimal,
+    "decimal": fraction_text,
+}
