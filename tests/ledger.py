@@ -62,6 +62,8 @@ class Ledger:
         requests: parameters of each request that was answered.
         sent: times at which requests came.
         changed: serials that rows are made of in place of their own: rows that changed.
+        gone: serials of rows that the list has no longer.
+        by_number: whether rows are listed by their numbers, so that some come late; else by their serials.
 
     """
 
@@ -81,6 +83,8 @@ class Ledger:
     requests: list[dict[str, str]] = field(factory=list[dict[str, str]])
     sent: list[float] = field(factory=list[float])
     changed: dict[int, Row] = field(factory=dict[int, Row])
+    gone: set[int] = field(factory=set[int])
+    by_number: bool = False
     _tokens: dict[str, tuple[float, int]] = field(factory=dict[str, tuple[float, int]])
 
     async def send(self, request: Request) -> Response:
@@ -109,14 +113,18 @@ class Ledger:
 
     def _page(self, params: Mapping[str, str]) -> Row | None:
         ascending = params.get("sortOrder") == "asc"
-        serials = [serial for serial, number in enumerate(self.numbers) if self._holds(number, params)]
-        serials = serials if ascending else serials[::-1]
+        serials = sorted(
+            [serial for serial, number in enumerate(self.numbers) if self._holds(number, params)],
+            key=self._order,
+            reverse=not ascending,
+        )
+        serials = [serial for serial in serials if serial not in self.gone]
         place = 0
         if (token := params.get("pageToken")) is not None:
             minted, behind = self._tokens[token]
             if self.now - minted >= self.lifetime:
                 return None
-            place = behind if self.shifts else _place(serials, behind, ascending=ascending)
+            place = behind if self.shifts else self._place(serials, behind, ascending=ascending)
         size = int(params.get("pageSize", self.size))
         page = serials[place : place + size]
         body: Row = {self.items: [self._row(serial) for serial in page]}
@@ -137,7 +145,12 @@ class Ledger:
         above = start is None or number > int(start) or (self.first_in and number == int(start))
         return above and (end is None or number < int(end) or (self.last_in and number == int(end)))
 
+    def _order(self, serial: int) -> tuple[int, int]:
+        return self.numbers[serial] if self.by_number else 0, serial
 
-def _place(serials: Sequence[int], behind: int, *, ascending: bool) -> int:
-    """Return the place after a row."""
-    return sum(serial <= behind if ascending else serial >= behind for serial in serials)
+    def _place(self, serials: Sequence[int], behind: int, *, ascending: bool) -> int:
+        """Return the place after a row."""
+        last = self._order(behind)
+        return sum(
+            self._order(serial) <= last if ascending else self._order(serial) >= last for serial in serials
+        )

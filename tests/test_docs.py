@@ -144,12 +144,15 @@ async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) ->
         "100 new rows",
         "100 new rows",
         "200 new rows",
+        "1,000 new rows",
+        "1,000 new rows",
     ]
     names = {"blocks.jsonl", "blocks.jsonl.export", "chains.txt", "newest.parquet", "newest.parquet.export"}
     chosen = {"gas.csv", "gas.csv.export", "packed.parquet", "packed.parquet.export"}
     chosen |= {"transfers.parquet", "transfers.parquet.export", "blocks"}
     chosen |= {"blocks.jsonl.zst", "blocks.jsonl.zst.export"}
-    assert set(output.decode().split()) == {*names, *chosen, "blocks.parquet", "utxos"}
+    windows = {"daily", "sent.sqlite", "sent.sqlite.export"}
+    assert set(output.decode().split()) == {*names, *chosen, *windows, "blocks.parquet", "utxos"}
 
 
 async def run_as_program(code: str) -> None:

@@ -16,12 +16,14 @@ from rich.console import Console
 
 from chainapi._tooling.files import COMMAND, GeneratorError, Writer
 from chainapi.api.catalogue import ROUTES, WRITES
+from chainapi.api.endpoint import Endpoint
 from chainapi.api.routes import Route
 from chainapi.cli import app
 from chainapi.core import events
 from chainapi.core.limits.modes import TRANSITIONS as MODES
 from chainapi.core.limits.modes import Mode
 from chainapi.core.paging.states import TRANSITIONS, State
+from chainapi.export.lookback import unit_of
 from chainapi.otel.metrics import METRICS
 from chainapi.otel.spans import SPANS
 
@@ -100,7 +102,10 @@ def keys(service: str) -> str:
 
 def updates(service: str) -> str:
     """Return the table of the lists of a service whose new rows an export recognises."""
-    lines = ["| List | Number that shows new rows | Lower bound of requests |", "|---|---|---|"]
+    lines = [
+        "| List | Number that shows new rows | Lower bound of requests | Lookback in |",
+        "|---|---|---|---|",
+    ]
     for name, declared in ROUTES.items():
         if declared.single or not name.startswith(f"{service}."):
             continue
@@ -111,8 +116,14 @@ def updates(service: str) -> str:
                 one.name for one in declared.parameters if route.ranged and one.wire == route.ranged.start
             ]
             since = "".join(f"`{name}=`" + _condition(route, "since") for name in starts)
-            lines.append(f"| `{name}` | {number} | {since} |")
+            lines.append(f"| `{name}` | {number} | {since} | {_unit(declared)} |")
     return "\n".join(lines)
+
+
+def _unit(declared: Endpoint) -> str:
+    """Return the unit of the lookback of an export, by the default order of the list."""
+    route = declared.record.for_call({one.name: one.default for one in declared.parameters})
+    return unit_of(route.descending_key or route.numbers[0]) or ""
 
 
 def _identity(route: Route) -> str:

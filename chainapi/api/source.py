@@ -143,6 +143,12 @@ class ListSource:
         return cursor_of(self._route)
 
     @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of the number that shows new rows (see `Pages.number_names`)."""
+        descending = self._route.descending_key
+        return self._route.numbers if descending is None else (descending,)
+
+    @property
     def fingerprint(self) -> str:
         """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
         query = self._query.unsized()

@@ -85,6 +85,7 @@ async def export(
     compression_level: Rows | None = None,
     row_group_rows: Rows | None = None,
     limit: Rows | None = None,
+    lookback: str | None = None,
     ranges: str | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
@@ -126,6 +127,8 @@ async def export(
             gzip; larger is smaller and slower.
         row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
+        lookback: How far below its newest row a finished source is fetched again, so that changed rows are
+            corrected: 1d, 6h or 30min for rows with a time, "100 blocks" for rows with a block number.
         ranges: Number of ranges in which each source is walked side by side, such as 8, or the width of each,
             such as "100000 blocks" or "7 days"; one walk by default.
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
@@ -149,7 +152,7 @@ async def export(
         "compression_level": compression_level,
         "row_group_rows": row_group_rows,
     }
-    more = {**parts, **parquet, "ranges": ranges, "journal": journal}
+    more = {**parts, **parquet, "lookback": lookback, "ranges": ranges, "journal": journal}
     options = {
         "out": out,
         "format": format_,
@@ -164,6 +167,7 @@ async def export(
         "amounts": None if amounts == "text" else amounts,
         **parquet,
         "limit": limit,
+        "lookback": lookback,
         "ranges": ranges,
         "on_invalid": None if on_invalid == "raise" else on_invalid,
         "concurrency": None if concurrency == CONCURRENCY else concurrency,
@@ -181,10 +185,11 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
+                    refuse("workers of a cluster never write a file again", lookback=lookback)
                     refuse("a part of a cluster is one file", partition=partition)
                     refuse("workers of a cluster keep their state beside the parts", journal=journal)
                     _check_distributed(route, format_, parts)
-                if progress == "bar" and not _shows_new_rows(route):
+                if progress == "bar" and lookback is None and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
                     line = await start(
@@ -379,8 +384,12 @@ def _summary(result: ExportResult) -> str:
     skipped = f"; {result.skipped:,} of them not fetched again" if result.skipped else ""
     if result.closed > result.skipped:
         skipped += f"; later runs do not fetch {result.closed:,} of them again"
-    if not result.written:
+    if result.removed:
+        skipped = f"; {counted(result.removed, 'row')} replaced or removed{skipped}"
+    if not result.written and not result.removed:
         return f"no new rows: {result.path} has the rows of {sources}{skipped}"
+    if not result.written:
+        return f"{rows} of {sources} fetched{skipped}"
     invalid = (
         f"; {result.invalid:,} invalid in {_named(result, result.written_invalid)}" if result.invalid else ""
     )

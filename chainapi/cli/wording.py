@@ -34,7 +34,7 @@ def worded(error: Exception, advice: str = "") -> str:
 # An argument in a message of Python, such as "max_wait=5 s", "name one with items= (a, b)".
 _ARGUMENT = re.compile(
     r"\b(?:(metrics_base_url|data_base_url)\b=?|(provider|max_wait|timeout|deadline|max_body|items|amounts"
-    r"|fields|ranges|partition|compression|compression_level|row_group_rows|journal)=)"
+    r"|fields|lookback|ranges|partition|compression|compression_level|row_group_rows|journal)=)"
 )
 
 

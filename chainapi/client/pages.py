@@ -94,6 +94,15 @@ class Pages(Generic[T]):
         return self._source.cursor
 
     @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of the number that shows a later walk which rows are new.
+
+        They are those of row attributes; the first one that a row has counts. Empty if rows have no such
+        number.
+        """
+        return self._source.number_names
+
+    @property
     def fingerprint(self) -> str:
         """Fingerprint of the query, whatever its page size."""
         return self._source.fingerprint

@@ -115,6 +115,11 @@ class Source(Protocol):
         ...
 
     @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of the number that shows new rows (see `Pages.number_names`)."""
+        ...
+
+    @property
     def fingerprint(self) -> str:
         """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
         ...

@@ -123,6 +123,11 @@ def export(
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"
         )
+    if "lookback" in query:
+        raise ConfigurationError(
+            "export() on a cluster does not take lookback=: its files are never written again; leave it out, "
+            "or export without a cluster"
+        )
     sources = checked_sources("sources", sources)
     options = compression, compression_level, row_group_rows
     parquet: Any = with_options(format_of("parquet"), *options)

@@ -20,7 +20,9 @@ from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from chainapi.client.pages import Pages
+    from chainapi.export.files import Target
     from chainapi.export.formats import Compression
+    from chainapi.export.lookback import LookbackGiven
     from chainapi.export.progress import ExportProgress
     from chainapi.export.run import ExportResult
     from chainapi.tables.types import Amounts
@@ -42,6 +44,7 @@ async def export(
     compression_level: int | None = None,
     row_group_rows: int | None = None,
     limit: int | None = None,
+    lookback: LookbackGiven | None = None,
     ranges: int | str | None = None,
     concurrency: int = 32,
     partition: Iterable[str] | None = None,
@@ -86,6 +89,10 @@ async def export(
             64 MiB. Memory holds one group.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
             Later runs fetch all new rows.
+        lookback: how far below its newest row a finished source is fetched again, so that late and changed
+            rows are corrected, and withdrawn ones removed: ``"1d"``, ``"6h"``, seconds or a timedelta for a
+            list whose rows have a time; ``"100 blocks"`` or a number for one with block numbers. By default
+            no row is fetched again. Each run may choose another one.
         ranges: number of ranges in which each source is walked side by side, or the width of each, such as
             ``100000 blocks`` or ``7 days`` (see `Pages.split`); one walk by default. It concerns sources that
             have not begun, and does not apply with `limit`.
@@ -114,6 +121,7 @@ async def export(
     from attrs import evolve
 
     from chainapi.export.formats import with_options
+    from chainapi.export.lookback import Lookback
     from chainapi.export.part_schedule import PartLimits
     from chainapi.export.partition import checked_partition, partitioned
     from chainapi.export.ranges import checked_ranges
@@ -136,6 +144,8 @@ async def export(
     )
     if keys := checked_partition(partition):
         target = partitioned(target, keys)
+    if lookback is not None:
+        _check_corrections(target, query)
     spec = ExportSpec(
         walk,
         over,
@@ -148,6 +158,7 @@ async def export(
         checked_fields(fields),
         target.partition,
         checked_ranges(ranges, limit),
+        None if lookback is None else Lookback.of(lookback),
     )
     await spec.check()
     limits = PartLimits.of(part_rows, part_bytes, part_seconds, target)
@@ -158,3 +169,18 @@ async def export(
 
     async with shown(exporter.progress):
         return await exporter.run()
+
+
+def _check_corrections(target: Target, query: Mapping[str, Any]) -> None:
+    """Refuse a lookback where files cannot be corrected."""
+    from chainapi.export.remote import RemoteTarget
+
+    reason = ""
+    if query.get("on_invalid") == "raw":
+        reason = 'on_invalid="raw": invalid rows of the window would be written again'
+    elif target.partition:
+        reason = "partition=: files in folders of sources and days are not corrected"
+    elif isinstance(target, RemoteTarget):
+        reason = "a URL: objects are not corrected"
+    if reason:
+        raise ConfigurationError(f"lookback= does not go with {reason}; leave one of them out")

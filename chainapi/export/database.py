@@ -29,7 +29,8 @@ CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER
 CREATE TABLE sources (
     number INTEGER NOT NULL, label TEXT NOT NULL, query TEXT NOT NULL, place INTEGER NOT NULL,
     checkpoint TEXT,
-    taken INTEGER NOT NULL, newest TEXT, floor TEXT, edge TEXT NOT NULL, done INTEGER NOT NULL,
+    taken INTEGER NOT NULL, newest TEXT, floor TEXT, edge TEXT NOT NULL, window TEXT,
+    done INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
     PRIMARY KEY (number, place), UNIQUE (label, place), UNIQUE (query, place)
 );

@@ -20,6 +20,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.export.formats.values import require
+from chainapi.export.lookback import number_of_columns
 from chainapi.export.partition import check_partition
 from chainapi.export.progress import ExportProgress
 from chainapi.export.ranges import RangesOfSources, ahead
@@ -60,6 +61,7 @@ class Fetcher:
         progress: counts what is done.
         report: called after each change of `progress`.
         failures: error of each source that failed, by label.
+        open_window: moves the position of a finished source back, if rows are fetched again.
 
     """
 
@@ -69,6 +71,7 @@ class Fetcher:
     progress: ExportProgress
     report: Callable[[], None]
     failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
+    open_window: Callable[[SourceRecord, tuple[str, ...]], None] | None = field(default=None, init=False)
     _open_sources: dict[str, _Opened] = field(factory=dict[str, _Opened], init=False)
     _codec: Codec | None = field(default=None, init=False)
 
@@ -184,6 +187,9 @@ class Fetcher:
             self.progress.skipped += 1
             self.progress.closed += 1
             return None
+        if source.done and self.open_window is not None:
+            number_of_columns(pages.number_names, codec.columns)
+            await self.worker.run(self.open_window, source, pages.number_names)
         ranges, begun = self.spec.ranges, source.ranges or source.checkpoint is not None
         if ranges is None or begun:  # a source that has begun continues as it did
             return _Opened(source, arguments, pages, codec)
@@ -238,6 +244,8 @@ class Fetcher:
         _ = codec.structs  # making classes would block the event loop
         if format_.needs_columns:
             require(codec.columns, format_.name)
+        if spec.lookback is not None:
+            number_of_columns(pages.number_names, codec.columns)  # or it is refused before the first request
         if spec.partition:
             all_columns = columns_of(pages.model, spec.amounts)
             check_partition(spec.partition, format_.name, codec.columns, all_columns)

@@ -113,6 +113,16 @@ class Target:
         path = self.part(number)
         return self.path.rglob(glob.escape(path.name)) if self.partition else [path]
 
+    def corrected(self, number: int, name: str) -> Path:
+        """Return the path of a part's copy of an earlier file that loses rows.
+
+        It keeps the number of the part that first had these rows.
+        """
+        old = self.root / name
+        return old.with_name(
+            f"part-{number:05}-{old.name.removesuffix(self.format.suffix)[-5:]}{self.format.suffix}"
+        )
+
     def invalid_part(self, number: int) -> Path:
         """Return the path of the JSON lines with the invalid rows of a part.
 

@@ -85,7 +85,7 @@ def _damage_in_records(database: sqlite3.Connection, totals: dict[object, object
 
 _RECORDS = {
     "about": "name, value",
-    "sources": "number, label, query, place, checkpoint, taken, newest, floor, edge, done",
+    "sources": "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done",
     "pages": "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest,"
     " crc, stored",
     "digests": "page, source, place, pass, added, again",

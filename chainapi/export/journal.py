@@ -28,6 +28,7 @@ from chainapi.export.spec import free_label
 
 __all__ = ["Journal"]
 
+_SOURCE = "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done"
 _PAGES = (
     "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc,"
     " stored"
@@ -134,8 +135,7 @@ class Journal:
         """
         with self._database.reading() as db:
             found = db.execute(
-                "SELECT number, label, query, place, checkpoint, taken, newest, floor, edge, done"
-                " FROM sources WHERE query = ? ORDER BY place",
+                f"SELECT {_SOURCE} FROM sources WHERE query = ? ORDER BY place",  # noqa: S608
                 (query,),
             ).fetchall()
             if found:
@@ -190,7 +190,8 @@ class Journal:
         pages = [page for batch in batches if (page := self._take(db, batch)) is not None]
         _add(db, "pages", [page.fields for page in pages])
         self._database.add_to_total("pages", len(pages))
-        self._count(pages)
+        windows = {batch.source.number for batch in batches if batch.source.window is not None}
+        self._count([page for page in pages if page.source not in windows])
         _update(db, [batch.source for batch in batches])
         return self.waiting.rows - waiting
 
@@ -285,7 +286,7 @@ class Journal:
         """Return the oldest waiting pages with the labels of their sources.
 
         They are sorted by source, then by range, and then in the order of the list. What is committed later
-        does not wait for the same part.
+        does not wait for the same part. Rows that were fetched again are not among them.
 
         Args:
             finished: whether to leave out the pages of unfinished sources.
@@ -297,7 +298,8 @@ class Journal:
         with self._database.reading() as db:
             labels = dict[int, str](
                 db.execute(
-                    "SELECT number, label FROM sources WHERE place = 0 AND done >= ?", (finished,)
+                    "SELECT number, label FROM sources WHERE place = 0 AND done >= ? AND window IS NULL",
+                    (finished,),
                 ).fetchall()
             )
         found, had_rows, had_bytes = list[PageRecord](), 0, 0
@@ -313,6 +315,24 @@ class Journal:
         found.sort(key=lambda page: (page.source, not page.place, page.place, page.number))
         return [(labels[page.source], page) for page in found]
 
+    def windows(self) -> dict[int, SourceRecord]:
+        """Return the finished sources whose rows were fetched again, by their numbers."""
+        with self._database.reading() as db:
+            found = db.execute(f"SELECT {_SOURCE} FROM sources WHERE done AND window IS NOT NULL")  # noqa: S608
+            return {fields[0]: SourceRecord.from_fields(*fields) for fields in found}
+
+    def pages_of(self, sources: Mapping[int, SourceRecord]) -> list[tuple[str, PageRecord]]:
+        """Return the waiting pages of sources with their labels, sorted by source."""
+        self._segments.close()
+        found = [page for page in self._waiting_pages() if page.source in sources]
+        found.sort(key=lambda page: (page.source, page.number))
+        return [(sources[page.source].label, page) for page in found]
+
+    def waiting_sources(self) -> set[int]:
+        """Return the numbers of the sources with rows that wait for a part."""
+        with self._database.reading() as db:
+            return {number for (number,) in db.execute("SELECT DISTINCT source FROM pages")}
+
     def _waiting_pages(self) -> Iterator[PageRecord]:
         with self._database.reading() as db:
             for fields in db.execute(f"SELECT {_PAGES} FROM pages ORDER BY number"):  # noqa: S608
@@ -323,7 +343,8 @@ class Journal:
         with self._database.reading() as db:
             counts = db.execute(
                 "SELECT count(*), coalesce(sum(rows + invalid), 0), coalesce(sum(length + invalid_length), 0)"
-                " FROM pages WHERE number > ?",
+                " FROM pages WHERE number > ?"
+                " AND source NOT IN (SELECT number FROM sources WHERE window IS NOT NULL)",
                 (behind,),
             ).fetchone()
         self.waiting = Waiting(*counts)
@@ -375,14 +396,40 @@ class Journal:
             finished: whether it left out the pages of unfinished sources.
 
         """
+        if part.content.corrects:
+            self.end_windows(part)
+            return
         with self._database.transaction() as db:
             _set_state(db, part, CLEANED)
             deleted = db.execute(
                 "DELETE FROM pages WHERE number <= ?"
-                " AND source IN (SELECT number FROM sources WHERE place = 0 AND done >= ?)",
+                " AND source IN"
+                " (SELECT number FROM sources WHERE place = 0 AND done >= ? AND window IS NULL)",
                 (part.upto, finished),
             ).rowcount
             self._database.add_to_total("pages", -deleted)
+        self._remove_segments()
+
+    def end_windows(self, part: Part | None) -> None:
+        """Forget the rows that were fetched again, of finished sources.
+
+        Args:
+            part: the part that has them; None if the target had the same rows.
+
+        """
+        windows = self.windows()
+        with self._database.transaction() as db:
+            if part is not None:
+                _set_state(db, part, CLEANED)
+            for number, source in windows.items():
+                deleted = db.execute("DELETE FROM pages WHERE source = ?", (number,)).rowcount
+                self._database.add_to_total("pages", -deleted)
+                source.window = None
+                _update(db, [source])
+        self._remove_segments()
+
+    def _remove_segments(self) -> None:
+        """Delete the segments without waiting pages."""
         with self._database.reading() as db:
             needed = {number for (number,) in db.execute("SELECT DISTINCT segment FROM pages")}
         self._segments.remove(needed)
@@ -426,8 +473,8 @@ def _update(db: Connection, sources: Iterable[SourceRecord]) -> None:
         number, _, _, place, *changed = fields = one.fields
         records.append((*changed, checksum(*fields), number, place))
     db.executemany(
-        "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, done = ?,"
-        " checksum = ? WHERE number = ? AND place = ?",
+        "UPDATE sources SET checkpoint = ?, taken = ?, newest = ?, floor = ?, edge = ?, window = ?,"
+        " done = ?, checksum = ? WHERE number = ? AND place = ?",
         records,
     )
 

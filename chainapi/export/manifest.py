@@ -14,9 +14,9 @@ from typing import Any
 
 from chainapi.export.files import Target, put_in_place, write_partial
 from chainapi.export.journal import Journal
-from chainapi.export.records import Part
+from chainapi.export.records import Part, PartFile
 
-__all__ = ["MANIFEST", "check_manifest", "manifest_lines", "write_manifest"]
+__all__ = ["MANIFEST", "check_manifest", "files_in_place", "manifest_lines", "write_manifest"]
 
 MANIFEST = "_manifest.ndjson"  # no pattern for the parts matches it, and readers of a folder skip it
 
@@ -52,38 +52,47 @@ def check_manifest(journal: Journal, target: Target) -> None:
         write_manifest(journal, target)
 
 
-def manifest_lines(journal: Journal) -> Iterator[bytes]:
-    """Yield the lines of the manifest: the parts that are in place."""
+def files_in_place(journal: Journal) -> Iterator[tuple[Part, PartFile]]:
+    """Yield the files with rows of a folder, each with its part.
+
+    Files that others replaced are left out.
+    """
+    replaced = {name for part in journal.parts() for name in part.content.replaces}
     for part in journal.parts():
-        for entry in _entries(part):
-            yield json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        for file in part.content.files:
+            if not file.invalid and file.name not in replaced:
+                yield part, file
 
 
-def _entries(part: Part) -> Iterator[dict[str, Any]]:
-    """Yield the entry of each file of a part."""
+def manifest_lines(journal: Journal) -> Iterator[bytes]:
+    """Yield the lines of the manifest: the files that are in place."""
+    for part, file in files_in_place(journal):
+        yield json.dumps(_entry(part, file), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _entry(part: Part, file: PartFile) -> dict[str, Any]:
+    """Return the entry of a file."""
     content = part.content
-    for file in content.files:
-        if file.invalid:
-            continue
-        yield {
-            "name": file.name,
-            "part": part.number,
-            **({"partition": dict(file.partition)} if file.partition else {}),
-            "rows": file.rows,
-            "bytes": file.size,
-            "sources": [
-                {
-                    "source": rows.source,
-                    "rows": rows.rows,
-                    "lowest": _number(rows.lowest),
-                    "highest": _number(rows.highest),
-                }
-                for rows in file.sources
-            ],
-            "columns": [{"name": name, "type": kind} for name, kind in content.columns],
-            "run": content.run,
-            "time": content.time,
-        }
+    return {
+        "name": file.name,
+        "part": part.number,
+        **({"partition": dict(file.partition)} if file.partition else {}),
+        "rows": file.rows,
+        "bytes": file.size,
+        "sources": [
+            {
+                "source": rows.source,
+                "rows": rows.rows,
+                "lowest": _number(rows.lowest),
+                "highest": _number(rows.highest),
+            }
+            for rows in file.sources
+        ],
+        "columns": [{"name": name, "type": kind} for name, kind in content.columns],
+        "replaces": [*content.replaces],
+        "run": content.run,
+        "time": content.time,
+    }
 
 
 def _number(text: str | None) -> int | None:

@@ -15,12 +15,15 @@ from attrs import define, field, frozen
 
 from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ConfigurationError
+from chainapi.export.correction_writer import CorrectionWriter
+from chainapi.export.corrections import Corrections, Windows
 from chainapi.export.files import Target
 from chainapi.export.journal import Journal
+from chainapi.export.manifest import files_in_place
 from chainapi.export.part_writer import PartWriter
 from chainapi.export.placement import place
 from chainapi.export.progress import ExportProgress
-from chainapi.export.records import Part, Waiting
+from chainapi.export.records import Part, PartFile, Waiting
 from chainapi.export.remote import RemoteTarget, publish
 from chainapi.export.worker import Worker, settled
 from chainapi.tables.columns import Column
@@ -130,8 +133,9 @@ class PartSchedule:
         self._stop_timer()
         if self._writing is not None:
             await settled(self._writing, self._thread.stop.set)
-        while await self._write():
+        while await self._write(self._writer):
             pass
+        await self._write(self._corrector)
 
     async def aclose(self) -> None:
         """Stop writing and end the thread."""
@@ -153,24 +157,29 @@ class PartSchedule:
             self._timer = None
 
     async def _write_once(self) -> None:
-        await self._write()
+        await self._write(self._writer)
 
-    async def _write(self) -> bool:
+    async def _write(self, find: Callable[[], PartWriter | None]) -> bool:
         """Write a part; return False if nothing waits for one."""
-        writer = await self.worker.run(self._writer)
+        writer = await self.worker.run(find)
         if writer is None:
             return False
         self.progress.begin_writing(writer.rows, self.journal.waiting.rows if self.target.folder else 0)
         try:
             part = await self._thread.run(writer.write)
             self.progress.begin_placing()
-            if isinstance(self.target, RemoteTarget):
+            if part is None:
+                await self.worker.run(self.journal.end_windows, None)
+            elif isinstance(self.target, RemoteTarget):
                 await publish(self.journal, self.target, part, self.worker, self._thread)
             else:
                 await self.worker.run(place, self.journal, self.target, part, self.worker.stop)
         finally:
             self.progress.end_writing()
-        self.parts.append(part)
+        if part is not None:
+            self.parts.append(part)
+        if isinstance(writer, CorrectionWriter):
+            self.progress.corrected(writer.rows, writer.removed)
         return True
 
     def _writer(self) -> PartWriter | None:
@@ -196,3 +205,29 @@ class PartSchedule:
             self._thread.stop,
             self.progress.wrote,
         )
+
+    def _corrector(self) -> CorrectionWriter | None:
+        """Return the writer of the rows that were fetched again; None without any."""
+        sources = self.journal.windows()
+        if not sources:
+            return None
+        last, columns = self.journal.last_part(), self.columns()
+        windows = Windows.of(sources.values(), columns)
+        return CorrectionWriter(
+            self.target,
+            1 if last is None else last.number + 1,
+            last,
+            self.journal.pages_of(sources),
+            columns,
+            self._run,
+            self._thread.stop,
+            self.progress.wrote,
+            corrections=Corrections(windows),
+            old=self._old_files(windows, last),
+        )
+
+    def _old_files(self, windows: Windows, last: Part | None) -> list[PartFile]:
+        """Return the files of the target that may have rows of windows."""
+        if not self.target.folder:
+            return [] if last is None or last.rows_file is None else [last.rows_file]
+        return [file for _, file in files_in_place(self.journal) if windows.may_be_in(file)]

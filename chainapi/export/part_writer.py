@@ -31,7 +31,7 @@ from chainapi.export.files import (
     sync_file,
     write_partial,
 )
-from chainapi.export.formats import DatabaseFormat, TextFormat
+from chainapi.export.formats import DatabaseFormat, Dropped, TextFormat
 from chainapi.export.formats.markers import Marker
 from chainapi.export.partition import PageRows, Partitioner, folder_of
 from chainapi.export.records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
@@ -39,7 +39,7 @@ from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import SOURCE, Column
 
-__all__ = ["PartWriter"]
+__all__ = ["PartWriter", "check_count"]
 
 
 @frozen
@@ -72,8 +72,15 @@ class PartWriter:
         """Number of valid rows of the part."""
         return sum(page.rows for _, page in self.pages)
 
-    def write(self) -> Part:
+    @property
+    def dropped(self) -> Dropped:
+        """Places of the rows that a single file loses."""
+        return frozenset()
+
+    def write(self) -> Part | None:
         """Write, sync and read back the files under their ``.partial`` names.
+
+        Return None if the target has all rows already.
 
         Raises:
             ExportError: a file cannot be written; every row is still in the journal.
@@ -90,6 +97,9 @@ class PartWriter:
                 with suppress(OSError):
                     partial_of(self.target.root / file.name).unlink(missing_ok=True)
             raise
+        return self._part(files)
+
+    def _part(self, files: Sequence[PartFile]) -> Part:
         time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         columns = tuple((column.name, column.kind) for column in self.columns)
         upto = max((page.number for _, page in self.pages), default=0)
@@ -118,10 +128,10 @@ class PartWriter:
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
         if before is not None and self.target.appends:
             format_ = appending(self.target.format, path, self.columns)
-            if isinstance(format_, TextFormat):
+            if isinstance(format_, DatabaseFormat):
+                return self._write_added(reader, path, before, format_)
+            if format_ is not None and not self.dropped:
                 return self._write_tail(reader, path, before, format_)
-            if format_ is not None:
-                return self._write_added(reader, path, before)
         return self._write_file(path, reader, self._whole_pages, before)
 
     def _write_file(
@@ -133,19 +143,21 @@ class PartWriter:
         partition: tuple[tuple[str, str | None], ...] = (),
     ) -> PartFile:
         """Write a file with the rows of the file before, and new ones."""
-        old, count = (None, 0) if before is None else (self.target.present(path), before.rows)
-        count += sum(one.rows for one in rows)
+        old, count = None, 0
+        if before is not None:
+            old, count = self.target.present(path), before.rows - len(self.dropped)
+        count += self._count(rows)
 
         def write(new: Path) -> None:
-            lines = self._lines(reader, rows, new)
-            found = self.target.format.write(new, self.columns, lines, old, self.stop)
-            _check_count(path, found, count)
-            if isinstance(self.target.format, DatabaseFormat) and not self.target.folder:
-                self.target.format.mark(new, Marker(self.number, self.run, count))
+            format_, lines = self.target.format, self._lines(reader, rows, new)
+            found = format_.write(new, self.columns, lines, old, self.stop, self.dropped)
+            check_count(path, found, count)
+            if isinstance(format_, DatabaseFormat) and not self.target.folder:
+                format_.mark(new, Marker(self.number, self.run, count))
 
         size, digest = write_partial(path, write)
         name = path.relative_to(self.target.root).as_posix()
-        return PartFile(name, count, size, digest, _sources(rows), partition=partition)
+        return PartFile(name, count, size, digest, self._sources(rows), partition=partition)
 
     def _write_tail(
         self, reader: SegmentReader, path: Path, before: PartFile, format_: TextFormat
@@ -155,7 +167,7 @@ class PartWriter:
         def write(new: Path) -> None:
             lines = self._lines(reader, self._whole_pages, new)
             found = format_.write_tail(new, self.columns, lines, path, self.stop)
-            _check_count(path, before.rows + found, before.rows + self.rows)
+            check_count(path, before.rows + found, before.rows + self.rows)
 
         size, _ = write_partial(path, write)
         base = Base(before.size, before.digest)
@@ -164,21 +176,36 @@ class PartWriter:
             before.rows + self.rows,
             base.size + size,
             digest_of(path, base.size, partial_of(path)),
-            _sources(self._whole_pages),
+            self._sources(self._whole_pages),
             base=base,
         )
 
-    def _write_added(self, reader: SegmentReader, path: Path, before: PartFile) -> PartFile:
-        """Write a database with the rows that a transaction adds to the one of a single file."""
-        rows = before.rows + self.rows
+    def _write_added(
+        self, reader: SegmentReader, path: Path, before: PartFile, format_: DatabaseFormat
+    ) -> PartFile:
+        """Write a database with the rows that a transaction adds to the one of a single file.
+
+        It also names the rows that the transaction deletes.
+        """
+        rows = self.rows
 
         def write(new: Path) -> None:
             lines = self._lines(reader, self._whole_pages, new)
-            found = self.target.format.write(new, self.columns, lines, stop=self.stop)
-            _check_count(path, before.rows + found, rows)
+            check_count(path, format_.write(new, self.columns, lines, stop=self.stop), rows)
+            if self.dropped:
+                format_.remove(new, path, self.dropped)
 
         added = Added(*write_partial(path, write))
-        return PartFile(path.name, rows, 0, "", _sources(self._whole_pages), added=added)
+        count = before.rows + rows - len(self.dropped)
+        return PartFile(path.name, count, 0, "", self._sources(self._whole_pages), added=added)
+
+    def _count(self, rows: Sequence[PageRows]) -> int:
+        """Return the number of new rows of a file."""
+        return sum(one.rows for one in rows)
+
+    def _sources(self, rows: Sequence[PageRows]) -> tuple[SourceRows, ...]:
+        """Return the new rows of a file by source, once they are written."""
+        return _sources(rows)
 
     @property
     def _whole_pages(self) -> list[PageRows]:
@@ -225,7 +252,13 @@ class PartWriter:
         return PartFile(path.name, count, size, digest, invalid=True)
 
 
-def _check_count(path: Path, found: int, count: int) -> None:
+def check_count(path: Path, found: int, count: int) -> None:
+    """Refuse a file that does not have all of its rows.
+
+    Raises:
+        ExportError: it has fewer or more.
+
+    """
     if found != count:
         raise ExportError(
             f"{path} would have {found:,} rows and not {count:,}; all rows are kept in the journal: "

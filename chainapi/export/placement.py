@@ -34,7 +34,9 @@ from chainapi.export.files import (
     os_errors_explained,
     partial_of,
     put_in_place,
+    reason_of,
     refuse_link,
+    sync_folder,
 )
 from chainapi.export.formats import DatabaseFormat
 from chainapi.export.journal import Journal
@@ -116,8 +118,25 @@ def _complete(journal: Journal, target: Target, part: Part) -> Part:
                 partial_of(target.root / file.name).unlink(missing_ok=True)
     if target.folder:
         write_manifest(journal, target)
+        _remove_replaced(target, part)
     journal.clean(part, finished=not target.folder)
     return part
+
+
+def _remove_replaced(target: Target, part: Part) -> None:
+    """Delete the files that a part replaces; the manifest does not list them."""
+    paths = [target.root / name for name in part.content.replaces]
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ExportError(
+                f"{path} cannot be removed ({reason_of(error)}), and {target.part(part.number)} replaces it: "
+                "remove the cause and start the same export again"
+            ) from error
+    for folder in {path.parent for path in paths}:
+        if folder.is_dir():
+            sync_folder(folder)  # before the journal forgets that they are to be deleted
 
 
 def _described(target: Target, file: PartFile) -> PartFile:

@@ -23,7 +23,7 @@ Step = Literal["rows", "check", "place"]
 In ``place`` a file gets its name, or the new rows are added to a text or a database.
 """
 
-_COUNTS = ("seen", "skipped", "done", "failed", "pages", "rows", "invalid", "closed")
+_COUNTS = ("seen", "skipped", "done", "failed", "pages", "rows", "invalid", "closed", "removed")
 _OPEN = "pages_of_open"
 _STEPS: Mapping[Step | None, str] = {"check": " · reading them back", "place": " · putting them in place"}
 
@@ -41,7 +41,9 @@ class ExportProgress:
         done: sources whose walk has ended, skipped ones included.
         failed: sources that failed.
         pages: pages committed in this run.
-        rows: valid rows committed in this run.
+        rows: valid rows committed in this run; of those that are fetched again, the ones that the target
+            lacks.
+        removed: rows that left the target in this run: the list has changed or withdrawn them.
         invalid: invalid rows committed in this run (``on_invalid="raw"``).
         written: valid rows that this run has written, those of the part that is being written included.
         to_write: those rows, and the ones that wait for a part.
@@ -62,6 +64,7 @@ class ExportProgress:
     rows: int = 0
     invalid: int = 0
     closed: int = 0
+    removed: int = 0
     written: int = 0
     to_write: int = 0
     step: Step | None = None
@@ -209,6 +212,12 @@ class ExportProgress:
     def begin_placing(self) -> None:
         """Note that the file of the part is put in place."""
         self.step = "place"
+
+    def corrected(self, rows: int, removed: int) -> None:
+        """Count the new rows of windows, and the rows that left the target."""
+        self.rows += rows
+        self.removed += removed
+        self.to_write = self.written  # the others were in the target
 
     def end_writing(self) -> None:
         """Count the rows and the time of a part."""

@@ -54,6 +54,10 @@ class SourceRecord:
         met_ties: those of `exported_ties` that the pass under way has met.
         trend: order of the numbers of a cursor, over all pages.
         last: number of the last row of the pass under way, by the cursor.
+        oldest: least number among its rows.
+        window: least number of the rows that the walk fetches again: the target's rows from it on are
+            replaced once the walk has ended. None if no row is fetched again.
+        numbered: names of the row attributes with the number of the window.
         done: whether its walk has ended.
         limited: whether the limit ended it in this run.
         failure: error of a page with a value that no column holds; no later page of this run is stored.
@@ -76,6 +80,9 @@ class SourceRecord:
     met_ties: tuple[str, ...] = ()
     trend: Trend = Trend.LEVEL
     last: int | None = None
+    oldest: int | None = None
+    window: int | None = None
+    numbered: tuple[str, ...] = ()
     limited: bool = field(default=False, init=False)
     failure: ColumnValueError | None = field(default=None, init=False)
     ranges: dict[int, SourceRecord] = field(factory=dict[int, "SourceRecord"], init=False, repr=False)
@@ -93,6 +100,7 @@ class SourceRecord:
         newest: str | None,
         exported: str | None,
         edge: str,
+        window: str | None,
         done: int,
     ) -> Self:
         """Return the record with these columns.
@@ -101,7 +109,7 @@ class SourceRecord:
             ValueError, TypeError: a column does not have the form that `fields` writes.
 
         """
-        known, new, met, trend, last = json.loads(edge)
+        known, new, met, trend, last, oldest, numbered = json.loads(edge)
         return cls(
             number,
             label,
@@ -117,14 +125,18 @@ class SourceRecord:
             met_ties=tuple(met),
             trend=Trend(trend),
             last=_number(last),
+            oldest=_number(oldest),
+            window=_number(window),
+            numbered=tuple(numbered),
         )
 
     @property
     def fields(self) -> tuple[Any, ...]:
         """Columns of the record; large numbers are texts, as SQLite has 64 bits."""
         numbers = _text(self.newest), _text(self.exported)
-        order = self.trend.value, _text(self.last)
-        edge = msgspec.json.encode([self.exported_ties, self.newest_ties, self.met_ties, *order]).decode()
+        order = self.trend.value, _text(self.last), _text(self.oldest)
+        ties = self.exported_ties, self.newest_ties, self.met_ties
+        edge = msgspec.json.encode([*ties, *order, self.numbered]).decode()
         return (
             self.number,
             self.label,
@@ -134,8 +146,20 @@ class SourceRecord:
             self.taken,
             *numbers,
             edge,
+            _text(self.window),
             int(self.done),
         )
+
+    def open_window(self, start: int, names: tuple[str, ...]) -> None:
+        """Let another walk fetch the rows from the number `start` on again.
+
+        `names` are those of the row attributes with the number.
+
+        The target counts as one without them. The source is done until the first page is committed.
+        """
+        self.window = self.exported = self.newest = start
+        self.numbered, self.exported_ties = names, ()
+        self.newest_ties = self.met_ties = ()
 
     @property
     def whole(self) -> SourceRecord:
@@ -196,6 +220,8 @@ class SourceRecord:
         self.limited = self.limited or self._at_limit(batch, met=met)
         self.checkpoint, self.done = checkpoint, batch.done or self.limited
         self._advance_newest(batch)
+        if batch.oldest is not None:
+            self.oldest = batch.oldest if self.oldest is None else min(self.oldest, batch.oldest)
         self.trend, self.last, self.met_ties = batch.trend, batch.last, batch.met_ties
         if self.done:
             self.met_ties = ()
@@ -438,6 +464,8 @@ class Content(msgspec.Struct, frozen=True):
 
     Attributes:
         files: the files.
+        replaces: names of files of earlier parts that these replace.
+        corrects: whether it has the rows that were fetched again.
         run: name of the run that wrote them.
         time: time at which they were written, ISO 8601 in UTC.
         columns: name and kind of each column, ``source`` apart.
@@ -448,6 +476,8 @@ class Content(msgspec.Struct, frozen=True):
     run: str
     time: str
     columns: tuple[tuple[str, str], ...] = ()
+    replaces: tuple[str, ...] = ()
+    corrects: bool = False
 
 
 @frozen

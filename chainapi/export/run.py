@@ -18,6 +18,7 @@ from chainapi.export.placement import recover
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.remote import RemoteTarget, recover_uploads
 from chainapi.export.spec import ExportSpec
+from chainapi.export.window_opener import WindowOpener
 from chainapi.export.worker import Worker
 
 __all__ = ["ExportResult", "Exporter"]
@@ -38,6 +39,8 @@ class ExportResult:
         skipped: number of finished sources that were not fetched again: their rows do not show which are new.
         closed: number of sources that later runs will not fetch again for this reason, skipped ones included.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
+        removed: number of rows that left the target, because the list has changed or withdrawn them
+            (``lookback``); `rows` counts their new versions.
         written_invalid: files of JSON lines with the invalid rows; empty if there was no such row.
 
     """
@@ -50,6 +53,7 @@ class ExportResult:
     written_invalid: tuple[Path | str, ...] = ()
     skipped: int = 0
     closed: int = 0
+    removed: int = 0
 
 
 @define(eq=False)
@@ -100,6 +104,9 @@ class Exporter:
         else:
             await worker.run(recover, journal, target, worker.stop)
         fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(schedule))
+        if self.spec.lookback is not None:
+            limited = self.spec.limit is not None
+            fetcher.open_window = WindowOpener(self.spec.lookback, journal, target, limited=limited)
         schedule = PartSchedule(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
         try:
             await fetcher.fetch()
@@ -113,7 +120,7 @@ class Exporter:
             raise self._incomplete(fetcher.failures)
         files = [file for part in schedule.parts for file in part.content.files]
         written, invalid = (
-            tuple(target.file(file.name) for file in files if file.invalid is invalid)
+            tuple(dict.fromkeys(target.file(file.name) for file in files if file.invalid is invalid))
             for invalid in (False, True)
         )
         return ExportResult(
@@ -125,6 +132,7 @@ class Exporter:
             invalid,
             progress.skipped,
             progress.closed,
+            progress.removed,
         )
 
     async def _report_again(self) -> None:

@@ -23,6 +23,7 @@ from chainapi.client.pages import Pages
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Format
+from chainapi.export.lookback import Lookback
 from chainapi.export.partition import check_label
 from chainapi.export.ranges import RangesOfSources
 from chainapi.tables.columns import Column, changes, described
@@ -174,6 +175,7 @@ class ExportSpec:
         fields: names of the columns in their order, without the first one, the source; None for all.
         partition: keys that divide the rows of a part into files.
         ranges: ranges of each source that has not begun; None to walk it as a whole.
+        lookback: how far below its newest row a finished source is fetched again; None for no row.
 
     """
 
@@ -188,6 +190,7 @@ class ExportSpec:
     fields: tuple[str, ...] | None = None
     partition: tuple[str, ...] = ()
     ranges: RangesOfSources | None = None
+    lookback: Lookback | None = None
 
     @property
     def total(self) -> int | None:
@@ -259,6 +262,8 @@ class ExportSpec:
             raise ConfigurationError(
                 f"walk= must return Pages, not {type(pages).__name__}: only lists can be exported"
             )
+        if self.lookback is not None:
+            self.lookback.check(pages.number_names)
         return pages
 
     def open_since(self, arguments: Arguments, wire: str, number: int, **more: Any) -> Pages[Any]:

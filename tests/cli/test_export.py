@@ -36,6 +36,7 @@ from chainapi.testing.loops import VirtualLoop
 from tests.cli.terminal import BLOCKS, INTERRUPTIBLE, Fixed, Outcome, Stream, chainapi, plain
 from tests.cli.terminal import environment as environment
 from tests.documents import Maker
+from tests.ledger import ADDRESS, Ledger
 
 ROOT = Path(__file__).parents[2]
 ROUTE = "data.evm.blocks"
@@ -290,6 +291,21 @@ def test_a_second_run_fetches_what_is_new() -> None:
     assert sources_in("blocks.parquet") == {"43114": 34, "53935": 30}
 
 
+def test_a_window_is_fetched_again() -> None:
+    """--lookback corrects the newest rows, and the last line counts those that left the file."""
+    ledger = Ledger([1, 2, 3])
+    command = ["data.evm.erc20_transactions", ADDRESS, "--param", "chain_id=43114", "--out", "b.jsonl"]
+    assert chainapi("export", *command, transport=ledger).code == 0
+    ledger.changed[2] = {"logIndex": 9}
+    ledger.numbers.append(4)
+    again = chainapi("export", *command, "--lookback", "2 blocks", transport=ledger)
+    said = "chainapi: 2 new rows of 1 source fetched, b.jsonl written; 1 row replaced or removed\n"
+    assert again == Outcome(0, "", said)
+    ledger.gone |= {2, 3}
+    gone = chainapi("export", *command, "--lookback", "2 blocks", transport=ledger)
+    assert gone.err.endswith(" 0 new rows of 1 source fetched, b.jsonl written; 2 rows replaced or removed\n")
+
+
 def test_a_deprecated_route_is_reported() -> None:
     """A deprecated route is exported, with one line of warning."""
     outcome = exported("data.teleporter.messages", "--limit", "3", "--out", "messages.csv")
@@ -339,8 +355,8 @@ def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "stdin", io.StringIO("mainnet\n"))
     given = (
         "data.primary_network.utxos --out utxos --format csv --param blockchain_id=p-chain "
-        "--param include_spent=true --page-size 2 --over network --from - --fields utxo_id,amount "
-        "--limit 50 --concurrency 3 --progress none "
+        "--param include_spent=true --page-size 2 --over network --from - "
+        "--fields utxo_id,block_timestamp,timestamp --limit 50 --lookback 1d --concurrency 3 --progress none "
         "--max-wait 0.5 --timeout 7.5"
     )
     simulator = Simulator(seed=1, rows=30, limit=2, window=600.0)
@@ -406,6 +422,9 @@ def test_a_target_of_another_command() -> None:
             [ROUTE, "43114", "--out", "b.csv", "--fields", "gas_used,gas_used"],
             "--fields has 'gas_used' twice",
         ),
+        ([ROUTE, "43114", "--out", "b.csv", "--lookback", "9 blocks"], "--lookback in blocks does not fit"),
+        ([ROUTE, "43114", "--out", "b.csv", "--lookback", "soon"], "--lookback 'soon' must be a distance"),
+        (["data.chains", "--out", "b.csv", "--lookback", "1d"], "--lookback does not apply to this list"),
         ([ROUTE, "43114", "--out", "b.csv", "--compression", "gzip"], "--compression applies to Parquet"),
         (
             [ROUTE, "43114", "--out", "b.parquet", "--compression-level", "99"],

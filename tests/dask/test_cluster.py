@@ -266,6 +266,7 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
             ({"limit": 0}, "limit"),
             ({"partitions": 0}, "partitions"),
             ({"resume": "x"}, "resume="),
+            ({"lookback": "1d"}, "lookback="),
             ({"ranges": "x"}, "ranges='x' must be a number of ranges"),
             ({"ranges": 8, "limit": 5}, "ranges= does not apply with a limit"),
             ({"ranges": 8}, "cannot be split into ranges"),

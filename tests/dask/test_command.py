@@ -81,6 +81,7 @@ def test_failed_sources_have_a_line_each(scheduler: str, tmp_path: Path) -> None
         ((ROUTE, "1", "--partition", "day"), "--partition does not apply: a part of a cluster is one file"),
         ((ROUTE, "1", "--compression-level", "99"), "--compression-level 99 must be"),
         ((ROUTE, "1", "--journal", "state"), "--journal does not apply: workers of a cluster keep"),
+        ((ROUTE, "1", "--lookback", "1d"), "--lookback does not apply: workers of a cluster never"),
     ],
 )
 def test_what_does_not_apply_is_refused(

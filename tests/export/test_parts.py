@@ -93,7 +93,7 @@ async def test_the_manifest_has_the_ranges_of_each_part(tmp_path: Path) -> None:
             simulator.insert("/v1/chains/2/blocks", new)
             await export(session.data.evm.blocks, [1, 2], tmp_path, page_size=10)
     first, second = manifest_of(tmp_path)
-    assert first.keys() == {"name", "part", "rows", "bytes", "sources", "columns", "run", "time"}
+    assert first.keys() == {"name", "part", "rows", "bytes", "sources", "columns", "replaces", "run", "time"}
     for entry in (first, second):
         path = tmp_path / entry["name"]
         assert entry["bytes"] == path.stat().st_size

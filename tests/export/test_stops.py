@@ -13,7 +13,7 @@ import pytest
 from attrs import field, frozen
 
 from chainapi.export import export
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.jsonl import JsonLines
 from chainapi.export.progress import ExportProgress
 from chainapi.export.worker import Stopped, Worker
@@ -45,6 +45,7 @@ class SlowLines(JsonLines):
         rows: Rows,
         previous: Path | None = None,
         stop: threading.Event | None = None,
+        dropped: Dropped = frozenset(),
     ) -> int:
         """Write a file, a page at a time."""
 
@@ -55,7 +56,7 @@ class SlowLines(JsonLines):
                 self.written.append(page[0])
                 yield page
 
-        return super().write(path, columns, slowly(), previous, stop)
+        return super().write(path, columns, slowly(), previous, stop, dropped)
 
 
 @pytest.mark.parametrize("out", ["b.jsonl", "b/"])

@@ -190,6 +190,7 @@ class FlowSource:
     ranges = numbered = None
     address = fingerprint = ""
     cursor = None
+    number_names = ()
     quota_wait = 0.0
 
     def __init__(

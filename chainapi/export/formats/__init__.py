@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
@@ -23,6 +24,7 @@ __all__ = [
     "FORMATS",
     "Compression",
     "DatabaseFormat",
+    "Dropped",
     "Format",
     "Rows",
     "TextFormat",
@@ -50,6 +52,9 @@ LARGEST_GROUP = 64 << 20  # rows: Arrow writes no larger group
 
 Rows: TypeAlias = Iterable[tuple[str, bytes]]
 """Labels of sources, each with some of its rows: JSON lines with the label in front (`Codec.encode_page`)."""
+
+Dropped: TypeAlias = AbstractSet[int]
+"""Places of rows of a file, counted from 0, that another file does not get."""
 
 _PACKAGES = frozenset({"duckdb", "pyarrow"})  # of the extras, which are named like their formats
 
@@ -83,13 +88,15 @@ class Format(Protocol):
         rows: Rows,
         previous: Path | None = None,
         stop: threading.Event | None = None,
+        dropped: Dropped = frozenset(),
     ) -> int:
         """Write or replace a file, and read it back; return the number of its rows.
 
-        The file has the rows of `previous`, then `rows`. `previous` is another file of this format, which may
-        lack columns: its rows have None there, and the columns that it lacks follow those that it has. Memory
-        does not grow with the number of rows. What is read back is compared by the number of the rows and a
-        checksum of their values. The file is not fsynced; after an error, the file at `path` is incomplete.
+        The file has the rows of `previous` without the `dropped` ones, then `rows`. `previous` is another
+        file of this format, which may lack columns: its rows have None there, and the columns that it lacks
+        follow those that it has. Memory does not grow with the number of rows. What is read back is compared
+        by the number of the rows and a checksum of their values. The file is not fsynced; after an error, the
+        file at `path` is incomplete.
 
         Raises:
             ConfigurationError: no columns are known and the format needs them, or `previous` is not a file
@@ -111,6 +118,13 @@ class Format(Protocol):
             ConfigurationError: the file has another format or other columns.
             OSError: the file cannot be read.
 
+        """
+        ...
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these.
+
+        A column that it lacks holds None.
         """
         ...
 
@@ -182,6 +196,17 @@ class DatabaseFormat(Format, Protocol):
 
         Raises:
             ExportError: the database does not have the rows that were added.
+
+        """
+        ...
+
+    def remove(self, added: Path, path: Path, dropped: Dropped) -> None:
+        """Name rows of a database in the table ``removed`` of another for `merge`.
+
+        Args:
+            added: the other database.
+            path: the database; its rows stay where they are until then.
+            dropped: places of the rows, in the order in which `read` yields them.
 
         """
         ...

@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.values import unlike
 from chainapi.tables.arrow import array_of, arrow_schema
 from chainapi.tables.columns import Column
 from chainapi.tables.rows import reader
 
-__all__ = ["BATCH_ROWS", "python_rows", "tables_of"]
+__all__ = ["BATCH_ROWS", "chosen_rows", "kept_rows", "python_rows", "tables_of"]
 
 SLICE_BYTES = 128 << 10  # of JSON decoded at once: the values of more leave the caches of the processor
 BATCH_BYTES = 2 << 20  # of rows as JSON, which become one table
 BATCH_ROWS = 8_192  # read at once from a file
 GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at once
+
+
+def kept_rows(batches: Iterable[Any], dropped: Dropped) -> Iterator[Any]:
+    """Yield batches without the rows at some places."""
+    for batch, places in _placed(batches, dropped):
+        if places:
+            left = {*places}
+            places = [place for place in range(batch.num_rows) if place not in left]
+            batch = batch.take(pa.array(places, pa.int64()))
+        yield batch
+
+
+def chosen_rows(batches: Iterable[Any], chosen: Dropped) -> Iterator[Any]:
+    """Yield batches of the rows at some places."""
+    for batch, places in _placed(batches, chosen):
+        yield batch.take(pa.array(places, pa.int64()))
+
+
+def _placed(batches: Iterable[Any], chosen: Dropped) -> Iterator[tuple[Any, list[int]]]:
+    """Yield each batch with the places in it, counted from its start."""
+    places, begun = sorted(chosen), 0
+    for batch in batches:
+        end = begun + batch.num_rows
+        within = places[bisect_left(places, begun) : bisect_left(places, end)]
+        yield batch, [place - begun for place in within]
+        begun = end
 
 
 def tables_of(

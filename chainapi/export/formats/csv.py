@@ -21,7 +21,7 @@ from zlib import crc32
 
 from attrs import frozen
 
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.text_files import PLAIN, DamagedTextError, TextFiles
 from chainapi.export.formats.values import (
     DAMAGED,
@@ -30,7 +30,8 @@ from chainapi.export.formats.values import (
     check_written,
     extended,
     header,
-    loads,
+    kept,
+    parsed,
     require,
     typed_row,
     unlike,
@@ -76,6 +77,7 @@ class Csv:
         rows: Rows,
         previous: Path | None = None,
         stop: threading.Event | None = None,
+        dropped: Dropped = frozenset(),
     ) -> int:
         """Write a file."""
         require(columns, self.name)
@@ -84,7 +86,7 @@ class Csv:
         if ordered is None:
             raise unlike(previous or path, self.name)
         added = len(ordered) + self.source - len(names)
-        records = self._all_records(ordered, rows, previous, added)
+        records = self._all_records(ordered, rows, previous, added, dropped)
         return check_written(path, self._write(path, records), _tally(path, self.files, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
@@ -118,7 +120,11 @@ class Csv:
             if len(cells) != len(names):
                 raise unlike(path, self.name)
             row = dict(zip(names, cells, strict=True))
-            yield _typed(row, columns) if columns else row
+            yield self.typed(row, columns) if columns else row
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        return typed_row(parsed(row, columns), columns)
 
     def _write(self, path: Path, records: Iterator[tuple[int, str]]) -> Tally:
         """Write pieces of a file, each given with its number of records."""
@@ -131,7 +137,7 @@ class Csv:
         return Tally(count, checksum)
 
     def _all_records(
-        self, columns: Sequence[Column], rows: Rows, previous: Path | None, added: int
+        self, columns: Sequence[Column], rows: Rows, previous: Path | None, added: int, dropped: Dropped
     ) -> Iterator[tuple[int, str]]:
         """Yield the number of records and the text of each piece of the file.
 
@@ -141,7 +147,7 @@ class Csv:
         if previous is not None:
             old = self._records(previous)
             next(old)
-            for record in old:
+            for record in kept(old, dropped):
                 yield 1, record[:-1] + "," * added + "\n"
         yield from _new_records(columns, rows, source=self.source)
 
@@ -263,12 +269,6 @@ def _tally(path: Path, files: TextFiles, stop: threading.Event | None = None, *,
 
 
 _OTHERS = bytes({*range(256)} - {*b'"\n'})
-
-
-def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    nested = {column.name for column in columns if column.kind in NESTED}
-    parsed = {name: loads(cell) if cell and name in nested else cell for name, cell in row.items()}
-    return typed_row(parsed, columns)
 
 
 FORMAT = Csv()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any, Final
 import duckdb
 
 from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.formats import Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, tables_of
+from chainapi.export.formats import Dropped, Rows
+from chainapi.export.formats.arrow import BATCH_ROWS, chosen_rows, python_rows, tables_of
 from chainapi.export.formats.markers import CREATE, INSERT, MARKERS, NEWEST, REMOVED, Marker, differs, in_use
 from chainapi.export.formats.values import (
     Tally,
@@ -59,11 +59,12 @@ class DuckDb:
         rows: Rows,
         previous: Path | None = None,
         stop: threading.Event | None = None,
+        dropped: Dropped = frozenset(),
     ) -> int:
         """Write a database."""
         require(columns, self.name)
         if previous is not None:
-            return self._copy(path, columns, rows, previous, stop)
+            return self._copy(path, columns, rows, previous, stop, dropped)
         for left in (path, _log(path)):
             left.unlink(missing_ok=True)
         try:
@@ -80,6 +81,7 @@ class DuckDb:
         rows: Rows,
         previous: Path,
         stop: threading.Event | None,
+        dropped: Dropped,
     ) -> int:
         """Copy a database, with all that others have added to it, and add rows to the copy."""
         with _opened(previous) as batches:
@@ -87,6 +89,8 @@ class DuckDb:
         added = path.with_name(f"{path.name}.rows")
         try:
             self.write(added, columns, rows, stop=stop)
+            if dropped:
+                self.remove(added, previous, dropped)
             with previous.open("rb") as old, path.open("wb") as new:
                 for chunk in until(stop, iter(partial(old.read, CHUNK), b"")):
                     new.write(chunk)
@@ -101,7 +105,11 @@ class DuckDb:
             if columns:
                 _columns_in(batches, path, columns)
             for row in python_rows(batches, path, self.name):
-                yield typed_row(row, columns, json_texts=True) if columns else row
+                yield self.typed(row, columns) if columns else row
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        return typed_row(row, columns, json_texts=True)
 
     def mark(self, path: Path, marker: Marker) -> None:
         """Add a marker to a database."""
@@ -122,6 +130,15 @@ class DuckDb:
             _mark(database, marker)
         self.compare(path, added, stop)
         return marker
+
+    def remove(self, added: Path, path: Path, dropped: Dropped) -> None:
+        """Name rows of a database, by their rowids, in another one that is added to it."""
+        with _confined(path) as database:
+            rows = database.sql(f"SELECT rowid FROM {_plain_table(path, database)}")  # noqa: S608
+            with rows.to_arrow_reader(BATCH_ROWS) as batches:
+                found = [one for batch in chosen_rows(batches, dropped) for one in batch["rowid"].to_pylist()]
+        with _changed(added) as database:
+            database.execute(f"CREATE TABLE {REMOVED} AS SELECT unnest(?::BIGINT[]) AS rowid", [found])
 
     def compare(self, path: Path, added: Path, stop: threading.Event | None = None) -> None:
         """Compare the newest rows of a database with those that were added."""

@@ -6,7 +6,7 @@ Times are whole seconds; amounts and decimals are texts, other numbers numbers. 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar
 from zlib import crc32
@@ -14,9 +14,9 @@ from zlib import crc32
 import msgspec
 from attrs import frozen
 
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.text_files import PLAIN, DamagedTextError, TextFiles
-from chainapi.export.formats.values import DAMAGED, Tally, check_written, loads, typed_row, unlike
+from chainapi.export.formats.values import DAMAGED, Tally, check_written, kept, loads, typed_row, unlike
 from chainapi.export.worker import until
 from chainapi.tables.columns import SOURCE, Column
 
@@ -56,11 +56,12 @@ class JsonLines:
         rows: Rows,
         previous: Path | None = None,
         stop: threading.Event | None = None,
+        dropped: Dropped = frozenset(),
     ) -> int:
         """Write a file; nothing of a row is decoded."""
         count = checksum = 0
         with self.files.create(path) as file:
-            for lines in self._all_lines(rows, previous):
+            for lines in self._all_lines(rows, previous, dropped):
                 file.write(lines)
                 count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
         return check_written(path, Tally(count, checksum), _tally(path, self.files, stop))
@@ -88,15 +89,19 @@ class JsonLines:
                     row = _row(line)
                     if row is None or (columns and self.source and SOURCE not in row):
                         raise unlike(path, self.name)
-                    yield typed_row(row, columns) if columns else row
+                    yield self.typed(row, columns) if columns else row
         except DamagedTextError:
             raise unlike(path, self.name) from None
 
-    def _all_lines(self, rows: Rows, previous: Path | None) -> Iterator[bytes]:
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        return typed_row(row, columns)
+
+    def _all_lines(self, rows: Rows, previous: Path | None, dropped: Dropped) -> Iterator[bytes]:
         if previous is not None:
             try:
                 with self.files.open(previous) as old:
-                    yield from _chunks(old)
+                    yield from kept(old, dropped) if dropped else _chunks(old)
             except DamagedTextError:
                 raise unlike(previous, self.name) from None
         for label, lines in rows:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import frozen
 
-from chainapi.export.formats import Compression, Rows
-from chainapi.export.formats.arrow import BATCH_ROWS, python_rows, tables_of
+from chainapi.export.formats import Compression, Dropped, Rows
+from chainapi.export.formats.arrow import BATCH_ROWS, kept_rows, python_rows, tables_of
 from chainapi.export.formats.row_groups import can_copy, copy_groups
 from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
 from chainapi.export.worker import until
@@ -56,6 +56,7 @@ class Parquet:
         rows: Rows,
         previous: Path | None = None,
         stop: threading.Event | None = None,
+        dropped: Dropped = frozenset(),
     ) -> int:
         """Write a file."""
         require(columns, self.name)
@@ -63,9 +64,9 @@ class Parquet:
             old = None if previous is None else stack.enter_context(_opened(previous))
             if previous is not None and old is not None:
                 columns = self._columns_in(old, previous, columns)
-                if can_copy(old, self._schema(columns), self.compression, self.group_rows):
+                if not dropped and can_copy(old, self._schema(columns), self.compression, self.group_rows):
                     return self._write_behind(path, columns, rows, previous, old, stop)
-            earlier = () if old is None else old.iter_batches(BATCH_ROWS)
+            earlier = () if old is None else kept_rows(old.iter_batches(BATCH_ROWS), dropped)
             with pq.ParquetWriter(path, self._schema(columns), **self._options) as writer:
                 written = self._write_rows(writer, columns, rows, earlier)
         return check_written(path, written, _tally(path, stop))
@@ -134,7 +135,11 @@ class Parquet:
             if columns:
                 self._columns_in(file, path, columns)
             for row in python_rows(file.iter_batches(BATCH_ROWS), path, self.name):
-                yield typed_row(row, columns, json_texts=True) if columns else row
+                yield self.typed(row, columns) if columns else row
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        return typed_row(row, columns, json_texts=True)
 
 
 def write_tables(writer: Any, tables: Iterable[Any]) -> Tally:

@@ -14,15 +14,15 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
-from chainapi.export.formats import Rows
+from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.markers import CREATE, INSERT, MARKERS, NEWEST, REMOVED, Marker, differs, in_use
 from chainapi.export.formats.values import (
     NESTED,
     Tally,
     check_written,
     extended,
-    loads,
     not_a_table,
+    parsed,
     require,
     typed_row,
     unlike,
@@ -50,11 +50,12 @@ class Sqlite:
         rows: Rows,
         previous: Path | None = None,
         stop: threading.Event | None = None,
+        dropped: Dropped = frozenset(),
     ) -> int:
         """Write a database."""
         require(columns, self.name)
         if previous is not None:
-            return self._copy(path, columns, rows, previous, stop)
+            return self._copy(path, columns, rows, previous, stop, dropped)
         path.unlink(missing_ok=True)
         with _explained(path), closing(sqlite3.connect(path, isolation_level=None)) as database:
             # An incomplete file is deleted: it needs no journal.
@@ -77,12 +78,15 @@ class Sqlite:
         rows: Rows,
         previous: Path,
         stop: threading.Event | None,
+        dropped: Dropped,
     ) -> int:
         """Copy a database, with all that others have added to it, and add rows to the copy."""
         _check_columns(previous, columns)
         added = path.with_name(f"{path.name}.rows")
         try:
             self.write(added, columns, rows, stop=stop)
+            if dropped:
+                self.remove(added, previous, dropped)
             path.unlink(missing_ok=True)
             with _opened(previous, stop) as old, _explained(path), closing(sqlite3.connect(path)) as new:
                 old.backup(new, pages=PAGES, progress=lambda *_: look(stop))
@@ -100,7 +104,11 @@ class Sqlite:
             names = [name for name, *_ in found.description]
             for values in found:
                 row = dict(zip(names, values, strict=True))
-                yield _typed(row, columns) if columns else row
+                yield self.typed(row, columns) if columns else row
+
+    def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        return typed_row(parsed(row, columns), columns)
 
     def mark(self, path: Path, marker: Marker) -> None:
         """Add a marker to a database."""
@@ -122,6 +130,15 @@ class Sqlite:
             _mark(database, marker)
         self.compare(path, added, stop)
         return marker
+
+    def remove(self, added: Path, path: Path, dropped: Dropped) -> None:
+        """Name rows of a database, by their rowids, in another one that is added to it."""
+        with _opened(path) as database:
+            places = database.execute("SELECT rowid FROM main.rows ORDER BY rowid")
+            found = [one for place, one in enumerate(places) if place in dropped]
+        with _changed(added) as database:
+            database.execute(f"CREATE TABLE {REMOVED} (rowid INTEGER)")
+            database.executemany(f"INSERT INTO {REMOVED} VALUES (?)", found)  # noqa: S608
 
     def compare(self, path: Path, added: Path, stop: threading.Event | None = None) -> None:
         """Compare the newest rows of a database with those that were added."""
@@ -372,12 +389,6 @@ def _explained(path: Path) -> Iterator[None]:
                 raise unlike(path, "sqlite") from error
             case _:
                 raise OSError(f"{path}: {error}") from error
-
-
-def _typed(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    nested = {column.name for column in columns if column.kind in NESTED}
-    parsed = {name: loads(value) if value and name in nested else value for name, value in row.items()}
-    return typed_row(parsed, columns)
 
 
 FORMAT = Sqlite()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, ExportError
+from chainapi.export.formats import Dropped
 from chainapi.models.timestamps import utc_datetime
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.types import Kind, bytes_of
@@ -23,14 +24,18 @@ __all__ = [
     "check_written",
     "extended",
     "header",
+    "kept",
     "loads",
     "lost",
     "not_a_table",
+    "parsed",
     "require",
     "typed_row",
     "unlike",
     "value_of",
 ]
+
+T = TypeVar("T")
 
 NESTED: frozenset[Kind] = frozenset(
     {"json", "struct", "list"}
@@ -57,6 +62,11 @@ def extended(found: Sequence[str], columns: Sequence[Column], *, source: bool = 
     if (source and list(found[:1]) != [SOURCE]) or not by_name.keys() >= {*names}:
         return None
     return [by_name.pop(name) for name in names] + [*by_name.values()]
+
+
+def kept(rows: Iterable[T], dropped: Dropped) -> Iterator[T]:
+    """Yield the rows of a file without those at some places."""
+    return (row for place, row in enumerate(rows) if place not in dropped)
 
 
 def require(columns: Sequence[Column], name: str) -> None:
@@ -140,6 +150,12 @@ def typed_row(
         column.name: value_of(column, row.get(column.name), json_texts=json_texts) for column in columns
     }
     return {SOURCE: row[SOURCE], **values} if SOURCE in row else values
+
+
+def parsed(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    """Return a row of a file that has records, lists and other JSON as JSON texts."""
+    nested = {column.name for column in columns if column.kind in NESTED}
+    return {name: loads(value) if value and name in nested else value for name, value in row.items()}
 
 
 def value_of(column: Column, value: Any, *, json_texts: bool = False) -> Any:

@@ -1,0 +1,177 @@
+"""Lookback of an export: how far below the newest row rows are fetched again."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self, TypeAlias
+
+from attrs import frozen
+
+from chainapi._text import quoted
+from chainapi.core.numbers import is_whole, whole_of
+from chainapi.errors import ConfigurationError
+from chainapi.export.formats.values import loads
+from chainapi.export.records import SourceRecord
+from chainapi.tables.columns import Column
+
+__all__ = ["Lookback", "LookbackGiven", "number_of_columns", "unit_of"]
+
+LookbackGiven: TypeAlias = str | int | timedelta
+Unit = Literal["seconds", "blocks"]
+
+_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_TEXT = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.ASCII)
+_FORMS = '"1d", "6h", "30min", seconds or a timedelta for times, "100 blocks" or a number for blocks'
+
+
+@frozen
+class Lookback:
+    """Distance below the newest row of a source.
+
+    Attributes:
+        size: number of seconds or blocks.
+        unit: what it counts; None for a number alone, which counts as the list does.
+
+    """
+
+    size: int
+    unit: Unit | None = None
+
+    @classmethod
+    def of(cls, given: object) -> Self:
+        """Read the argument `lookback` of an export.
+
+        Raises:
+            ConfigurationError: it is no duration above 0 and no number of blocks.
+
+        """
+        if isinstance(given, timedelta):
+            found = cls(math.ceil(given.total_seconds()), "seconds")
+        elif is_whole(given):
+            found = cls(given)
+        else:
+            found = cls._read(given)
+        if found.size < 1:
+            raise _invalid(given)
+        return found
+
+    @classmethod
+    def _read(cls, given: object) -> Self:
+        match = _TEXT.fullmatch(given.lower()) if isinstance(given, str) else None
+        if match is None:
+            raise _invalid(given)
+        size, word = int(match[1]), match[2]
+        if word in ("block", "blocks"):
+            return cls(size, "blocks")
+        if word and word not in _SECONDS:
+            raise _invalid(given)
+        return cls(size * _SECONDS[word], "seconds") if word else cls(size)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Check that a list has a number which this distance can be subtracted from.
+
+        Args:
+            names: names of the row attributes with its number; empty for a list without.
+
+        Raises:
+            ConfigurationError: it has none, or its number counts something else.
+
+        """
+        if not names:
+            raise ConfigurationError(
+                "lookback= does not apply to this list: its rows have no number that shows which of them are "
+                "new, so later runs do not fetch it again; leave it out, and start over for the list of today"
+            )
+        named, unit = " or ".join(names), unit_of(names[0])
+        if self.unit is None or self.unit == unit:
+            return
+        if unit is None:
+            raise ConfigurationError(
+                f"lookback= in {self.unit} does not fit {named}, whose unit is not known: give a number alone"
+            )
+        example = '"1d"' if unit == "seconds" else '"100 blocks"'
+        raise ConfigurationError(
+            f"lookback= in {self.unit} does not fit this list, whose rows are ordered by {named}, in {unit}: "
+            f"give it in {unit}, such as {example}"
+        )
+
+    def start(self, source: SourceRecord, *, limited: bool) -> int | None:
+        """Return the least number of the window of a finished source.
+
+        None is returned for an empty window. That of an export with a limit does not reach below the rows of
+        the target: the row with the least number may share it with rows behind the limit.
+        """
+        if source.exported is None:
+            return None
+        start = max(0, source.exported - self.size)
+        if limited and source.oldest is not None:
+            start = max(start, source.oldest + 1)
+        return start if start <= source.exported else None
+
+
+def _invalid(given: object) -> ConfigurationError:
+    return ConfigurationError(f"lookback={quoted(given)} must be a distance above 0: {_FORMS}")
+
+
+def unit_of(name: str) -> Unit | None:
+    """Return the unit of a number, by the name of its field in Python or on the wire."""
+    plain = name.lower().replace("_", "")
+    if plain.endswith(("timestamp", "time")):
+        return "seconds"
+    return "blocks" if plain.endswith(("blocknumber", "height")) else None
+
+
+def number_of_columns(
+    names: Sequence[str], columns: Sequence[Column]
+) -> Callable[[Mapping[str, Any]], int | None]:
+    """Return a reader of the number of a row of a file, in the unit of the list.
+
+    It reads rows with the types of any format: times as datetimes or ISO 8601, records as JSON texts.
+
+    Args:
+        names: names of the row attributes with the number; the first that a row has counts.
+        columns: columns of the file; empty for rows without a model.
+
+    Raises:
+        ConfigurationError: a column is not among them.
+
+    """
+    paths = [tuple(name.split(".")) for name in names]
+    known = {column.name for column in columns}
+    if columns and (missing := next((path[0] for path in paths if path[0] not in known), None)):
+        raise ConfigurationError(
+            f"lookback= finds the rows of its window by the column {missing}, which the files lack: add it "
+            "to fields=, in a new export"
+        )
+
+    def number(row: Mapping[str, Any]) -> int | None:
+        for path in paths:
+            value: Any = row
+            for name in path:
+                value = _in_record(value, name)
+            if (found := whole_of(value)) is None:
+                found = _seconds(value)
+            if found is not None:
+                return found
+        return None
+
+    return number
+
+
+def _in_record(value: Any, name: str) -> Any:
+    """Return a value of a record, which some formats have as JSON text."""
+    record = loads(value) if isinstance(value, str) else value
+    return record.get(name) if isinstance(record, Mapping) else None
+
+
+def _seconds(value: Any) -> int | None:
+    """Return the Unix time of a value that is a time."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return int(value.timestamp()) if isinstance(value, datetime) else None

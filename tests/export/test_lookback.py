@@ -1,0 +1,435 @@
+"""Exports with a lookback: rows of the window are corrected, and removed when the list has withdrawn them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+
+from chainapi import Session
+from chainapi.api.catalogue import ROUTES
+from chainapi.errors import ConfigurationError, ExportError
+from chainapi.export import export
+from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.lookback import Lookback
+from chainapi.export.run import ExportResult
+from chainapi.simulator import Simulator
+from chainapi.tables.columns import columns_of
+from tests.documents import Maker
+from tests.export.power_cuts import PowerCuts
+from tests.export.windows import CASES, Case, check_windows, rows_of, transfers
+from tests.ledger import ADDRESS, Ledger, block, point
+from tests.sessions import reaching, simulated
+
+DAY = 86_400
+TRANSACTION = Maker(1, whole=True).page(ROUTES["data.evm.address_transactions"], 1)["transactions"][0][
+    "nativeTransaction"
+]
+
+
+def points(days: Sequence[int]) -> Ledger:
+    """Return a service with one point a day."""
+    return Ledger([DAY * day for day in days], point, "results", by_number=True)
+
+
+async def exported(session: Session, out: Path, **options: Any) -> ExportResult:
+    """Export the points of a metric."""
+    return await export(session.metrics.chains.metric, [(43114, "txCount")], out, page_size=3, **options)
+
+
+def values_of(out: Path, suffix: str = "jsonl") -> dict[int, int]:
+    """Return the value of each day; fail where a day is there twice."""
+    found = [
+        (int(_seconds(row["timestamp"]) // DAY), int(float(row["value"]))) for row in rows_of(out, suffix)
+    ]
+    assert len({day for day, _ in found}) == len(found)
+    return dict(found)
+
+
+def _seconds(value: Any) -> float:
+    return float(value.timestamp()) if hasattr(value, "timestamp") else float(value)
+
+
+def manifest_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of the manifest."""
+    return [json.loads(line) for line in (folder / "_manifest.ndjson").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [*((name, "folder") for name in FORMATS if name != "duckdb"), ("csv", "file"), ("duckdb", "file")],
+)
+async def test_the_window_is_corrected(name: str, shape: str, tmp_path: Path) -> None:
+    """Changed rows replace the old ones, withdrawn rows leave, late and new rows come, in each format."""
+    ledger, out = points(range(10)), tmp_path / ("out" if shape == "folder" else f"out.{name}")
+    options: dict[str, Any] = {"format": name}
+    async with reaching(ledger) as session:
+        assert (await exported(session, out, **options)).rows == 10
+        ledger.changed[8] = {"value": 80}
+        ledger.changed[5] = {"value": 50}  # below the window
+        ledger.gone.add(9)
+        ledger.numbers += [10 * DAY, 7 * DAY + 1]
+        result = await exported(session, out, lookback="2d", **options)
+        assert (result.rows, result.removed) == (3, 2)
+        again = await exported(session, out, lookback="2d", **options)
+        assert (again.rows, again.removed, again.written) == (0, 0, ())
+    found = [(int(_seconds(row["timestamp"])), float(row["value"])) for row in _typed(session, out, name)]
+    expected = {**{DAY * day: day for day in range(8)}, 8 * DAY: 80, 10 * DAY: 10, 7 * DAY + 1: 11}
+    assert sorted(found) == sorted(expected.items())
+
+
+def _typed(session: Session, out: Path, name: str) -> list[dict[str, Any]]:
+    columns = columns_of(session.metrics.chains.metric.endpoint.rows)  # type: ignore[attr-defined]
+    files = [out] if out.is_file() else sorted(out.glob(f"part-*.{name}"))
+    return [row for file in files for row in format_of(name).read(file, columns)]
+
+
+async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
+    """A part with other rows gets a copy; the manifest lists that one, and what it replaces."""
+    ledger = points(range(4))
+    async with reaching(ledger) as session:
+        await exported(session, tmp_path / "out")
+        ledger.changed[3] = {"value": 30}
+        ledger.numbers.append(4 * DAY)
+        result = await exported(session, tmp_path / "out", lookback=2 * DAY)
+    names = ["part-00002-00001.jsonl", "part-00002.jsonl"]
+    assert [Path(path).name for path in result.written] == names
+    lines = manifest_of(tmp_path / "out")
+    assert [(line["name"], line["rows"], line["replaces"]) for line in lines] == [
+        (names[0], 3, ["part-00001.jsonl"]),
+        (names[1], 2, ["part-00001.jsonl"]),
+    ]
+    assert [line["sources"][0]["highest"] for line in lines] == [2 * DAY, 4 * DAY]
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.jsonl")) == sorted(names)
+    assert values_of(tmp_path / "out") == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4}
+
+
+@pytest.mark.parametrize("name", ["sqlite", "duckdb"])
+async def test_a_database_is_corrected_in_place(name: str, tmp_path: Path) -> None:
+    """Rows that stay keep their places in a database, and so does what others have added to it."""
+    ledger, out = points(range(4)), tmp_path / f"out.{name}"
+    connect: Any = sqlite3.connect if name == "sqlite" else duckdb.connect
+    query = 'SELECT rowid, "value" FROM rows ORDER BY rowid'
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        with closing(connect(out)) as database:
+            database.execute("CREATE VIEW mine AS SELECT * FROM rows")
+            before = database.execute(query).fetchall()
+            database.commit()
+        ledger.changed[3] = {"value": 30}
+        result = await exported(session, out, lookback="1d")
+    assert (result.rows, result.removed) == (1, 1)
+    with closing(connect(out)) as database:
+        after = database.execute(query).fetchall()
+        assert {int(value) for _, value in after} == {0, 1, 2, 30}
+        assert after[:3] == [row for row in before if int(row[1]) != 3] or name == "duckdb"
+        assert database.execute("SELECT count(*) FROM mine").fetchone() == (4,)
+
+
+async def test_new_rows_alone_are_added(tmp_path: Path) -> None:
+    """If no row of the window has changed, a part with the new rows follows, and none is replaced."""
+    ledger = points(range(4))
+    async with reaching(ledger) as session:
+        await exported(session, tmp_path / "out", lookback="1d")
+        before = (tmp_path / "out/part-00001.jsonl").stat().st_mtime_ns
+        ledger.numbers.append(4 * DAY)
+        counts = list[tuple[int, int]]()
+        result = await exported(
+            session,
+            tmp_path / "out",
+            lookback="1d",
+            on_progress=lambda progress: counts.append((progress.written, progress.to_write)),
+        )
+    assert all(written <= to_write for written, to_write in counts)
+    assert counts[-1] == (1, 1)
+    assert [Path(path).name for path in result.written] == ["part-00002.jsonl"]
+    assert (tmp_path / "out/part-00001.jsonl").stat().st_mtime_ns == before
+    assert [line["replaces"] for line in manifest_of(tmp_path / "out")] == [[], []]
+
+
+async def test_other_sources_stay(tmp_path: Path) -> None:
+    """Rows of sources that fail, or are left out, stay as they are."""
+    ledger, out = points(range(4)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        walk = session.metrics.chains.metric
+        sources = [(43114, "txCount"), (43113, "txCount")]
+        await export(walk, sources, out)
+        ledger.changed[3] = {"value": 30}
+        result = await export(walk, sources[:1], out, lookback="1d")
+        assert (result.rows, result.removed) == (1, 1)
+        found = Counter((row["source"], int(row["value"])) for row in rows_of(out))
+        assert found == Counter(
+            {(label, value) for label in ("43114/txCount", "43113/txCount") for value in (0, 1, 2)}
+            | {("43114/txCount", 30), ("43113/txCount", 3)}
+        )
+
+
+async def test_a_reorganisation_of_blocks(tmp_path: Path) -> None:
+    """Transfers that moved to other blocks are there once, in their new blocks."""
+    ledger, out = Ledger([1, 1, 2, 3, 3, 4], by_number=True), tmp_path / "out.jsonl"
+    async with reaching(ledger) as session:
+        await transfers(session, out)
+        ledger.changed[3] = {"blockNumber": "4"}
+        ledger.changed[4] = {"blockHash": "0xother"}
+        ledger.gone.add(5)
+        ledger.numbers[3] = 4
+        result = await transfers(session, out, lookback="1 block")
+        assert (result.rows, result.removed) == (2, 3)
+        found = Counter((int(row["block_number"]), row["tx_hash"]) for row in rows_of(out))
+    assert found == Counter([(1, "0x0"), (1, "0x1"), (2, "0x2"), (4, "0x3"), (3, "0x4")])
+
+
+async def test_sources_in_several_orders(tmp_path: Path) -> None:
+    """The window of each source is that of its own number, if the calls differ in their order."""
+    rows = [
+        {
+            "nativeTransaction": {
+                **TRANSACTION,
+                "blockNumber": str(one),
+                "blockTimestamp": 1_000 + one,
+                "txHash": f"0x{one}",
+            }
+        }
+        for one in range(6)
+    ]
+
+    def answer(number: int) -> dict[str, Any]:
+        return rows[number]
+
+    ledger, out = Ledger([*range(6)], lambda _, serial: answer(serial)), tmp_path / "out.jsonl"
+    sources = [{"address": "0xab", "sort_order": order} for order in ("desc", None)]
+    async with reaching(ledger) as session:
+        walk = session.data.evm.address_transactions
+        first = await export(walk, sources, out, chain_id=1)
+        rows[4] = {"nativeTransaction": {**rows[4]["nativeTransaction"], "blockHash": "0xother"}}
+        result = await export(walk, sources, out, chain_id=1, lookback=2)
+    assert (first.rows, result.rows, result.removed) == (12, 2, 2)
+    assert len(rows_of(out)) == 12
+
+
+async def test_rows_without_a_model_have_a_window(tmp_path: Path) -> None:
+    """Rows of a path are looked back on by the field that descending_key= names."""
+    ledger, out = Ledger([*range(9)], block, "blocks"), tmp_path / "out.jsonl"
+    async with reaching(ledger) as session:
+        paths = ["/v1/chains/1/blocks"]
+        options: dict[str, Any] = {"descending_key": "blockTimestamp"}
+        await export(session.data.list, paths, out, **options)
+        ledger.changed[7] = {"blockHash": "0xother"}
+        ledger.changed[5] = {"blockHash": "0xother"}
+        result = await export(session.data.list, paths, out, lookback="1s", **options)
+    assert (result.rows, result.removed) == (1, 1)
+    assert [row["blockHash"] for row in rows_of(out)].count("0xother") == 1
+
+
+async def test_a_source_of_ranges_has_a_window(tmp_path: Path) -> None:
+    """A source that was walked in ranges is looked back on as one that was walked whole."""
+    ledger, out = Ledger([*range(1, 20)]), tmp_path / "out"
+    async with reaching(ledger) as session:
+        assert (await transfers(session, out, ranges=3)).rows == 19
+        ledger.changed[18] = {"logIndex": 99}
+        ledger.gone.add(17)
+        ledger.numbers.append(20)
+        result = await transfers(session, out, ranges=3, lookback="5 blocks")
+    assert (result.rows, result.removed) == (2, 2)
+    found = Counter((row["tx_hash"], row["log_index"]) for row in rows_of(out))
+    assert found == Counter([(f"0x{one}", one) for one in (*range(17), 19)] + [("0x18", 99)])
+
+
+async def test_a_limit_bounds_the_window(tmp_path: Path) -> None:
+    """The window of an export with a limit has no row behind the limit, nor one of its last number."""
+    ledger, out = Ledger([1, 2, 2, 3, 4, 5]), tmp_path / "out.jsonl"
+    async with reaching(ledger) as session:
+        await transfers(session, out, limit=4)
+        ledger.gone.add(5)
+        ledger.changed[2] = {"logIndex": 77}
+        result = await transfers(session, out, limit=4, lookback=100)
+    assert (result.rows, result.removed) == (0, 1)
+    assert sorted(row["tx_hash"] for row in rows_of(out)) == ["0x2", "0x3", "0x4"]
+
+
+async def test_a_moved_part_is_named(tmp_path: Path) -> None:
+    """A part with rows of the window that was moved away is an error before the first request."""
+    ledger, out = points(range(4)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        ledger.numbers.append(9 * DAY)
+        await exported(session, out)
+        (out / "part-00001.jsonl").rename(tmp_path / "part-00001.jsonl")
+        assert (await exported(session, out, lookback="1d")).rows == 0
+        requests = len(ledger.requests)
+        with pytest.raises(ExportError, match=r"part-00001.jsonl is missing, and has rows of 43114/txCount"):
+            await exported(session, out, lookback="7d")
+        assert len(ledger.requests) == requests
+
+
+async def test_a_changed_part_is_left_alone(tmp_path: Path) -> None:
+    """A part with rows of the window that was changed is refused, and the rows stay in the journal."""
+    ledger, out = points(range(4)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        part = out / "part-00001.jsonl"
+        content = part.read_bytes()
+        part.write_bytes(content.replace(b"out", b"OUT") + b"{}\n")
+        ledger.changed[3] = {"value": 30}
+        with pytest.raises(ExportError, match=r"part-00001.jsonl was changed since it was written"):
+            await exported(session, out, lookback="1d")
+        part.unlink()
+        with pytest.raises(ExportError, match=r"part-00001.jsonl is missing, and has rows that were fetched"):
+            await exported(session, out)
+        part.write_bytes(content)
+        result = await exported(session, out)  # the window of the stopped run is completed
+    assert (result.rows, result.removed) == (1, 1)
+    assert values_of(out) == {0: 0, 1: 1, 2: 2, 3: 30}
+
+
+async def test_a_withdrawn_part_leaves_no_file(tmp_path: Path) -> None:
+    """A part whose rows the list has all withdrawn leaves the folder."""
+    ledger, out = points(range(3)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        ledger.numbers.append(9 * DAY)
+        await exported(session, out)
+        ledger.gone.add(3)
+        result = await exported(session, out, lookback="1d")
+        assert (result.rows, result.removed, result.written) == (0, 1, ())
+        assert [path.name for path in out.glob("part-*")] == ["part-00001.jsonl"]
+        ledger.numbers.append(9 * DAY)
+        assert (await exported(session, out)).rows == 1
+    assert values_of(out) == {0: 0, 1: 1, 2: 2, 9: 4}
+
+
+async def test_names_of_corrected_parts(tmp_path: Path) -> None:
+    """A copy that is corrected again keeps the number of its first part in its name."""
+    ledger, out = points(range(4)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        for day in (3, 1):
+            ledger.changed[day] = {"value": 10 * day}
+            await exported(session, out, lookback="2d")
+    names = ["part-00002.jsonl", "part-00003-00001.jsonl", "part-00003.jsonl"]
+    assert sorted(path.name for path in out.glob("part-*")) == names
+    assert values_of(out) == {0: 0, 1: 10, 2: 2, 3: 30}
+
+
+@pytest.mark.parametrize("fields", [["value"], ["timestamp"]])
+async def test_columns_of_the_number_are_needed(fields: list[str], tmp_path: Path) -> None:
+    """A window is found in the files by the column with the number of the rows."""
+    async with reaching(points(range(4))) as session:
+        if fields == ["timestamp"]:
+            await exported(session, tmp_path / "out.csv", fields=fields, lookback="1d")
+            return
+        with pytest.raises(ConfigurationError, match="by the column timestamp, which the files lack"):
+            await exported(session, tmp_path / "out.csv", fields=fields, lookback="1d")
+
+
+@pytest.mark.parametrize(
+    ("name", "lookback", "said"),
+    [
+        ("data.evm.blocks", "100 blocks", 'ordered by block_timestamp, in seconds: .*"1d"'),
+        ("data.evm.native_transactions", "1d", 'ordered by block_number, in blocks: .*"100 blocks"'),
+        ("data.evm.native_transactions", timedelta(days=1), "in blocks"),
+        ("data.nfts.tokens", "1d", "does not apply to this list: its rows have no number"),
+        ("data.evm.blocks", "soon", "lookback='soon' must be a distance above 0"),
+        ("data.evm.blocks", 0, "lookback=0 must be"),
+        ("data.evm.blocks", True, "lookback=True must be"),
+        ("data.evm.blocks", 1.5, "must be"),
+    ],
+)
+async def test_wrong_lookbacks_are_refused(name: str, lookback: Any, said: str, tmp_path: Path) -> None:
+    """A distance in another unit, or for a list without a number, is refused before the first request."""
+    simulator = Simulator(chains=(43114,))
+    async with simulated(simulator) as session:
+        walk: Any = session
+        for part in name.split("."):
+            walk = getattr(walk, part)
+        source = (43114,) if name.endswith("blocks") else (43114, ADDRESS)
+        with pytest.raises(ConfigurationError, match=said):
+            await export(walk, [source], tmp_path / "out.jsonl", lookback=lookback)
+    assert simulator.stats.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"on_invalid": "raw"}, "on_invalid="),
+        ({"partition": ["source"]}, "partition="),
+        ({"out": "memory://window/out/"}, "a URL"),
+    ],
+)
+async def test_some_exports_are_not_corrected(other: dict[str, Any], named: str, tmp_path: Path) -> None:
+    """A lookback is refused for partitions, objects, and where invalid rows would be written again."""
+    options = {"out": tmp_path / "out", **other}
+    async with reaching(points(range(4))) as session:
+        with pytest.raises(ConfigurationError, match=f"lookback= does not go with {named}"):
+            await exported(session, lookback="1d", **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "size", "unit"),
+    [
+        ("1d", DAY, "seconds"),
+        ("6 h", 6 * 3_600, "seconds"),
+        ("30min", 1_800, "seconds"),
+        ("2W", 14 * DAY, "seconds"),
+        (timedelta(seconds=0.5), 1, "seconds"),
+        ("100 blocks", 100, "blocks"),
+        ("1 block", 1, "blocks"),
+        ("100", 100, None),
+        (100, 100, None),
+    ],
+)
+def test_forms_of_a_lookback(given: Any, size: int, unit: str | None) -> None:
+    """Durations have units of time, numbers count as the list does."""
+    assert Lookback.of(given) == Lookback(size, unit)  # type: ignore[arg-type]
+
+
+@settings(max_examples=3, deadline=None)
+@given(case=CASES)
+def test_windows_are_exact(case: Case) -> None:
+    """After each run that ended, the target is the list, if the list changed in the windows only."""
+    check_windows(case)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("jsonl", "folder"), ("jsonl", "file"), ("sqlite", "file")],
+)
+async def test_a_correction_survives_kills_and_power_cuts(name: str, shape: str, tmp_path: Path) -> None:
+    """A kill or a power cut at any sync or rename of a correction leaves each row once, after another run.
+
+    Of files there is a sample.
+    """
+    folder = tmp_path / "run"
+    folder.mkdir()
+    ledger = points(range(6))
+
+    def target(place: Path) -> Path:
+        return place if shape == "folder" else place / f"b.{name}"
+
+    async with reaching(ledger) as session:
+        await exported(session, target(folder), format=name)
+        ledger.changed[4] = {"value": 40}
+        ledger.gone.add(5)
+        ledger.numbers.append(6 * DAY)
+        with PowerCuts(folder) as cuts:
+            cuts.settle()
+            await exported(session, target(folder), format=name, lookback="3d")
+        states = cuts.take()
+        assert len(states) >= 8
+        for number, image in enumerate(states[:: 2 if shape == "folder" else 5]):
+            place = tmp_path / f"image-{number}"
+            cuts.restore(image, place)
+            await exported(session, target(place), format=name, lookback="3d")
+            assert values_of(target(place), name) == {0: 0, 1: 1, 2: 2, 3: 3, 4: 40, 6: 6}
+            if shape == "folder":
+                listed_ = {line["name"] for line in manifest_of(place)}
+                assert listed_ == {path.name for path in place.glob(f"part-*.{name}")}
