@@ -356,7 +356,7 @@ class Journal:
         return int(count)
 
     def last_part(self, state: int = BEGUN) -> Part | None:
-        """Return the newest part in this state or a later one; None if there is no such part."""
+        """Return the newest part in this state or a later one; None without any."""
         with self._database.reading() as db:
             found = db.execute(
                 "SELECT number, state, upto, content FROM parts WHERE state >= ?"
@@ -381,7 +381,9 @@ class Journal:
             db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
 
     def complete_part(self, part: Part) -> None:
-        """Store that the files of a part have their names, and what only now is known of them.
+        """Store that the files of a part have their names.
+
+        What only now is known of them is stored, too.
 
         A user may take them away from here on.
         """

@@ -183,7 +183,7 @@ class PartWriter:
     def _write_added(
         self, reader: SegmentReader, path: Path, before: PartFile, format_: DatabaseFormat
     ) -> PartFile:
-        """Write a database with the rows that a transaction adds to the one of a single file.
+        """Write a database with the rows that a transaction adds to another.
 
         It also names the rows that the transaction deletes.
         """

@@ -107,7 +107,10 @@ def _put(target: Target, part: Part, file: PartFile, stop: threading.Event) -> N
 
 
 def _complete(journal: Journal, target: Target, part: Part) -> Part:
-    """Store that the files of a part are in place, and forget its pages; return the part as stored."""
+    """Store that the files of a part are in place, and forget its pages.
+
+    Return the part as stored.
+    """
     if part.state == BEGUN:
         files = tuple(_described(target, file) for file in part.content.files)
         part = evolve(part, content=msgspec.structs.replace(part.content, files=files))
@@ -140,7 +143,10 @@ def _remove_replaced(target: Target, part: Part) -> None:
 
 
 def _described(target: Target, file: PartFile) -> PartFile:
-    """Return the record of a file; size and digest of a database are known once the rows are in it."""
+    """Return the record of a file.
+
+    Size and digest of a database are known once the rows are in it.
+    """
     if file.added is None:
         return file
     path = target.root / file.name
@@ -169,7 +175,10 @@ def _placed(journal: Journal, target: Target, part: Part, stop: threading.Event)
 
 
 def _is_in_place(journal: Journal, target: Target, part: Part, file: PartFile, stop: threading.Event) -> bool:
-    """Check whether a file of a begun part is in place; what was appended is appended again."""
+    """Check whether a file of a begun part is in place.
+
+    What was appended is appended again.
+    """
     if file.added is not None:
         return _transaction(target, stop).is_in(part, journal.last_part(IN_PLACE))
     return file.base is None and not partial_of(target.root / file.name).exists()

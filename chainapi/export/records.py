@@ -425,7 +425,7 @@ class Base(msgspec.Struct, frozen=True):
 
 
 class Added(msgspec.Struct, frozen=True):
-    """Database with the new rows that a transaction adds to another: its size in bytes, and its digest."""
+    """Database with the new rows that a transaction adds to another: size, digest."""
 
     size: int
     digest: str

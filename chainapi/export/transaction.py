@@ -99,7 +99,10 @@ class Transaction:
             sync_file(self.path)  # a database may be set to leave that to the system
 
     def _newest(self) -> tuple[Marker | None, int] | None:
-        """Return the newest marker and the number of rows; None for a file that is no such database."""
+        """Return the newest marker and the number of rows.
+
+        None for a file that is no such database.
+        """
         try:
             with self._explained():
                 return self.format.newest(self.path, self.stop)

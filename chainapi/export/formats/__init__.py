@@ -168,7 +168,10 @@ class DatabaseFormat(Format, Protocol):
 
     @property
     def logs(self) -> tuple[str, ...]:
-        """Suffixes of the files in which the database keeps changes until they are in its own file."""
+        """Suffixes of the files in which the database keeps changes.
+
+        They stay there until they are in its own file.
+        """
         ...
 
     def mark(self, path: Path, marker: Marker) -> None:
@@ -186,7 +189,7 @@ class DatabaseFormat(Format, Protocol):
     def merge(
         self, path: Path, added: Path, part: int, run: str, stop: threading.Event | None = None
     ) -> Marker:
-        """Add the rows of another database of this format in one transaction, and read them back.
+        """Add the rows of another database in one transaction, and read them back.
 
         Columns that the database lacks are added to it; earlier rows have NULL there. The transaction also
         adds the marker, which is returned. It survives a power cut. Indexes, tables and views of others stay.

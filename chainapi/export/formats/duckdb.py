@@ -83,7 +83,7 @@ class DuckDb:
         stop: threading.Event | None,
         dropped: Dropped,
     ) -> int:
-        """Copy a database, with all that others have added to it, and add rows to the copy."""
+        """Copy a database, with all that others have added, and add rows to the copy."""
         with _opened(previous) as batches:
             _columns_in(batches, previous, columns)
         added = path.with_name(f"{path.name}.rows")
@@ -117,14 +117,20 @@ class DuckDb:
             _mark(database, marker)
 
     def newest(self, path: Path, stop: threading.Event | None = None) -> tuple[Marker | None, int]:
-        """Return the newest marker and the number of rows; take what a log has into the database."""
+        """Return the newest marker and the number of rows.
+
+        What a log has is taken into the database.
+        """
         with _changed(path, stop) as database:
             return _newest(path, database), _count(database, _plain_table(path, database))
 
     def merge(
         self, path: Path, added: Path, part: int, run: str, stop: threading.Event | None = None
     ) -> Marker:
-        """Add the rows of another database, and a marker, in one transaction; read them back."""
+        """Add the rows of another database, and a marker, in one transaction.
+
+        Read them back.
+        """
         with _changed(path, stop) as database:
             marker = Marker(part, run, _insert(path, database, added))
             _mark(database, marker)
@@ -204,7 +210,7 @@ def _counted(database: duckdb.DuckDBPyConnection, table: str) -> Tally:
 
 @contextmanager
 def _changed(path: Path, stop: threading.Event | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Commit the statements of the block together, durably, or none of them; leave no log.
+    """Commit the statements of the block, durably, or none of them; leave no log.
 
     Raises:
         ConfigurationError: it is no database of an export.
@@ -256,7 +262,10 @@ def _insert(path: Path, database: duckdb.DuckDBPyConnection, added: Path) -> int
 def _run(
     database: duckdb.DuckDBPyConnection, statement: str, other: duckdb.DuckDBPyConnection, table: str
 ) -> int:
-    """Run a statement about ``fresh``, a table of another database; return the number of changed rows."""
+    """Run a statement about ``fresh``, a table of another database.
+
+    Return the number of changed rows.
+    """
     with other.sql(f"SELECT * FROM {table}").to_arrow_reader(BATCH_ROWS) as batches:  # noqa: S608
         database.register("fresh", batches)
         (changed,) = database.execute(statement).fetchall()[0]
@@ -265,7 +274,10 @@ def _run(
 
 
 def _alter(path: Path, database: duckdb.DuckDBPyConnection, wanted: dict[str, str]) -> None:
-    """Give the table the columns and types of new rows: columns, and fields of records, may be added."""
+    """Give the table the columns and types of new rows.
+
+    Columns, and fields of records, may be added.
+    """
     old = _types(database, "rows")
     if old.keys() - wanted.keys():
         raise unlike(path, "duckdb")

@@ -1,4 +1,6 @@
-"""Row groups of a Parquet file, copied as bytes: old rows are neither decoded nor encoded again.
+"""Row groups of a Parquet file, copied as bytes.
+
+Old rows are neither decoded nor encoded again.
 
 The footer of a file has the places of its row groups. A copy has the old groups at the same places, new
 groups behind them, and one footer for all.
@@ -59,7 +61,9 @@ def copy_groups(
     write: Callable[[Any], Tally],
     stop: threading.Event | None,
 ) -> Tally:
-    """Write a file with the groups of another, and new ones; return the tally of the new ones.
+    """Write a file with the groups of another, and new ones.
+
+    Return the tally of the new ones.
 
     Args:
         path: the new file.

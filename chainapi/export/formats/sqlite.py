@@ -80,7 +80,7 @@ class Sqlite:
         stop: threading.Event | None,
         dropped: Dropped,
     ) -> int:
-        """Copy a database, with all that others have added to it, and add rows to the copy."""
+        """Copy a database, with all that others have added, and add rows to the copy."""
         _check_columns(previous, columns)
         added = path.with_name(f"{path.name}.rows")
         try:
@@ -116,7 +116,10 @@ class Sqlite:
             _mark(database, marker)
 
     def newest(self, path: Path, stop: threading.Event | None = None) -> tuple[Marker | None, int]:
-        """Return the newest marker and the number of rows; roll back what a stopped program left."""
+        """Return the newest marker and the number of rows.
+
+        What a stopped program left is rolled back.
+        """
         with _writable(path, stop) as database:
             (count,) = database.execute("SELECT count(*) FROM main.rows").fetchone()
             return _newest(database), count
@@ -124,7 +127,10 @@ class Sqlite:
     def merge(
         self, path: Path, added: Path, part: int, run: str, stop: threading.Event | None = None
     ) -> Marker:
-        """Add the rows of another database, and a marker, in one transaction; read them back."""
+        """Add the rows of another database, and a marker, in one transaction.
+
+        Read them back.
+        """
         with _changed(path, stop, added) as database:
             marker = Marker(part, run, _insert(path, database))
             _mark(database, marker)
@@ -213,7 +219,9 @@ def _changed(
 
 @contextmanager
 def _writable(path: Path, stop: threading.Event | None = None) -> Iterator[sqlite3.Connection]:
-    """Open an existing database to change it; SQLite rolls back what a stopped program left.
+    """Open an existing database to change it.
+
+    SQLite rolls back what a stopped program left.
 
     The database keeps its journal mode. In a mode with a rollback journal, EXTRA syncs the folder once that
     journal is deleted: after a power cut it might come back, and roll the transaction back.
@@ -238,7 +246,10 @@ def _writable(path: Path, stop: threading.Event | None = None) -> Iterator[sqlit
 
 
 def _insert(path: Path, database: sqlite3.Connection) -> int:
-    """Insert the rows of the attached database ``added``; return the number of all rows."""
+    """Insert the rows of the attached database ``added``.
+
+    Return the number of all rows.
+    """
     marker = _newest(database)
     before = marker.rows if marker else database.execute("SELECT count(*) FROM main.rows").fetchone()[0]
     new, old = _columns_of(database, "added"), _columns_of(database, "main")
@@ -258,7 +269,10 @@ def _insert(path: Path, database: sqlite3.Connection) -> int:
 
 
 def _remove(database: sqlite3.Connection) -> int:
-    """Delete the rows whose keys are in the table `REMOVED` of ``added``; return their number."""
+    """Delete the rows whose keys are in the table `REMOVED` of ``added``.
+
+    Return their number.
+    """
     keys = _columns_of(database, "added", REMOVED)
     if not keys:
         return 0
