@@ -38,7 +38,7 @@ from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.errors import ExportError
 from chainapi.export.formats.parquet import Parquet
 from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
-from chainapi.export.records import Batch, SourceRecord
+from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 from chainapi.export.store import Store
 from chainapi.tables.columns import SOURCE, Column

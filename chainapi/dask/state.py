@@ -12,7 +12,7 @@ from zlib import error as ZlibError  # noqa: N812 - its name there is too genera
 
 import msgspec
 
-from chainapi.export.records import SourceRecord
+from chainapi.export.source_records import SourceRecord
 
 __all__ = ["FOOTER_KEY", "DamagedStateError", "State"]
 

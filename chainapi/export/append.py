@@ -21,7 +21,7 @@ from pathlib import Path
 from chainapi.errors import ExportError
 from chainapi.export.files import SYNC_EVERY, digest_of, partial_of, reason_of, refuse_link
 from chainapi.export.formats import DatabaseFormat, Format, TextFormat
-from chainapi.export.records import Base, PartFile
+from chainapi.export.part_records import Base, PartFile
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import Column
 

@@ -17,9 +17,9 @@ from chainapi.errors import ExportError
 from chainapi.export.corrections import Corrections
 from chainapi.export.files import digest_of, reason_of, write_partial
 from chainapi.export.formats import Dropped
+from chainapi.export.part_records import Part, PartFile, SourceRows
 from chainapi.export.part_writer import PartWriter, check_count
 from chainapi.export.partition import PageRows
-from chainapi.export.records import Part, PartFile, SourceRows
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
 

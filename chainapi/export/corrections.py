@@ -20,7 +20,8 @@ from attrs import define, field, frozen
 
 from chainapi.export.formats.values import loads, typed_row
 from chainapi.export.lookback import number_of_columns
-from chainapi.export.records import PartFile, SourceRecord, SourceRows
+from chainapi.export.part_records import PartFile, SourceRows
+from chainapi.export.source_records import SourceRecord
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["Corrections", "Range", "Windows"]

@@ -24,7 +24,7 @@ from chainapi.export.lookback import number_of_columns
 from chainapi.export.partition import check_partition
 from chainapi.export.progress import ExportProgress
 from chainapi.export.ranges import RangesOfSources, ahead
-from chainapi.export.records import Batch, PageLog, SourceRecord
+from chainapi.export.source_records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream, shows_new_rows
 from chainapi.export.spec import COLUMNS, Arguments, ExportSpec, compare_settings
 from chainapi.export.worker import Worker, settled

@@ -22,8 +22,9 @@ from chainapi.export.database import Database
 from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
 from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
-from chainapi.export.records import BEGUN, CLEANED, IN_PLACE, Batch, PageRecord, Part, SourceRecord, Waiting
+from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, PageRecord, Part, Waiting
 from chainapi.export.segments import SegmentReader, Segments
+from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 
 __all__ = ["Journal"]

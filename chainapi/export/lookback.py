@@ -14,7 +14,7 @@ from chainapi._text import quoted
 from chainapi.core.numbers import is_whole, whole_of
 from chainapi.errors import ConfigurationError
 from chainapi.export.formats.values import loads
-from chainapi.export.records import SourceRecord
+from chainapi.export.source_records import SourceRecord
 from chainapi.tables.columns import Column
 
 __all__ = ["Lookback", "LookbackGiven", "number_of_columns", "unit_of"]

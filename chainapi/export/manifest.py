@@ -14,7 +14,7 @@ from typing import Any
 
 from chainapi.export.files import Target, put_in_place, write_partial
 from chainapi.export.journal import Journal
-from chainapi.export.records import Part, PartFile
+from chainapi.export.part_records import Part, PartFile
 
 __all__ = ["MANIFEST", "check_manifest", "files_in_place", "manifest_lines", "write_manifest"]
 

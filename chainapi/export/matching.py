@@ -14,7 +14,7 @@ import msgspec
 from chainapi.core.paging.digests import DIGEST_SIZE, DigestCounter
 from chainapi.core.paging.rows import RunDigests
 from chainapi.errors import ColumnValueError
-from chainapi.export.records import Batch
+from chainapi.export.source_records import Batch
 
 __all__ = ["Matched", "Matcher", "NewRows", "encoded_rows", "packed"]
 

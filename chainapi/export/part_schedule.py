@@ -20,10 +20,10 @@ from chainapi.export.corrections import Corrections, Windows
 from chainapi.export.files import Target
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import files_in_place
+from chainapi.export.part_records import Part, PartFile, Waiting
 from chainapi.export.part_writer import PartWriter
 from chainapi.export.placement import place
 from chainapi.export.progress import ExportProgress
-from chainapi.export.records import Part, PartFile, Waiting
 from chainapi.export.remote import RemoteTarget, publish
 from chainapi.export.worker import Worker, settled
 from chainapi.tables.columns import Column

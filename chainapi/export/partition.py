@@ -20,7 +20,7 @@ from chainapi._text import quoted
 from chainapi.errors import ConfigurationError
 from chainapi.export.files import Target
 from chainapi.export.formats import without_source
-from chainapi.export.records import PageRecord
+from chainapi.export.part_records import PageRecord
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import reader
 

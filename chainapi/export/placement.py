@@ -41,7 +41,7 @@ from chainapi.export.files import (
 from chainapi.export.formats import DatabaseFormat
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import check_manifest, write_manifest
-from chainapi.export.records import BEGUN, CLEANED, IN_PLACE, Part, PartFile
+from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile
 from chainapi.export.transaction import Transaction
 
 __all__ = ["place", "recover"]

@@ -40,7 +40,7 @@ from chainapi.export.files import (
 from chainapi.export.formats import format_of
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import MANIFEST, manifest_lines
-from chainapi.export.records import BEGUN, CLEANED, Part, PartFile
+from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile
 from chainapi.export.store import Store, redacted
 from chainapi.export.worker import Worker
 

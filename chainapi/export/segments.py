@@ -22,7 +22,7 @@ from attrs import define, field
 from chainapi.errors import ExportError
 from chainapi.export.files import reason_of, sync_folder
 from chainapi.export.integrity import damaged
-from chainapi.export.records import PageRecord
+from chainapi.export.part_records import PageRecord
 
 __all__ = ["SegmentReader", "Segments"]
 

@@ -10,7 +10,7 @@ from chainapi.client.page import Page
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend, trend_of
-from chainapi.export.records import Batch, SourceRecord
+from chainapi.export.source_records import Batch, SourceRecord
 
 __all__ = ["SourceStream", "shows_new_rows"]
 

@@ -25,7 +25,7 @@ from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import digest_of, partial_of, reason_of, refuse_link, sync_file
 from chainapi.export.formats import DatabaseFormat
 from chainapi.export.formats.markers import Marker
-from chainapi.export.records import Part, PartFile
+from chainapi.export.part_records import Part, PartFile
 
 __all__ = ["Transaction"]
 

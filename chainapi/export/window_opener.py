@@ -12,7 +12,7 @@ from chainapi.export.files import Target
 from chainapi.export.journal import Journal
 from chainapi.export.lookback import Lookback
 from chainapi.export.manifest import files_in_place
-from chainapi.export.records import SourceRecord
+from chainapi.export.source_records import SourceRecord
 
 __all__ = ["WindowOpener"]
 

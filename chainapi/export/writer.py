@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 
 from attrs import define, field
 
-from chainapi.export.records import Batch, PageLog
+from chainapi.export.source_records import Batch, PageLog
 
 __all__ = ["MAX_PENDING", "Writer"]
 

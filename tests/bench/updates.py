@@ -20,7 +20,7 @@ import msgspec
 from chainapi.export.append import append
 from chainapi.export.files import digest_of, partial_of, put_in_place, sync_file, write_partial
 from chainapi.export.formats import DatabaseFormat, Format, TextFormat, format_of
-from chainapi.export.records import Base
+from chainapi.export.part_records import Base
 from chainapi.models import EvmBlock
 from chainapi.tables.columns import Column, columns_of
 

@@ -29,7 +29,7 @@ from chainapi.export import export
 from chainapi.export.formats import parquet
 from chainapi.export.formats.parquet import Parquet
 from chainapi.export.ranges import checked_ranges
-from chainapi.export.records import SourceRecord
+from chainapi.export.source_records import SourceRecord
 from chainapi.models import EvmBlock
 from chainapi.simulator import Anomalies, Fault, Simulator
 from tests.dask.disks import Disk, Place, job_of, rows_in, rows_of, tables_of

@@ -16,8 +16,8 @@ from chainapi.export import append as appends
 from chainapi.export import export
 from chainapi.export.append import append
 from chainapi.export.files import digest_of, partial_of
+from chainapi.export.part_records import Base
 from chainapi.export.progress import ExportProgress
-from chainapi.export.records import Base
 from chainapi.export.worker import Stopped
 from chainapi.simulator import Simulator
 from tests.export.power_cuts import PowerCuts

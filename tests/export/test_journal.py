@@ -22,8 +22,9 @@ from chainapi.errors import ExportError
 from chainapi.export.database import FORMAT, SCHEMA
 from chainapi.export.integrity import checksum
 from chainapi.export.journal import Journal
-from chainapi.export.records import BEGUN, Batch, Content, Part, SourceRecord, Waiting
+from chainapi.export.part_records import BEGUN, Content, Part, Waiting
 from chainapi.export.segments import SegmentReader
+from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.writer import MAX_PENDING, Writer
 
 

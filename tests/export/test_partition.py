@@ -26,8 +26,8 @@ from chainapi.export import export
 from chainapi.export.chart import read_chart
 from chainapi.export.formats import format_of, without_source
 from chainapi.export.manifest import MANIFEST
+from chainapi.export.part_records import PageRecord
 from chainapi.export.partition import KEYS, NULL, Partitioner, folder_of, time_columns
-from chainapi.export.records import PageRecord
 from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.simulator import Simulator
 from chainapi.tables.codec import Codec
