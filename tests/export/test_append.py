@@ -167,7 +167,7 @@ async def test_a_full_disk_leaves_the_old_rows(format_: str, tmp_path: Path) -> 
     before = growing.path.read_bytes()
     for _ in range(2):
         with (
-            files_of_at_most(len(before) + 600),
+            files_of_at_most(len(before) + 100),
             pytest.raises(ExportError, match=r"File too large; all rows are kept in the journal: make room"),
         ):
             await growing.run(limit=ROWS * 8)

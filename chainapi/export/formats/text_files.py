@@ -61,8 +61,11 @@ class TextFiles:
             OSError: the file cannot be written.
 
         """
-        with path.open("wb") as raw, self._compressor(raw) as file:
-            yield file
+        with path.open("wb") as raw:
+            with self._compressor(raw) as file:
+                yield file
+            if self.suffix == ".zst" and not raw.tell():
+                raw.write(_zstandard().compress(b"", options=self._options()))
 
     @contextmanager
     def open(self, path: Path) -> Iterator[IO[bytes]]:
@@ -84,13 +87,13 @@ class TextFiles:
         if self.suffix == ".gz":  # without a name and a time in its header
             return GzipFile("", "wb", self.level, raw, mtime=0)
         if self.suffix == ".zst":
-            zstd = _zstandard()
-            options = {
-                zstd.CompressionParameter.compression_level: self.level,
-                zstd.CompressionParameter.checksum_flag: 1,
-            }
-            return zstd.ZstdFile(raw, "wb", options=options)
+            return _zstandard().ZstdFile(raw, "wb", options=self._options())
         return raw
+
+    def _options(self) -> dict[Any, int]:
+        """Return the options of Zstandard."""
+        parameters = _zstandard().CompressionParameter
+        return {parameters.compression_level: self.level, parameters.checksum_flag: 1}
 
     def _decompressor(self, raw: BufferedReader) -> Any:
         if self.suffix == ".gz":
