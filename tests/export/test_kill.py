@@ -12,7 +12,7 @@ from tests.export.killed_runs import CHAINS, PAGE, PAGES, export_and_kill
 
 pytestmark = [pytest.mark.real_time, pytest.mark.untraced]
 
-KILLS = 30
+KILLS = 20
 
 
 def rows_of(path: Path) -> Counter[str]:
@@ -22,7 +22,7 @@ def rows_of(path: Path) -> Counter[str]:
 
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "parquet", "sqlite", "duckdb"])
 def test_the_rows_are_those_of_a_straight_run(format_: str, tmp_path: Path) -> None:
-    """Rows after 30 kills are those of a run without kills."""
+    """Rows after 20 kills are those of a run without kills."""
     straight, killed = tmp_path / f"straight.{format_}", tmp_path / f"killed.{format_}"
     deaths = export_and_kill(killed, straight, KILLS, seed=len(format_))
     assert deaths.kills == KILLS
