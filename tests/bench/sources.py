@@ -30,6 +30,7 @@ from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 
 SOURCES = (100, 500, 2_000)
+MOST = 5_000  # sources: 10,000,000 rows
 PAGES, PAGE = 20, 100  # of each source; rows
 FORMATS = ("jsonl", "parquet")
 
@@ -46,7 +47,7 @@ def serve(pipe: Connection) -> None:
     """Run a simulator until the process is ended."""
 
     async def run() -> None:
-        async with Simulator(chains=range(1, max(SOURCES) + 1), rows=PAGES * PAGE) as simulator:
+        async with Simulator(chains=range(1, MOST + 1), rows=PAGES * PAGE) as simulator:
             pipe.send(Served(simulator.data_base_url, simulator.api_key))
             await asyncio.get_running_loop().create_future()
 
