@@ -43,7 +43,7 @@ SYNONYMS = {"fuji": "testnet", "testnet": "fuji"}
 
 
 @frozen(cache_hash=True)
-class Generated:
+class Generated(RowSource):
     """Rows that a factory makes; a single resource is the only row of its list.
 
     Attributes:
@@ -211,19 +211,20 @@ class Completion:
         model: model of the rows.
         epoch: Unix time in seconds of new timestamps.
         chains: the chain ids that exist.
+        needed: whether rows lack required fields; None before the first row.
 
     """
 
     model: Any
     epoch: int
     chains: tuple[int, ...]
-    _needed: bool | None = None
+    needed: bool | None = None
 
     def __call__(self, rows: list[Row]) -> list[Row]:
         """Return the rows with all required fields; they are changed in place."""
-        if self._needed is None and rows:
-            self._needed = any(True for _ in _gaps(type_of(self.model), rows[0]))
-        if self._needed:
+        if self.needed is None and rows:
+            self.needed = any(True for _ in _gaps(type_of(self.model), rows[0]))
+        if self.needed:
             for row in rows:
                 self._complete(row)
         return rows
@@ -250,7 +251,7 @@ def _gaps(of: Type, value: Any) -> Iterator[tuple[Row, Field, Any]]:
 
 
 @frozen(cache_hash=True)
-class Completed:
+class Completed(RowSource):
     """Rows of a source with all required fields of their model."""
 
     source: RowSource
@@ -264,3 +265,9 @@ class Completed:
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the rows `stop - 1` down to `start`, newest first."""
         return self.completion(self.source.rows(start, stop))
+
+    def encoded(self, start: int, stop: int, *, ascending: bool) -> bytes:
+        """Return the same rows as a JSON array, oldest first if `ascending`."""
+        if self.completion.needed is False:
+            return self.source.encoded(start, stop, ascending=ascending)
+        return super().encoded(start, stop, ascending=ascending)

@@ -138,7 +138,7 @@ class Injector:
 
 
 @frozen
-class AnomalousRows:
+class AnomalousRows(RowSource):
     """Rows of a source with anomalies, in one pass and version.
 
     Their numbers are `low` to `high - 1`.

@@ -22,7 +22,7 @@ from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats
 from chainapi.simulator.validation import HTTPError
 
-__all__ = ["TOLERANCE", "Pages", "encode"]
+__all__ = ["TOLERANCE", "Pages"]
 
 CACHED_BYTES = 16 * 2**20  # of the encoded pages of all simulators of a process
 ENTRY_BYTES = 500  # of memory that a cached page takes besides its content
@@ -31,8 +31,6 @@ ENTRY_BYTES = 500  # of memory that a cached page takes besides its content
 TOLERANCE = 1e-6
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 @define(eq=False)
@@ -76,8 +74,7 @@ class _Encoded:
             if page is not None:
                 self._kept[key] = page  # the most recently used page is the last one
                 return page
-        rows = source.rows(start, stop)
-        page = encode(rows[::-1] if ascending else rows)
+        page = source.encoded(start, stop, ascending=ascending)
         with self._lock:
             if key not in self._kept:
                 self._kept[key] = page
@@ -204,14 +201,14 @@ def _uuid(drawn: bytes) -> str:
 def _stretch(view: View, position: int | None, count: int, size: int) -> tuple[int, int, int | None]:
     """Return the first and end position of a page, and that of the next page.
 
-    The end is the position behind the last row.
+    The end is the position behind the last row. A part that ends below its first row has an empty page.
     """
     if view.ascending:
         start = view.low if position is None else position
-        stop = min(start + count, size)
+        stop = max(min(start + count, size), start)
         return start, stop, stop if stop < size else None
     stop = size if position is None else position
-    start = max(stop - count, view.low)
+    start = min(max(stop - count, view.low), stop)
     return start, stop, start if start > view.low else None
 
 

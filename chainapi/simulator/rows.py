@@ -6,34 +6,43 @@ and a list of a million rows costs nothing until a page is requested. No state i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Protocol
+from typing import Any
 
 from attrs import frozen
+from msgspec.json import Encoder
 
-__all__ = ["CachedDraw", "Draw", "Row", "RowSource", "View"]
+__all__ = ["CachedDraw", "Draw", "Row", "RowSource", "View", "encode"]
 
 Row = dict[str, object]
 
+encode = Encoder(decimal_format="number").encode
 
-class RowSource(Protocol):
+
+class RowSource(ABC):
     """Source of the rows of a list that grows at its head.
 
     Sources are equal only if all their rows are: their pages are then encoded once.
     """
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def size(self) -> int:
         """Number of rows that the list has at the beginning."""
-        ...
 
-    def __hash__(self) -> int: ...
-
-    def rows(self, start: int, stop: int) -> list[Row]:
+    @abstractmethod
+    def rows(self, start: int, stop: int) -> list[Any]:
         """Return the rows `stop - 1` down to `start`, newest first."""
-        ...
+
+    def encoded(self, start: int, stop: int, *, ascending: bool) -> bytes:
+        """Return the same rows as a JSON array, oldest first if `ascending`."""
+        rows = self.rows(start, stop)
+        return encode(rows[::-1] if ascending else rows)
 
 
 @frozen
@@ -74,10 +83,12 @@ class Draw:
 
     def many(self, start: int, stop: int) -> list[bytes]:
         """Return the bytes of the numbers `start` to `stop - 1`, faster than one by one."""
-        key = self._key
-        return [
-            blake2b(key + number.to_bytes(8, "little", signed=True)).digest() for number in range(start, stop)
-        ]
+        copy, drawn = self._state.copy, list[bytes]()
+        for number in range(start, stop):
+            state = copy()
+            state.update(number.to_bytes(8, "little", signed=True))
+            drawn.append(state.digest())
+        return drawn
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Draw) and self._key == other._key

@@ -20,7 +20,8 @@ from random import Random
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from attrs import define, frozen
+from attrs import define
+from msgspec import Struct
 from msgspec.structs import replace
 
 from chainapi.core.http import Request, Response
@@ -31,9 +32,9 @@ from chainapi.simulator.injection import with_malformed_row
 from chainapi.simulator.lists import Listing
 from chainapi.simulator.log import Exchange
 from chainapi.simulator.matching import Segments, first_segment, match_path
-from chainapi.simulator.pages import TOLERANCE, Pages, encode
+from chainapi.simulator.pages import TOLERANCE, Pages
 from chainapi.simulator.router import Router
-from chainapi.simulator.rows import Row
+from chainapi.simulator.rows import Row, encode
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats, Tally
 from chainapi.simulator.validation import HTTPError
@@ -53,8 +54,7 @@ PHRASES = {status.value: status.phrase for status in HTTPStatus} | {
 }
 
 
-@frozen
-class Answer:
+class Answer(Struct, frozen=True):
     """Response with its delay in seconds, and its break of the connection or None."""
 
     response: Response
@@ -62,8 +62,7 @@ class Answer:
     slow: float = 0.0
 
 
-@frozen
-class _Caller:
+class _Caller(Struct, frozen=True):
     """Caller and resource of a request.
 
     `key` is a valid key or None, `tallies` count the request.

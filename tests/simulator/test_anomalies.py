@@ -22,7 +22,7 @@ from chainapi.models.unions import wire_name
 from chainapi.simulator import Anomalies, Settings, Simulator
 from chainapi.simulator.injection import listed_fields
 from chainapi.simulator.order import RUN
-from chainapi.simulator.pages import encode
+from chainapi.simulator.rows import encode
 from tests.documents import request_to
 from tests.simulator.test_routes import CHAINS, LISTS, SINGLES, fields_of, needed_by, path_of
 

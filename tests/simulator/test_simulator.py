@@ -31,10 +31,12 @@ from chainapi.errors import (
     QueueFullError,
     SessionClosedError,
 )
+from chainapi.models import EvmBlock, MetricPoint
 from chainapi.simulator import Fault, Settings, Simulator, World
+from chainapi.simulator.factories import Completed, Completion
 from chainapi.simulator.pages import _Encoded
-from chainapi.simulator.rows import Draw
-from chainapi.simulator.sources import Points, to_hundredths
+from chainapi.simulator.rows import Draw, RowSource, encode
+from chainapi.simulator.sources import Blocks, Points, Sums, TpsPoints, to_hundredths
 from tests.simulator.conform import CHAINS
 from tests.simulator.conform import requests as requests_for
 
@@ -328,6 +330,37 @@ def test_simulators_share_encoded_pages() -> None:
     assert encoded(Points(50, 0, Draw(1, "x")), 0, 9, False) is page
     others = [Points(51, 0, Draw(1, "x")), Points(50, 0, Draw(2, "x")), Points(50, 0, Draw(1, "x"), 3_600)]
     assert len({page, encoded(first, 0, 9, True), *(encoded(other, 0, 9, False) for other in others)}) == 5
+
+
+SOURCES = (
+    Blocks(43114, 50, 1_767_225_600, Draw(1, "blocks")),
+    Points(50, 1_767_225_600, Draw(1, "x")),
+    Points(50, 1_767_225_600, Draw(1, "x"), 3_600, 10**11),
+    Sums(50, 1_767_225_600, Draw(1, "x")),
+    TpsPoints(50, 1_767_225_600, Draw(1, "x")),
+)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: type(source).__name__)
+@pytest.mark.parametrize("ascending", [False, True])
+def test_sources_encode_their_rows(source: RowSource, ascending: bool) -> None:
+    """JSON that a source makes itself is that of its rows, also with the required fields of a model."""
+    model = EvmBlock if isinstance(source, Blocks) else MetricPoint
+    completed = Completed(source, Completion(model, 0, (1,)))
+    rows = source.rows(3, 45)[:: -1 if ascending else 1]
+    for _ in range(2):  # the first page shows that no row lacks a field
+        assert completed.encoded(3, 45, ascending=ascending) == encode(rows)
+    assert completed.completion.needed is False
+    assert source.encoded(7, 7, ascending=ascending) == b"[]"
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+def test_sources_encode_completed_rows(ascending: bool) -> None:
+    """Rows that lack required fields are encoded with them."""
+    completed = Completed(SOURCES[1], Completion(EvmBlock, 0, (1,)))
+    rows = completed.rows(3, 45)[:: -1 if ascending else 1]
+    assert "blockNumber" in rows[0]
+    assert completed.encoded(3, 45, ascending=ascending) == encode(rows)
 
 
 def test_few_encoded_pages_are_kept() -> None:
