@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
 from math import inf
-from typing import Generic, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, assert_never, cast
 
 from attrs import define, field
 
 from chainapi.client.emitter import CallEvents
-from chainapi.client.permit import AnyPermit
 from chainapi.client.service import Service
 from chainapi.client.timeouts import Timeout, Timeouts
 from chainapi.core.call import (
@@ -29,7 +28,7 @@ from chainapi.core.call import (
 )
 from chainapi.core.http import Response
 from chainapi.core.limits.headers import read_limits
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import (
     APIConnectionError,
     APITimeoutError,
@@ -38,6 +37,9 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.models.sizes import LARGE
+
+if TYPE_CHECKING:
+    from chainapi.client.permit import AnyPermit
 
 __all__ = ["CallRunner"]
 

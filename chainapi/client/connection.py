@@ -10,21 +10,21 @@ from weakref import WeakValueDictionary
 
 from attrs import define, evolve, field
 
-from chainapi.client.call import CallRunner
 from chainapi.client.config import Unconfigured
 from chainapi.client.gates import Gates, OwnGates
 from chainapi.client.service import Service
-from chainapi.client.timeouts import Timeouts
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call, CallFlow, CallOptions, CallSettings, Exchange
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.states import StateMachine
 from chainapi.errors import ConfigurationError, SessionClosedError
 
 if TYPE_CHECKING:
+    from chainapi.client.call import CallRunner
     from chainapi.client.reuse import ResponseReuse
+    from chainapi.client.timeouts import Timeouts
+    from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Connection"]
 
@@ -61,6 +61,7 @@ class Connection:
     _process: int = field(factory=lambda: os.getpid(), init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _timeouts: Timeouts | None = field(default=None, init=False)  # of the calls under way
+    _runner: type[CallRunner[Any]] = field(init=False)  # loaded with the first loop
     _reuse: ResponseReuse | None = field(default=None, init=False)  # made when it is used first
 
     def __reduce__(self) -> NoReturn:
@@ -168,7 +169,7 @@ class Connection:
         """Send one request, with all its retries."""
         assert self._timeouts is not None  # noqa: S101 - the connection has joined a loop
         flow = CallFlow(call, self.settings, began)
-        runner = CallRunner(service, call, decode, flow, self._timeouts)
+        runner = self._runner(service, call, decode, flow, self._timeouts)
         return runner.run_observed() if service.events.emit else runner.run()
 
     def enter(self) -> asyncio.AbstractEventLoop:
@@ -234,6 +235,10 @@ class Connection:
 
     def _join(self, loop: asyncio.AbstractEventLoop) -> None:
         """Belong to a loop, and use its gates."""
+        from chainapi.client.call import CallRunner  # imported here: no call begins before
+        from chainapi.client.timeouts import Timeouts
+
+        self._runner = CallRunner
         self._loop, self._timeouts = loop, Timeouts(loop)
         gates = OwnGates() if self.closed else self.gates
         for service in self.configured:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from attrs import define, field
 
-from chainapi.client.member import Member
 from chainapi.core.http import Response
 from chainapi.errors import APIConnectionError
 
 if TYPE_CHECKING:
+    from chainapi.client.member import Member
     from chainapi.core.events import Event, WaitBegan
 
 __all__ = ["CallEvents", "Emitter", "ServiceEvents"]

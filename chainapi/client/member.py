@@ -11,15 +11,15 @@ from weakref import WeakSet
 from attrs import frozen
 
 from chainapi.client.ceiling import Ceiling
-from chainapi.core.limits.group import Group
-from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.quota import Quota
-from chainapi.core.limits.scheduler import WORTH_REPORTING, is_another_wait
-from chainapi.core.limits.spenders import Account
 from chainapi.errors import QueueFullError, QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
+
+    from chainapi.core.limits.group import Group
+    from chainapi.core.limits.limit import Limit
+    from chainapi.core.limits.quota import Quota
+    from chainapi.core.limits.spenders import Account
 
 __all__ = ["MAX_IN_FLIGHT", "Member", "Members", "Settings"]
 
@@ -85,8 +85,7 @@ class Member:
         self.reported_until, self.reported_reason = -inf, ""  # of the wait last reported to `on_wait`
         self.wait_reason, self.wait_until = "", -inf  # of the wait that is known
         limited = rate is not None or max_in_flight is not None
-        most = inf if max_in_flight is None else max_in_flight
-        self.group = Group(most, rate is not None) if limited else group
+        self.group = _group(max_in_flight, paced=rate is not None) if limited else group
 
     def too_long(self, seconds: float, max_wait: float, left: float | None) -> QuotaWaitError:
         """Return the error of a wait longer than `max_wait` or the time until a deadline."""
@@ -102,11 +101,19 @@ class Member:
 
         The listener is called once for each wait of a second or more.
         """
+        from chainapi.core.limits.scheduler import WORTH_REPORTING, is_another_wait
+
         self.wait_reason, self.wait_until = reason, until
         another = is_another_wait(until, reason, self.reported_until, self.reported_reason)
         if self.on_wait is not None and another and now + WORTH_REPORTING <= until:
             self.reported_until, self.reported_reason = until, reason
             self.on_wait(reason=reason, seconds=until - now, waiting=waiting)
+
+
+def _group(most: int | None, *, paced: bool) -> Group:
+    from chainapi.core.limits.group import Group  # imported here: most sessions have no limit of their own
+
+    return Group(inf if most is None else most, paced)
 
 
 class Members:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine
 from math import inf
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from chainapi.client.member import Member
-from chainapi.client.turns import Turns
-from chainapi.core.limits.headers import RateLimitInfo
-from chainapi.core.limits.reservation import Reservation
-from chainapi.core.limits.scope import Verdict
-from chainapi.core.limits.snapshot import QuotaSnapshot
-from chainapi.core.limits.spenders import Account
-from chainapi.core.limits.waiting import WaitingLimit
+from chainapi.core.limits.verdict import Verdict
+
+if TYPE_CHECKING:
+    from chainapi.client.member import Member
+    from chainapi.client.turns import Turns
+    from chainapi.core.limits.info import RateLimitInfo
+    from chainapi.core.limits.reservation import Reservation
+    from chainapi.core.limits.snapshot import QuotaSnapshot
+    from chainapi.core.limits.spenders import Account
+    from chainapi.core.limits.waiting import WaitingLimit
 
 __all__ = ["AnyGate", "AnyPermit", "Permit"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
 from attrs import define, field
@@ -16,21 +16,22 @@ from msgspec.structs import replace
 from chainapi._text import masked
 from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
-from chainapi.client.emitter import ServiceEvents
-from chainapi.client.member import Member
-from chainapi.client.permit import AnyGate
 from chainapi.client.response import RawResponse
-from chainapi.client.telemetry import Telemetry
-from chainapi.client.transport import Transport
 from chainapi.core.call import Call, CallOptions, Exchange
 from chainapi.core.http import Request, Response, is_markup, request_id
-from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.url import Query
 from chainapi.errors import ChainAPIError, DecodeError
 from chainapi.models.codec import Stepwise
 from chainapi.models.error_body import decode_error, excerpt
 from chainapi.models.sizes import LARGE
+
+if TYPE_CHECKING:
+    from chainapi.client.emitter import ServiceEvents
+    from chainapi.client.member import Member
+    from chainapi.client.permit import AnyGate
+    from chainapi.client.telemetry import Telemetry
+    from chainapi.client.transport import Transport
+    from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Service"]
 
@@ -115,8 +116,11 @@ class Service:
 
     def price(self, query: Query) -> float:
         """Return the cost of a request in compute units, as far as it is known."""
-        costs = Costs() if self._gate is None else self._gate
-        return costs.price(query.route, query.cost)
+        if self._gate is not None:
+            return self._gate.price(query.route, query.cost)
+        from chainapi.core.limits.costs import Costs
+
+        return Costs().price(query.route, query.cost)
 
     def snapshot(self) -> QuotaSnapshot:
         """Return the state of the quota; inside a running loop only."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from chainapi.core.events import Event
+    from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Observed", "Telemetry", "set_default", "telemetry_of"]
 

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from math import inf
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from attrs import define, field, frozen
 from msgspec import Struct
 
-from chainapi.core.cache import ResponseCache
 from chainapi.core.http import Response, is_blank, is_markup
 from chainapi.core.idempotency import Idempotency, may_be_done
-from chainapi.core.limits.headers import RateLimitInfo, hold
-from chainapi.core.limits.scope import Verdict
-from chainapi.core.limits.waiting import WaitingLimit
+from chainapi.core.limits.info import RateLimitInfo, hold
+from chainapi.core.limits.verdict import Verdict
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.statuses import missing_body, rate_limited, status_error
 from chainapi.core.url import Query
@@ -33,6 +31,10 @@ from chainapi.errors import (
     OutcomeUnknownError,
     PageTokenExpiredError,
 )
+
+if TYPE_CHECKING:
+    from chainapi.core.cache import ResponseCache
+    from chainapi.core.limits.waiting import WaitingLimit
 
 __all__ = [
     "Acquire",

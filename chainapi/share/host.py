@@ -22,9 +22,9 @@ from msgspec.structs import replace
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits import scope
+from chainapi.core.limits import verdict as verdicts
 from chainapi.core.limits.group import Group
-from chainapi.core.limits.headers import hold
+from chainapi.core.limits.info import hold
 from chainapi.core.limits.limit import Limit
 from chainapi.core.share.messages import (
     VERSION,
@@ -518,7 +518,7 @@ class _Peer:
         """Honour a refusal although its permit was overdue."""
         if message.status == 429:
             self.host.gate.hold_back(hold(429, info_of(message.limits)))
-            self.send(Verdict(message.permit, scope.Verdict.QUOTA))
+            self.send(Verdict(message.permit, verdicts.Verdict.QUOTA))
             self.host.stopped()
 
     # --- busy or not ------------------------------------------------------------------------

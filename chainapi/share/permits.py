@@ -10,8 +10,8 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
-from chainapi.core.limits.headers import RateLimitInfo, hold
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.info import RateLimitInfo, hold
+from chainapi.core.limits.verdict import Verdict
 from chainapi.core.share import messages
 from chainapi.core.share.leases import Leases
 from chainapi.core.share.messages import (

@@ -94,7 +94,7 @@ class Points(RowSource):
         return list(map(_Point, times, self.values(times, start, stop)))
 
     def values(self, times: range, start: int, stop: int) -> list[float]:
-        """Return the values of the points `stop - 1` down to `start`, whose times are `times`."""
+        """Return the values of the points `stop - 1` down to `start`, at `times`."""
         level, noise = 80 + int.from_bytes(self.draw(-1)[:2], "little") / 80, 0.4 / 2**32
         drawn = zip(_rhythms(times), self.words(start, stop), strict=True)
         if self.scale is None:
@@ -134,7 +134,7 @@ class TpsPoints(Points):
     """
 
     def values(self, times: range, start: int, stop: int) -> list[float]:
-        """Return the values of the points `stop - 1` down to `start`, whose times are `times`."""
+        """Return the values of the points `stop - 1` down to `start`, at `times`."""
         level = 0.8 + int.from_bytes(self.draw(-1)[:2], "little") / 8_000
         words = [word for (word,) in struct.iter_unpack("<I60x", b"".join(self.draw.many(start, stop)))]
         values: list[float] = []
@@ -165,7 +165,7 @@ class Sums(Points):
     """Series of a cumulative sum, whose values never fall."""
 
     def values(self, times: range, start: int, stop: int) -> list[float]:
-        """Return the values of the points `stop - 1` down to `start`, whose times are `times`."""
+        """Return the values of the points `stop - 1` down to `start`, at `times`."""
         scale, words = self.scale or 1, self.words(start, stop)
         numbers = range(stop - 1, start - 1, -1)
         return [number * scale + (word * scale >> 32) for number, word in zip(numbers, words, strict=True)]
@@ -293,7 +293,7 @@ class Blocks(RowSource):
         return f"[{','.join(rows if ascending else reversed(rows))}]".encode()
 
     def _drawn(self, start: int, stop: int) -> list[tuple[str, int, int]]:
-        """Return hash, a random number below 2^32 and `total` of the blocks `start` to `stop - 1`."""
+        """Return hash, random word and `total` of the blocks `start` to `stop - 1`."""
         drawn = _BLOCK.iter_unpack(b"".join(self.draw.many(start, stop)))
         return [
             (own.hex(), word, 2 * number + last % 3) for number, (own, word, last) in enumerate(drawn, start)

@@ -25,7 +25,7 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.client.limiter import Gate
 from chainapi.core.call import Call
 from chainapi.core.http import Request, Response
-from chainapi.core.limits.headers import RateLimitInfo
+from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.url import Query
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator

@@ -415,6 +415,6 @@ def test_error_is_whole_after_a_pickle() -> None:
 
 
 def _refused(seconds: float) -> Any:
-    from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+    from chainapi.core.limits.info import PolicyField, RateLimitInfo
 
     return RateLimitInfo(100.0, 0.0, None, seconds, (PolicyField(100.0, 60.0),))

@@ -23,12 +23,13 @@ from chainapi.client.limiter import Gate
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.ledger import Ledger
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
-from chainapi.core.limits.scope import Routes, Verdict
+from chainapi.core.limits.scope import Routes
+from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
 from chainapi.testing.loops import VirtualLoop
 from tests.limits.outside import inner_scene, promised_scene, random_scene

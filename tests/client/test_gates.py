@@ -26,7 +26,7 @@ from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.group import Group
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.lane import Waiter
 from chainapi.core.limits.queue import Queue
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError

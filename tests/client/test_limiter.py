@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.client.limiter import Gate
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.errors import QuotaWaitError
 from chainapi.testing.loops import VirtualLoop

@@ -14,7 +14,7 @@ from chainapi import Session, SessionView
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.errors import ConfigurationError, QueueFullError, QuotaWaitError

@@ -10,7 +10,7 @@ import pytest
 from chainapi import Limit, Session
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.spenders import Spender
 from chainapi.errors import ConfigurationError, QuotaWaitError
 from chainapi.simulator import Simulator

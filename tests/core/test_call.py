@@ -28,8 +28,8 @@ from chainapi.core.call import (
     SentAt,
 )
 from chainapi.core.http import Response
-from chainapi.core.limits.headers import RateLimitInfo
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.info import RateLimitInfo
+from chainapi.core.limits.verdict import Verdict
 from chainapi.core.retry import RetryBudget, RetryPolicy
 from chainapi.core.url import Query
 from chainapi.errors import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chainapi.core.call import Call, CallOptions, Exchange
 from chainapi.core.http import Response
 from chainapi.core.idempotency import Idempotency, may_be_done
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.verdict import Verdict
 from chainapi.core.retry import RetryPolicy
 from chainapi.core.statuses import status_error
 from chainapi.core.url import Query

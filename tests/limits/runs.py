@@ -13,7 +13,7 @@ from aiolimiter import AsyncLimiter
 from attrs import define, field, frozen
 
 from chainapi.client.limiter import Gate
-from chainapi.core.limits.headers import RateLimitInfo
+from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.testing.loops import VirtualLoop
 from tests.limits.servers import EPSILON, Response

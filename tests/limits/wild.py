@@ -19,7 +19,7 @@ from chainapi.client.limiter import Gate
 from chainapi.client.permit import Permit
 from chainapi.core.limits.headers import read_limits
 from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import QuotaWaitError
 from chainapi.testing.loops import VirtualLoop
 from tests.limits.servers import EPSILON, Server, Stacked

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chainapi.client.permit import Permit
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
+from chainapi.core.limits.verdict import Verdict
 from chainapi.share.permits import SharedPermit
 
 MINUTE = (PolicyField(100.0, 60.0),)

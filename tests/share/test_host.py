@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from chainapi.core.limits import scope
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits import verdict as verdicts
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.share.messages import (
     HOLDING,
@@ -416,7 +416,7 @@ async def test_refusal_stops_every_process_at_once() -> None:
     other, observer = Process(host, JOIN), Process(host)
     await process.after(Acquire(1, 1, "/a"))
     assert await process.after(answer(1, 0.0, 429, 30.0)) == [
-        Verdict(1, scope.Verdict.QUOTA),
+        Verdict(1, verdicts.Verdict.QUOTA),
         Recall(about(30.0)),
     ]
     assert len(process.frames) == 1
@@ -694,7 +694,7 @@ async def test_late_refusal_of_a_hung_process_still_stops_all() -> None:
     assert state(host) == (0, 0)
     assert await process.after(answer(1, 98.0)) == []
     assert await process.after(answer(2, 0.0, 429, 30.0)) == [
-        Verdict(2, scope.Verdict.QUOTA),
+        Verdict(2, verdicts.Verdict.QUOTA),
         Recall(about(30.0)),
     ]
     assert other.all(Recall) == [Recall(about(30.0))]

@@ -13,8 +13,8 @@ from aiolimiter import AsyncLimiter
 
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits import scope
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits import verdict as verdicts
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.share.messages import (
@@ -185,7 +185,7 @@ async def answer(*permits: SharedPermit | Permit) -> None:
     """Report a success for each permit."""
     for permit in permits:
         assert isinstance(permit, SharedPermit)
-        assert await permit.answered(200, OK) is scope.Verdict.PASSED
+        assert await permit.answered(200, OK) is verdicts.Verdict.PASSED
 
 
 async def ended(task: asyncio.Task[SharedPermit | Permit]) -> BaseException | None:
@@ -406,7 +406,7 @@ async def test_ends_are_messages() -> None:
     """Each end of a permit is one message with its number; a second end sends nothing."""
     process = Process()
     permits = [await process.granted(number) for number in (1, 2, 3)]
-    assert await permits[0].answered(200, OK) is scope.Verdict.PASSED
+    assert await permits[0].answered(200, OK) is verdicts.Verdict.PASSED
     permits[1].lost()
     permits[2].unsent()
     await settle()
@@ -414,7 +414,7 @@ async def test_ends_are_messages() -> None:
     for permit in permits:
         permit.lost()
         permit.unsent()
-        assert await permit.answered(429, STOP) is scope.Verdict.PASSED
+        assert await permit.answered(429, STOP) is verdicts.Verdict.PASSED
     await settle()
     assert process.host.take() == []
     process.host.fail()
@@ -432,12 +432,12 @@ async def test_refusal_waits_for_its_verdict() -> None:
     )
     await settle()
     assert [message.status for message in process.host.all(Answered)] == [429, 429]
-    process.host.send(Verdict(2, scope.Verdict.ROUTE), Verdict(9, scope.Verdict.QUOTA))
+    process.host.send(Verdict(2, verdicts.Verdict.ROUTE), Verdict(9, verdicts.Verdict.QUOTA))
     await settle()
     assert not first.done()
-    assert await second is scope.Verdict.ROUTE
-    process.host.send(Verdict(1, scope.Verdict.TOO_EXPENSIVE))
-    assert await first is scope.Verdict.TOO_EXPENSIVE
+    assert await second is verdicts.Verdict.ROUTE
+    process.host.send(Verdict(1, verdicts.Verdict.TOO_EXPENSIVE))
+    assert await first is verdicts.Verdict.TOO_EXPENSIVE
 
 
 async def test_cancelled_wait_for_a_verdict() -> None:
@@ -448,10 +448,10 @@ async def test_cancelled_wait_for_a_verdict() -> None:
     await settle()
     tasks[0].cancel()
     await settle()
-    process.host.send(Verdict(1, scope.Verdict.QUOTA))
+    process.host.send(Verdict(1, verdicts.Verdict.QUOTA))
     await settle()
     tasks[1].cancel()
-    process.gate.receive(Verdict(2, scope.Verdict.QUOTA))
+    process.gate.receive(Verdict(2, verdicts.Verdict.QUOTA))
     await settle()
     assert all(task.cancelled() for task in tasks)
     assert process.host.connections == 1
@@ -750,8 +750,8 @@ async def test_ends_without_a_host_are_reported_to_the_next() -> None:
     process.host.error = ShareUnavailableError("away")
     process.host.fail()
     await settle()
-    assert await one.answered(200, OK) is scope.Verdict.PASSED
-    assert await two.answered(429, STOP) is scope.Verdict.QUOTA
+    assert await one.answered(200, OK) is verdicts.Verdict.PASSED
+    assert await two.answered(429, STOP) is verdicts.Verdict.QUOTA
     three.lost()
     four.unsent()
     process.host.error = None
@@ -801,7 +801,7 @@ async def test_refusal_whose_host_dies_is_reported_again() -> None:
     task = asyncio.create_task(permit.answered(429, STOP))
     await settle()
     process.host.fail()
-    assert await task is scope.Verdict.QUOTA
+    assert await task is verdicts.Verdict.QUOTA
     await settle()
     assert process.host.all(Hello)[0].stopped == about(30.0, 0.1)
     assert process.host.all(Answered) == [Answered(HOLDING, 429, None, limits_of(STOP))]
@@ -1069,7 +1069,7 @@ async def test_stop_holds_without_a_host_too() -> None:
     alone = await process.call()
     assert time() - stopped == about(20.0, 0.3)
     alone.lost()
-    assert await permit.answered(429, STOP) is scope.Verdict.QUOTA
+    assert await permit.answered(429, STOP) is verdicts.Verdict.QUOTA
     stopped = time()
     await process.call()
     assert time() - stopped == about(30.0, 0.3)

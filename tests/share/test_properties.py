@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.verdict import Verdict
 from chainapi.share.gate import SharedGate
 from chainapi.share.permits import SharedPermit
 from chainapi.testing.loops import VirtualLoop

@@ -13,7 +13,7 @@ from attrs import define, field
 
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import QuotaWaitError, ShareUnavailableError
 from chainapi.share.gate import OnUnavailable, SharedGate
 from chainapi.share.permits import SharedPermit

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.share.messages import (
     VERSION,
     Acquire,

@@ -10,8 +10,8 @@ from attrs import define, field
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Discovery
-from chainapi.core.limits.headers import RateLimitInfo
 from chainapi.core.limits.in_flight import InFlight
+from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.memory import MOST_ENTRIES, LimitsPart, PolicyPart
 from chainapi.core.limits.policies import Policies

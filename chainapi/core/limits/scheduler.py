@@ -19,13 +19,13 @@ from attrs import define, field
 from msgspec import Struct
 
 from chainapi.core.limits.deadlines import CLOSE, Deadlines
-from chainapi.core.limits.headers import RateLimitInfo
+from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.limits.modes import Mode
 from chainapi.core.limits.queue import Queue
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
-from chainapi.core.limits.scope import Verdict
 from chainapi.core.limits.ticket import Ceiling, Ticket
+from chainapi.core.limits.verdict import Verdict
 
 __all__ = [
     "WORTH_REPORTING",

@@ -7,7 +7,6 @@ between concern the whole quota after all.
 
 from __future__ import annotations
 
-from enum import Enum
 from itertools import islice
 from math import inf
 
@@ -16,21 +15,11 @@ from attrs import define, field
 from chainapi.core.limits.memory import LONGEST_NAME, RoutePart
 from chainapi.core.limits.memory import MOST_ROUTES as MOST_REMEMBERED
 
-__all__ = ["Routes", "Verdict"]
+__all__ = ["Routes"]
 
 PROVEN = 64  # successes after which a route has no special treatment any more
 MOST_ROUTES = 1024
 LATER = 1e-3  # seconds after the end of a stop: so another route sends the probe
-
-
-class Verdict(Enum):
-    """Meaning of a response for the quota: a success, or requests stopped by a 429."""
-
-    PASSED = "passed"
-    QUOTA = "quota"  # refused: all requests wait
-    UNANNOUNCED = "unannounced"  # refused by a limit that no header announces: all requests wait
-    ROUTE = "route"  # refused: requests of this route wait
-    TOO_EXPENSIVE = "too expensive"  # refused while the whole limit was left
 
 
 @define(eq=False, repr=False)

@@ -28,8 +28,8 @@ from msgspec import DecodeError as MalformedError
 from msgspec import Meta, Struct
 from msgspec.msgpack import Decoder, Encoder
 
-from chainapi.core.limits import scope
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo, ServiceLimit
+from chainapi.core.limits import verdict as verdicts
+from chainapi.core.limits.info import PolicyField, RateLimitInfo, ServiceLimit
 
 __all__ = [
     "HOLDING",
@@ -241,10 +241,10 @@ class Refused(Struct, array_like=True, tag=35, frozen=True):
 
 
 class Verdict(Struct, array_like=True, tag=36, frozen=True):
-    """Meaning of a refusal for the quota; see `chainapi.core.limits.scope.Verdict`."""
+    """Meaning of a refusal for the quota; see `chainapi.core.limits.verdict.Verdict`."""
 
     permit: Number
-    verdict: scope.Verdict
+    verdict: verdicts.Verdict
 
 
 class Recall(Struct, array_like=True, tag=37, frozen=True):

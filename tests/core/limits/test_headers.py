@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo, ServiceLimit, hold, read_limits
+from chainapi.core.limits.headers import read_limits
+from chainapi.core.limits.info import PolicyField, RateLimitInfo, ServiceLimit, hold
 
 NOW = 1_750_000_000.0  # Sunday, 15 June 2025, 15:06:40 GMT
 DATE = "Sun, 15 Jun 2025 15:00:00 GMT"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo, ServiceLimit
+from chainapi.core.limits.info import PolicyField, RateLimitInfo, ServiceLimit
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.memory import OLDEST, read
 from chainapi.core.limits.quota import Quota

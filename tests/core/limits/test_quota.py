@@ -17,13 +17,13 @@ from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Discovery, Trial
 from chainapi.core.limits.drip import Drip
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.returns import FixedWindow, Kind, Returns, SlidingLog, TokenBucket
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.verdict import Verdict
 
 MINUTE = (PolicyField(100.0, 60.0),)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scheduler import Due, Granted, Scheduler, Step, TooLate, Unanswered, Wait

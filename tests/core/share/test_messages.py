@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.core.limits.headers import PolicyField, RateLimitInfo, ServiceLimit
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.info import PolicyField, RateLimitInfo, ServiceLimit
+from chainapi.core.limits.verdict import Verdict
 from chainapi.core.share import messages
 from chainapi.core.share.messages import (
     HOLDING,

@@ -15,7 +15,7 @@ import pytest
 from attrs import define, field
 
 from chainapi.client.member import Member
-from chainapi.core.limits.scope import Verdict
+from chainapi.core.limits.verdict import Verdict
 from chainapi.core.share.messages import MAX_FRAME
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share import forks
