@@ -57,6 +57,7 @@ class Csv:
     """
 
     needs_columns: ClassVar[bool] = True
+    keeps_lines: ClassVar[bool] = False
     source: bool = True
     files: TextFiles = PLAIN
 

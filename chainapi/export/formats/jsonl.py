@@ -49,6 +49,11 @@ class JsonLines:
         """Suffix of its file names."""
         return f".jsonl{self.files.suffix}"
 
+    @property
+    def keeps_lines(self) -> bool:
+        """Check whether a new file has the JSON lines of its rows, byte by byte."""
+        return self.source and not self.files.suffix
+
     def write(
         self,
         path: Path,
