@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, TypeAlias
 
-from attrs import frozen
+from msgspec import Struct
 
 from chainapi._text import did_you_mean, quoted
 from chainapi.core.numbers import is_of
@@ -41,8 +41,7 @@ __all__ = [
 ]
 
 
-@frozen
-class Bounds:
+class Bounds(Struct, frozen=True):
     """Bounds of a number: the least and the greatest value, both included."""
 
     least: float
@@ -56,23 +55,20 @@ class Bounds:
         return self.least <= number and (self.most is None or number <= self.most)
 
 
-@frozen
-class Wire:
+class Wire(Struct, frozen=True):
     """Name in the request that does not follow from the name in Python."""
 
     name: str
 
 
-@frozen
-class Repeated:
+class Repeated(Struct, frozen=True):
     """List whose entries are sent as parameters of their own; in a body, as a list."""
 
 
 REPEATED = Repeated()
 
 
-@frozen
-class WholeBody:
+class WholeBody(Struct, frozen=True):
     """Record that is the whole body of a request."""
 
 
@@ -88,8 +84,7 @@ PageSize5000: TypeAlias = Annotated[int, Bounds(1, 5000)]
 PageSize10000: TypeAlias = Annotated[int, Bounds(1, 10_000)]
 
 
-@frozen
-class Parameter:
+class Parameter(Struct, frozen=True):
     """Parameter of a route.
 
     Attributes:

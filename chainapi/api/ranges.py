@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import evolve
+from msgspec import Struct
 
 from chainapi.api.identity import number_reader
 from chainapi.client.source import Source
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ListRanges", "Part", "can_be_cut"]
 
 
-@frozen(eq=False)
-class ListRanges:
+class ListRanges(Struct, frozen=True, eq=False):
     """Ranges of a list query (see `chainapi.client.source.Ranges`).
 
     Attributes:

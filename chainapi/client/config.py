@@ -17,6 +17,7 @@ from typing import ClassVar, NoReturn
 from urllib.parse import quote, urlsplit
 
 from attrs import frozen
+from msgspec import Struct
 
 from chainapi._text import quoted
 from chainapi.errors import ConfigurationError
@@ -86,8 +87,7 @@ class Secret:
         raise TypeError("a secret is not pickled or copied")
 
 
-@frozen
-class ServiceConfig:
+class ServiceConfig(Struct, frozen=True):
     """Address and key of one service.
 
     The address has no trailing slash; a service that takes no key has none here. `paths` are those of its
@@ -111,8 +111,7 @@ class ServiceConfig:
         return dict(self.paths).get(route, route)
 
 
-@frozen(eq=False, repr=False)
-class Unconfigured:
+class Unconfigured(Struct, frozen=True, eq=False):
     """Service without an address or a key; `reason` is the message of the error."""
 
     reason: str
@@ -173,8 +172,7 @@ def _provider(given: object, environment: Mapping[str, str]) -> tuple[Provider, 
     raise ConfigurationError(f"{shown}={quoted(name)} is no known deployment: the names are {names}")
 
 
-@frozen
-class _Sources:
+class _Sources(Struct, frozen=True):
     """Sources of a setting: argument, provider, variable."""
 
     provider: Provider

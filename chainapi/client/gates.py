@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from attrs import define, field, frozen
+from msgspec import Struct, field
 
 from chainapi.client.config import Secret, ServiceConfig
 
@@ -59,12 +59,11 @@ class _Identity:
 Place: TypeAlias = tuple[str, str, int | None, bytes, _Identity | None]
 
 
-@define(eq=False)
-class _Gates:
+class _Gates(Struct, eq=False):
     """Gates of one loop: those in use, and those used last."""
 
-    known: weakref.WeakValueDictionary[Place, Gate] = field(factory=weakref.WeakValueDictionary)
-    recent: OrderedDict[Place, Gate] = field(factory=OrderedDict)
+    known: weakref.WeakValueDictionary[Place, Gate] = field(default_factory=weakref.WeakValueDictionary)
+    recent: OrderedDict[Place, Gate] = field(default_factory=OrderedDict)
 
     def get(self, place: Place) -> Gate:
         gate = self.known.get(place)
@@ -107,8 +106,7 @@ class OwnGates:
         """See `Gates.close`."""
 
 
-@frozen(eq=False)
-class LoopGates:
+class LoopGates(Struct, frozen=True, eq=False):
     """Gates that all sessions of a loop share, for each `transport`.
 
     Two transports may lead to different servers.

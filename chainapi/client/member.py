@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from attrs import frozen
+from msgspec import Struct
 
 from chainapi.client.ceiling import Ceiling
 from chainapi.errors import QueueFullError, QuotaWaitError
@@ -26,8 +26,7 @@ __all__ = ["MAX_IN_FLIGHT", "Member", "Members", "Settings"]
 MAX_IN_FLIGHT = 100  # requests without a response, if a session does not set it
 
 
-@frozen
-class Settings:
+class Settings(Struct, frozen=True):
     """Settings in which the sessions that share a gate may differ."""
 
     max_in_flight: int

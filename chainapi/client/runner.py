@@ -9,7 +9,7 @@ from itertools import islice
 from math import inf
 from typing import Any, ClassVar, Protocol, assert_never
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from chainapi.client.prefetch import Prefetcher
 from chainapi.client.source import Source
@@ -48,13 +48,12 @@ class Batch(Protocol):
         ...
 
 
-@define(eq=False)
-class RowBatch:
+class RowBatch(Struct, eq=False):
     """Batch of rows as a list."""
 
     reader: ClassVar[str] = "batches()"
 
-    rows: list[Any] = field(factory=list[Any])
+    rows: list[Any] = field(default_factory=list[Any])
 
     def __len__(self) -> int:
         return len(self.rows)

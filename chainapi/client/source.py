@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import frozen
+from msgspec import Struct
 
 from chainapi.client.emitter import Emitter
 from chainapi.core.limits.limit import Limit
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Numbered", "Ranges", "Source"]
 
 
-@frozen
-class Numbered:
+class Numbered(Struct, frozen=True):
     """Number of the rows of a list, which new rows exceed: its name, and its reader."""
 
     name: str

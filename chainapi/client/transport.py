@@ -18,7 +18,7 @@ from weakref import WeakSet, ref
 import aiohttp
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
-from attrs import frozen
+from msgspec import Struct
 from yarl import URL
 
 from chainapi.core.arguments import whole_number
@@ -301,8 +301,7 @@ async def _kept(client: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.ClientS
 KEEP_ALIVE = 75.0  # seconds
 
 
-@frozen
-class _Kept:
+class _Kept(Struct, frozen=True):
     """Owner of an open client: the generator that closes it, its loop, its process."""
 
     keeper: ref[AsyncGenerator[aiohttp.ClientSession, None]]

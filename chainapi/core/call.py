@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import field, frozen
 from msgspec import Struct
 
 from chainapi.core.http import Response, is_blank, is_markup
@@ -138,8 +138,7 @@ class Call(Struct, frozen=True, eq=False):
     __repr__ = object.__repr__  # without the page token
 
 
-@define(eq=False, repr=False)
-class CallSettings:
+class CallSettings(Struct, eq=False):
     """Retry budget and jitter that all calls of a session share.
 
     `jitter` returns random numbers in [0, 1), which spread the pauses before retries.

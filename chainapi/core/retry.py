@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define, field, frozen
+from attrs import define, field
 from msgspec import Struct
 
 __all__ = ["RETRIED_STATUSES", "RetryBudget", "RetryPolicy", "RetryState"]
@@ -15,8 +15,7 @@ RETRIED_STATUSES = frozenset({500, 502, 503, 504})
 REFUSALS_PER_ATTEMPT = 5
 
 
-@frozen
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """Number of attempts of one call, and the pauses between them.
 
     `max_attempts` counts requests, the first included; 1 retries nothing. `base` and `cap` are seconds:

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 import msgspec
-from attrs import frozen
+from msgspec import Struct
 
 from chainapi.models.decode_errors import DECODING_ERRORS
 
@@ -114,8 +114,7 @@ def _encoded(value: Any) -> str:
     return "".join(texts)
 
 
-@frozen
-class _Text:
+class _Text(Struct, frozen=True):
     """Part of a text that is encoded already."""
 
     text: str

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import attrs
 import msgspec
-from attrs import frozen
+from msgspec import Struct
 
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Tag, tags_of, wire_name
@@ -71,8 +71,7 @@ _UNIONS = (typing.Union, types.UnionType)
 AS_TEXT = "sent as a text"
 
 
-@frozen
-class Type:
+class Type(Struct, frozen=True):
     """Type of a value: an annotation without None, notes and names of its own.
 
     Types inside a type are read on access, so that a type may contain itself.
@@ -208,8 +207,7 @@ def _choices(hint: Any, kind: Kind, notes: Iterable[object]) -> tuple[Any, ...]:
     return typing.get_args(listed[0]) if kind == "text" and listed else ()
 
 
-@frozen
-class Field:
+class Field(Struct, frozen=True):
     """Field of a record.
 
     Attributes:

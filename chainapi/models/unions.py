@@ -8,6 +8,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
@@ -80,8 +81,7 @@ def raw_field(row: Any, name: str) -> Any:
     raise AttributeError(f"{type(row).__name__!r} has no attribute {name!r}")
 
 
-@frozen(eq=False, repr=False)
-class Tag:
+class Tag(Struct, frozen=True, eq=False):
     """Tag of one kind of a union: a field at `path` with this `value`, or any if None."""
 
     path: tuple[str, ...]

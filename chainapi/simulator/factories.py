@@ -16,7 +16,7 @@ from attrs import define, frozen
 
 from chainapi.models.schema import Field, Type, fields_of, type_of
 from chainapi.models.unions import Tag
-from chainapi.simulator.rows import Draw, Row, RowSource
+from chainapi.simulator.rows import Draw, EncodedRows, Row, RowSource
 from chainapi.simulator.sources import DAY
 from chainapi.simulator.values import Context, Factory, is_text, scalar
 
@@ -43,7 +43,7 @@ SYNONYMS = {"fuji": "testnet", "testnet": "fuji"}
 
 
 @frozen(cache_hash=True)
-class Generated(RowSource):
+class Generated(EncodedRows):
     """Rows that a factory makes; a single resource is the only row of its list.
 
     Attributes:
@@ -251,7 +251,7 @@ def _gaps(of: Type, value: Any) -> Iterator[tuple[Row, Field, Any]]:
 
 
 @frozen(cache_hash=True)
-class Completed(RowSource):
+class Completed(EncodedRows):
     """Rows of a source with all required fields of their model."""
 
     source: RowSource

@@ -21,7 +21,7 @@ from chainapi.models.schema import Field, Type, fields_of, type_of
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.matching import Match
 from chainapi.simulator.order import Arrangement
-from chainapi.simulator.rows import Draw, Row, RowSource, View
+from chainapi.simulator.rows import Draw, EncodedRows, Row, RowSource, View
 
 __all__ = ["AnomalousRows", "Injector", "listed_fields", "with_malformed_row"]
 
@@ -138,7 +138,7 @@ class Injector:
 
 
 @frozen
-class AnomalousRows(RowSource):
+class AnomalousRows(EncodedRows):
     """Rows of a source with anomalies, in one pass and version.
 
     Their numbers are `low` to `high - 1`.

@@ -10,30 +10,44 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import frozen
 from msgspec.json import Encoder
 
-__all__ = ["CachedDraw", "Draw", "Row", "RowSource", "View", "encode"]
+__all__ = ["CachedDraw", "Draw", "EncodedRows", "Row", "RowSource", "View", "encode"]
 
 Row = dict[str, object]
 
 encode = Encoder(decimal_format="number").encode
 
 
-class RowSource(ABC):
+class RowSource(Protocol):
     """Source of the rows of a list that grows at its head.
 
     Sources are equal only if all their rows are: their pages are then encoded once.
     """
 
-    __slots__ = ()
-
     @property
-    @abstractmethod
     def size(self) -> int:
         """Number of rows that the list has at the beginning."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """Return the rows `stop - 1` down to `start`, newest first."""
+        ...
+
+    def encoded(self, start: int, stop: int, *, ascending: bool) -> bytes:
+        """Return the same rows as a JSON array, oldest first if `ascending`."""
+        ...
+
+
+class EncodedRows(ABC):
+    """Base class of sources, which encodes their rows."""
+
+    __slots__ = ()
 
     @abstractmethod
     def rows(self, start: int, stop: int) -> list[Any]:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.json import decode
 
 from chainapi.simulator.names import CHAIN_NAMES, METHODS, PRIMARY_CHAINS, bech32, identifier
-from chainapi.simulator.rows import Draw, Row, RowSource, encode
+from chainapi.simulator.rows import Draw, EncodedRows, Row, RowSource, encode
 
 __all__ = [
     "DAY",
@@ -56,7 +56,7 @@ class _Point(Struct, gc=False):
 
 
 @frozen(cache_hash=True)
-class Points(RowSource):
+class Points(EncodedRows):
     """Series of points: each chain has a level, a weekly rhythm, a swell, and noise.
 
     `step` is the number of seconds between two points; `scale`, a multiple of 100, multiplies the values,
@@ -172,7 +172,7 @@ class Sums(Points):
 
 
 @frozen(cache_hash=True)
-class Chains(RowSource):
+class Chains(EncodedRows):
     """List of chains, in the order of the setting."""
 
     chains: tuple[int, ...]
@@ -235,7 +235,7 @@ class MetricsChains(Chains):
 
 
 @frozen(cache_hash=True)
-class Blocks(RowSource):
+class Blocks(EncodedRows):
     """Blocks of one chain, each with the hash of its parent."""
 
     chain: int
@@ -304,7 +304,7 @@ _BLOCK = struct.Struct("<32sI27xB")  # of a draw
 
 
 @frozen(cache_hash=True)
-class Transactions(RowSource):
+class Transactions(EncodedRows):
     """Transactions of one chain, in its blocks.
 
     Both lists begin with the same newest block.
@@ -357,7 +357,7 @@ class Transactions(RowSource):
 
 
 @frozen(cache_hash=True)
-class Part(RowSource):
+class Part(EncodedRows):
     """Rows of a source from row `first` on, as a list of their own."""
 
     source: RowSource
@@ -370,7 +370,7 @@ class Part(RowSource):
 
 
 @frozen(cache_hash=True)
-class Utxos(RowSource):
+class Utxos(EncodedRows):
     """Unspent outputs of one of the three chains of a network."""
 
     network: str
@@ -415,7 +415,7 @@ class Utxos(RowSource):
 
 
 @frozen(eq=False)
-class Fixed(RowSource):
+class Fixed(EncodedRows):
     """Rows that are there as they are, newest first."""
 
     kept: tuple[Any, ...]
@@ -434,7 +434,7 @@ SELECTED = 160  # of 256 addresses that a subquery selects
 
 
 @frozen(eq=False)
-class Addresses(RowSource):
+class Addresses(EncodedRows):
     """Addresses among which the subqueries of a composite query select."""
 
     size: int

@@ -393,7 +393,7 @@ def _also_stale(
 
     def take(self: Deduplicator, page: RowsOfPage) -> Comparison:
         taken = real(self, page)
-        return evolve(taken, stale=set(taken.stale) | drop(self, page, taken))
+        return replace(taken, stale=set(taken.stale) | drop(self, page, taken))
 
     return patch.object(Deduplicator, "add", take)
 

@@ -7,13 +7,12 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 
 __all__ = ["Cursor", "Trend", "trend_of"]
 
 
-@frozen(eq=False)
-class Cursor:
+class Cursor(Struct, frozen=True, eq=False):
     """Number that grows with each new row, such as a block number or a time.
 
     Rows that come later have this number or a greater one. Rows may share it.

@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any, cast
 
-from attrs import define
+from msgspec import Struct
 
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.core.paging.history import OrderHistory
@@ -37,8 +37,7 @@ class Assumption(Enum):
     TIES = "too many rows share one number"
 
 
-@define(eq=False)
-class Comparison:
+class Comparison(Struct, eq=False):
     """Comparison of the rows of a page with those given before.
 
     Attributes:

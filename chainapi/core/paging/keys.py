@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import chain
 
-from attrs import define
+from msgspec import Struct
 
 from chainapi.core.paging.rows import Content, PageRows
 
@@ -14,8 +14,7 @@ __all__ = ["KeyWindow"]
 NEIGHBOURS = 128  # rows, in whole pages, among which a key that comes again is a repeated row
 
 
-@define(eq=False)
-class _Neighbour:
+class _Neighbour(Struct, eq=False):
     """Keys and numbers of a page of this pass, and its content if that matters."""
 
     keys: Sequence[Hashable]

@@ -15,7 +15,7 @@ from itertools import chain, pairwise, repeat
 from typing import Any, cast
 
 import msgspec
-from attrs import define, frozen
+from attrs import frozen
 from msgspec import Struct
 
 __all__ = [
@@ -40,8 +40,7 @@ Marks = Mapping[str, int]  # how many rows have each mark
 MAX_TIES = 1_000  # rows that share one number; a checkpoint holds the mark of each
 
 
-@define(eq=False)
-class Rows:
+class Rows(Struct, eq=False):
     """Rows of one page that keep the order: their indices in it, and their numbers.
 
     `run` is set where the numbers are an arithmetic one, with steps down.

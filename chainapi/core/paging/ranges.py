@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from attrs import frozen
+from msgspec import Struct
 
 __all__ = ["MAX_RANGES", "Interval", "Ranged", "Unit", "borders", "borders_at_multiples", "intervals"]
 
@@ -22,8 +22,7 @@ Unit: TypeAlias = Literal["blocks", "seconds", "days"]
 _DAY = 86_400
 
 
-@frozen
-class Interval:
+class Interval(Struct, frozen=True):
     """Interval of numbers from `start` on, below `end`; None is an open end."""
 
     start: int | None = None
@@ -43,8 +42,7 @@ class Interval:
         return self.end is None or number < self.end + grid
 
 
-@frozen
-class Ranged:
+class Ranged(Struct, frozen=True):
     """Range parameters of a list, and the number of a row that they bound.
 
     Attributes:

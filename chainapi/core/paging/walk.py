@@ -20,7 +20,7 @@ from math import inf
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from attrs import define, evolve, frozen
+from attrs import evolve
 from msgspec import Struct
 
 from chainapi.core.call import SentAt
@@ -84,8 +84,7 @@ class ListPage(RowsOfPage, Protocol):
         ...
 
 
-@frozen
-class ListQuery:
+class ListQuery(Struct, frozen=True):
     """Facts about a list query.
 
     Attributes:
@@ -148,20 +147,17 @@ class Fetch(Struct):
     fresh: bool = False
 
 
-@define
-class Discard:
+class Discard(Struct):
     """Drop the pages that were fetched ahead."""
 
 
-@define(eq=False)
-class Offload:
+class Offload(Struct, eq=False):
     """Offload `work` from the event loop; it raises no error but chainapi's."""
 
     work: Callable[[], None]
 
 
-@define
-class Report:
+class Report(Struct):
     """Emit an event."""
 
     event: Event
