@@ -33,7 +33,6 @@ __all__ = ["ColumnarDecoder", "ColumnarPage", "Values"]
 # Values of a field, as bytes in the order of the machine or as Python objects. Whole numbers have eight bytes
 # each, floats eight, times (Unix seconds) four.
 Values: TypeAlias = bytes | Sequence[Any]
-Check: TypeAlias = Callable[[Sequence[Any]], Values]
 
 WIDEST = 256  # rows from which on reading each field by itself is faster than whole rows
 
@@ -165,11 +164,19 @@ def columnar_type(model: Any) -> RowType | None:
 
 def _finish(checks: Mapping[str, Check], read: Callable[[list[Any]], Sequence[Sequence[Any]]]) -> Finish:
     """Return the function that reads and checks the columns of Structs."""
-    each = tuple(checks.values())
+    forms = tuple(check.form for check in checks.values())
+    others = tuple(check.other for check in checks.values())
 
     def finish(structs: list[Any]) -> Any:
-        columns = read(structs)
-        return _Checked(structs, [check(values) for check, values in zip(each, columns, strict=True)])
+        made = list[Values]()
+        for values, pack, other in zip(
+            read(structs), _packers(forms, len(structs)), others, strict=True
+        ):
+            try:
+                made.append(other(values) if pack is None else pack(*values))
+            except struct.error:
+                made.append(other(values))
+        return _Checked(structs, made)
 
     return finish
 
@@ -188,14 +195,33 @@ def _columns(names: Sequence[str], structs: list[Any]) -> Sequence[Sequence[Any]
 # Checks of the values of a field. They raise the error that sends a page to rows of the model.
 
 
+@frozen
+class Check:
+    """Check of the values of a field.
+
+    Attributes:
+        form: format of a value for `struct`, which refuses values that do not fit; None for values that are
+            not packed.
+        other: check of values that cannot be packed.
+
+    """
+
+    form: Literal["q", "I", "d"] | None
+    other: Callable[[Sequence[Any]], Values]
+
+
+@lru_cache(maxsize=64)
+def _packers(forms: Sequence[str | None], count: int) -> Sequence[Callable[..., bytes] | None]:
+    """Return the function that packs the values of each field."""
+    return [None if form is None else struct.Struct(f"{count}{form}").pack for form in forms]
+
+
 def _checks(model: Any) -> Mapping[str, Check] | None:
     """Return the check of each field; None if an object has to be made for it."""
     if not isinstance(model, type) or not attrs.has(model) or _has_code(model):
         return None
     found = {field.name: _check(field) for field in fields_of(model)}
     checks = {name: check for name, check in found.items() if check is not None}
-    if model is MetricPoint:
-        checks["value"] = _doubles
     return checks if checks and len(checks) == len(found) else None
 
 
@@ -212,16 +238,18 @@ def _check(field: Field) -> Check | None:
         return None
     nothing = {NoneType} if kind.optional else set[type]()
     match kind.kind:
+        case "integer" if field.timestamp:
+            return Check("I", partial(_whole, YEARS))  # up to the year 2106
         case "integer":
-            return _times if field.timestamp else _whole if field.amount else _whole64
+            return Check("q", partial(_whole, None if field.amount else INT64))
         case "float":
-            return partial(_floats, {float, int} | nothing)
+            return Check("d", partial(_floats, {float, int} | nothing))
         case "boolean":
-            return partial(_of, {bool} | nothing)
+            return Check(None, partial(_of, {bool} | nothing))
         case "text":
-            return _as_decoded
+            return Check(None, _as_decoded)
         case "literal" if {*map(type, kind.choices)} == {str}:
-            return partial(_chosen, {*kind.choices, None} if kind.optional else {*kind.choices})
+            return Check(None, partial(_chosen, {*kind.choices, None} if kind.optional else {*kind.choices}))
     return None
 
 
@@ -241,33 +269,12 @@ def _chosen(choices: set[str | None], values: Sequence[Any]) -> Values:
     return values
 
 
-@lru_cache(maxsize=64)
-def _packer(form: str, count: int) -> Callable[..., bytes]:
-    return struct.Struct(f"{count}{form}").pack
-
-
-def _whole(values: Sequence[Any]) -> Values:
-    try:
-        return _packer("q", len(values))(*values)
-    except struct.error:  # there is None, a number beyond 64 bits, or a fraction
+def _whole(limits: tuple[int, int] | None, values: Sequence[Any]) -> Values:
+    """Check values with None, a number beyond 64 bits, or a fraction among them."""
+    if values.count(None) == len(values) or limits is None:
         return _of({int, NoneType}, values)
-
-
-def _whole64(values: Sequence[Any]) -> Values:
-    checked = _whole(values)
-    return checked if isinstance(checked, bytes) else _between(INT64, checked)
-
-
-def _times(values: Sequence[Any]) -> Values:
-    try:
-        return _packer("I", len(values))(*values)  # up to the year 2106
-    except struct.error:
-        return _between(YEARS, _of({int, NoneType}, values))
-
-
-def _between(limits: tuple[int, int], values: Sequence[Any]) -> Values:
-    given = [value for value in values if value is not None]
-    if given and not limits[0] <= min(given) <= max(given) <= limits[1]:
+    given = [value for value in _of({int, NoneType}, values) if value is not None]
+    if not limits[0] <= min(given) <= max(given) <= limits[1]:
         raise msgspec.ValidationError("a number is out of range")
     return values
 
@@ -283,6 +290,6 @@ def _floats(kinds: set[type], values: Sequence[Any]) -> Values:
 
 def _doubles(values: Sequence[Any]) -> bytes:
     try:
-        return _packer("d", len(values))(*values)
+        return struct.pack(f"{len(values)}d", *values)
     except struct.error:
         raise msgspec.ValidationError("a number is out of range") from None
