@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["ArrowBatch", "Tables", "library", "read_table"]
 
 
+_LOADED: set[tuple[Any, Amounts]] = set()  # models whose columns are known: the next table needs no thread
+_CACHED = 256  # models
+
+
 @define(eq=False)
 class ArrowBatch:
     """Rows that were taken for a table or a record batch."""
@@ -77,7 +81,11 @@ class Tables:
             ConfigurationError: pyarrow is not installed, or the types are not known before the rows.
 
         """
-        batch = await in_thread(self.begin)
+        wanted = self.source.model, self.amounts
+        batch = self.begin() if wanted in _LOADED else await in_thread(self.begin)
+        if len(_LOADED) >= _CACHED:
+            _LOADED.clear()
+        _LOADED.add(wanted)
         if fixed and not batch.builder.typed:
             raise ConfigurationError(
                 "arrow_batches() needs the types of the rows before the first one: pass model=, or read them"
