@@ -31,7 +31,7 @@ from chainapi.tables.packed import packed_arrays, packs
 
 __all__ = ["Inferred", "PageRows", "TableBuilder", "Typed", "batch_of", "builder_of", "table_of"]
 
-BATCH_ROWS = 4_096  # rows that wait before they become arrays: fewer cost more each, more take memory
+BATCH_ROWS = 16_384  # rows that wait before they become arrays: fewer cost more each, more take memory
 
 
 class PageRows(Protocol):

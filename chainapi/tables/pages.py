@@ -271,10 +271,10 @@ def _chosen(choices: set[str | None], values: Sequence[Any]) -> Values:
 
 def _whole(limits: tuple[int, int] | None, values: Sequence[Any]) -> Values:
     """Check values with None, a number beyond 64 bits, or a fraction among them."""
-    if values.count(None) == len(values) or limits is None:
-        return _of({int, NoneType}, values)
+    if values.count(None) == len(values):
+        return values
     given = [value for value in _of({int, NoneType}, values) if value is not None]
-    if not limits[0] <= min(given) <= max(given) <= limits[1]:
+    if limits is not None and not limits[0] <= min(given) <= max(given) <= limits[1]:
         raise msgspec.ValidationError("a number is out of range")
     return values
 
