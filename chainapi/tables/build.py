@@ -26,7 +26,7 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra("tables need", error.name, "arrow") from None
 
-from chainapi.tables.arrow import array_of, arrow_schema
+from chainapi.tables.arrow import array_of, arrow_schema, places_of
 from chainapi.tables.packed import packed_arrays, packs
 
 __all__ = ["Inferred", "PageRows", "TableBuilder", "Typed", "batch_of", "builder_of", "table_of"]
@@ -112,7 +112,11 @@ def table_of(rows: Sequence[Any], model: Any, amounts: Amounts) -> Any:
 def batch_of(table: Any) -> Any:
     """Return a table as one record batch."""
     batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    return batches[0] if batches else _empty(table.schema)
+
+
+def _empty(schema: Any) -> Any:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 @frozen(eq=False)
@@ -170,7 +174,7 @@ class Typed:
                 self._flush()
         else:
             self._flush()
-            self._append(self._layout.packed([page.columns]).take(pa.array(indices, pa.int64())))
+            self._append(self._layout.packed([page.columns]).take(places_of(indices)))
         self.taken += len(indices)
 
     def add_rows(self, rows: Sequence[Any]) -> None:

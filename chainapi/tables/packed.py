@@ -7,10 +7,9 @@ from itertools import chain
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 
-from chainapi.tables.arrow import array_of, arrow_type
+from chainapi.tables.arrow import array_of, arrow_type, of_buffer, times_of
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import Column, columns_of, has_extra
 from chainapi.tables.pages import Values
@@ -51,8 +50,6 @@ def _array(column: Column, parts: Sequence[Values]) -> Any:
     if packed is not None and {*map(type, parts)} == {bytes}:
         return packed.of_bytes(b"".join(parts))  # type: ignore[arg-type]
     values = _joined([_unpacked(part, packed) for part in parts])
-    if values.count(None) == len(values):
-        return pa.nulls(len(values), arrow_type(column))
     return array_of(column, values) if packed is None else packed.of_values(column, values)
 
 
@@ -66,21 +63,16 @@ def _joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
     return parts[0] if len(parts) == 1 else [*chain.from_iterable(parts)]
 
 
-def _buffered(kind: Any, packed: bytes) -> Any:
-    size = len(packed) * 8 // kind.bit_width
-    return pa.Array.from_buffers(kind, size, [None, pa.py_buffer(packed)])
-
-
 def _whole(packed: bytes) -> Any:
-    return _buffered(pa.int64(), packed)
+    return of_buffer(pa.int64(), packed)
 
 
 def _floats(packed: bytes) -> Any:
-    return _buffered(pa.float64(), packed)
+    return of_buffer(pa.float64(), packed)
 
 
 def _times(packed: bytes) -> Any:
-    return pc.multiply(_buffered(pa.uint32(), packed), _MILLISECONDS).view(pa.timestamp("ms", "UTC"))
+    return times_of(of_buffer(pa.uint32(), packed))
 
 
 def _digits(packed: bytes) -> Any:
@@ -90,8 +82,6 @@ def _digits(packed: bytes) -> Any:
 def _texts(column: Column, values: Sequence[Any]) -> Any:
     return array_of(column, [None if value is None else str(value) for value in values])
 
-
-_MILLISECONDS = pa.scalar(1_000, pa.int64())  # of a second
 
 _PACKED: Mapping[Kind, _Packed] = {
     "integer": _Packed("q", _whole),
