@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate, repeat
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, chain, repeat
 from operator import is_not
 from typing import Any
 
@@ -56,15 +57,13 @@ def array_of(column: Column, values: Sequence[Any]) -> Any:
     """
     if column.kind == "json":
         values = [None] * len(values) if values.count(NULL) == len(values) else [*map(json_text, values)]
-    missing = values.count(None)
-    if missing == len(values):
-        return pa.nulls(len(values), arrow_type(column))
-    validity = _validity(values) if missing else None
-    if column.kind == "struct":
-        return _records(column, values, validity)
-    if column.kind == "list":
-        return _lists(column, values, validity)
-    return _ARRAYS[column.kind](values, arrow_type(column), validity)
+    make = _ARRAYS[column.kind]
+    try:
+        return make(column, values, None)
+    except (TypeError, struct.error):  # there is None: to search all values for it would take longer
+        if values.count(None) == len(values):
+            return pa.nulls(len(values), arrow_type(column))
+        return make(column, values, _validity(values))
 
 
 def of_buffer(kind: Any, content: bytes, validity: Any = None) -> Any:
@@ -78,7 +77,7 @@ def of_buffer(kind: Any, content: bytes, validity: Any = None) -> Any:
 
 def places_of(indices: Sequence[int]) -> Any:
     """Return places of rows as an array."""
-    return _integers(indices, pa.int64(), None)
+    return of_buffer(pa.int64(), struct.pack(f"{len(indices)}q", *indices))
 
 
 def times_of(seconds: Any) -> Any:
@@ -86,7 +85,7 @@ def times_of(seconds: Any) -> Any:
     return pc.multiply(seconds, _MILLISECONDS).view(_TIME)
 
 
-def _validity(values: Iterable[Any]) -> Any:
+def _validity(values: Sequence[Any]) -> Any:
     return of_buffer(pa.uint8(), bytes(map(is_not, values, repeat(None)))).cast(pa.bool_()).buffers()[1]
 
 
@@ -95,74 +94,73 @@ def _filled(values: Sequence[Any], validity: Any, nothing: Any) -> Sequence[Any]
     return values if validity is None else [nothing if value is None else value for value in values]
 
 
-def _offsets(sizes: Iterable[int], count: int) -> Any:
-    return pa.py_buffer(struct.pack(f"{count + 1}i", *accumulate(sizes, initial=0)))
-
-
 def _records(column: Column, values: Sequence[Any], validity: Any) -> Any:
     nothing = (None,) * len(column.fields)
-    rows = [nothing if value is None else astuple(value) for value in values]
-    parts = zip(*rows, strict=True)
+    rows = [*map(astuple, values)] if validity is None else [astuple(v) if v else nothing for v in values]
+    parts = zip(*rows, strict=True) if rows else [()] * len(column.fields)
     arrays = [array_of(field, part) for field, part in zip(column.fields, parts, strict=True)]
     return pa.Array.from_buffers(arrow_type(column), len(values), [validity], children=arrays)
 
 
 def _lists(column: Column, values: Sequence[Any], validity: Any) -> Any:
     lists = _filled(values, validity, ())
-    items = array_of(column.fields[0], [item for entries in lists for item in entries])
-    offsets = _offsets(map(len, lists), len(lists))
+    items = array_of(column.fields[0], [*chain.from_iterable(lists)])
+    offsets = _offsets(lists)
     return pa.Array.from_buffers(arrow_type(column), len(lists), [validity, offsets], children=[items])
 
 
-def _integers(values: Sequence[Any], wanted: Any, validity: Any) -> Any:
-    packed = struct.pack(f"{len(values)}q", *_filled(values, validity, 0))
-    return of_buffer(wanted, packed, validity)
-
-
-def _floats(values: Sequence[Any], wanted: Any, validity: Any) -> Any:
-    packed = struct.pack(f"{len(values)}d", *_filled(values, validity, 0.0))
-    return of_buffer(wanted, packed, validity)
-
-
-def _booleans(values: Sequence[Any], wanted: Any, validity: Any) -> Any:
-    return of_buffer(pa.uint8(), bytes(_filled(values, validity, 0)), validity).cast(wanted)
-
-
-def _texts(values: Sequence[Any], wanted: Any, validity: Any) -> Any:
+def _texts(_: Column, values: Sequence[Any], validity: Any) -> Any:
     texts = _filled(values, validity, "")
     joined = "".join(texts)
     content = joined.encode()
-    sizes = map(len, texts if len(content) == len(joined) else map(str.encode, texts))
-    offsets = _offsets(sizes, len(texts))
-    return pa.Array.from_buffers(wanted, len(texts), [validity, offsets, pa.py_buffer(content)])
+    offsets = _offsets(texts if len(content) == len(joined) else [*map(str.encode, texts)])
+    return pa.Array.from_buffers(pa.string(), len(texts), [validity, offsets, pa.py_buffer(content)])
 
 
-def _parsed(values: Sequence[Any], wanted: Any, validity: Any) -> Any:
-    return _texts(values, pa.string(), validity).cast(wanted)  # the codec checked the digits
+def _offsets(parts: Sequence[Sequence[Any]]) -> Any:
+    """Return the places where the parts begin, and the end of the last one."""
+    return pa.py_buffer(struct.pack(f"{len(parts) + 1}i", *accumulate(map(len, parts), initial=0)))
 
 
-def _times(values: Sequence[Any], _: Any, validity: Any) -> Any:
-    return times_of(_integers(values, pa.int64(), validity))
+def _packed(form: str, column: Column, values: Sequence[Any], validity: Any) -> Any:
+    packed = struct.pack(f"{len(values)}{form}", *_filled(values, validity, 0))
+    return of_buffer(arrow_type(column), packed, validity)
 
 
-def _bytes(values: Sequence[Any], wanted: Any, validity: Any) -> Any:
-    return of_buffer(wanted, b"".join(map(bytes_of, _filled(values, validity, _ZERO))), validity)
+def _booleans(_: Column, values: Sequence[Any], validity: Any) -> Any:
+    return of_buffer(pa.uint8(), bytes(_filled(values, validity, 0)), validity).cast(pa.bool_())
+
+
+def _times(_: Column, values: Sequence[Any], validity: Any) -> Any:
+    packed = struct.pack(f"{len(values)}q", *_filled(values, validity, 0))
+    return times_of(of_buffer(pa.int64(), packed, validity))
+
+
+def _decimals(column: Column, values: Sequence[Any], validity: Any) -> Any:
+    return _texts(column, values, validity).cast(arrow_type(column))  # the codec checked the digits
+
+
+def _bytes(column: Column, values: Sequence[Any], validity: Any) -> Any:
+    content = b"".join(map(bytes_of, _filled(values, validity, _ZERO)))
+    return of_buffer(arrow_type(column), content, validity)
 
 
 _ZERO = hexadecimal(0)
 _MILLISECONDS = of_buffer(pa.int64(), struct.pack("q", 1_000))[0]  # of a second
 
-_ARRAYS: Mapping[Kind, Callable[[Sequence[Any], Any, Any], Any]] = {
-    "integer": _integers,
-    "float": _floats,
+_ARRAYS: Mapping[Kind, Callable[[Column, Sequence[Any], Any], Any]] = {
+    "integer": partial(_packed, "q"),
+    "float": partial(_packed, "d"),
     "boolean": _booleans,
     "text": _texts,
     "digits": _texts,
-    "time": _times,
-    "whole": _parsed,
-    "decimal": _parsed,
-    "bytes32": _bytes,
     "json": _texts,
+    "time": _times,
+    "whole": _decimals,
+    "decimal": _decimals,
+    "bytes32": _bytes,
+    "struct": _records,
+    "list": _lists,
 }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 import msgspec
@@ -169,9 +169,7 @@ def _finish(checks: Mapping[str, Check], read: Callable[[list[Any]], Sequence[Se
 
     def finish(structs: list[Any]) -> Any:
         made = list[Values]()
-        for values, pack, other in zip(
-            read(structs), _packers(forms, len(structs)), others, strict=True
-        ):
+        for values, pack, other in zip(read(structs), _packers(forms, len(structs)), others, strict=True):
             try:
                 made.append(other(values) if pack is None else pack(*values))
             except struct.error:
