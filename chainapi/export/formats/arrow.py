@@ -120,6 +120,7 @@ def _groups(tables: Iterable[Any], most: int, large: int = sys.maxsize) -> Itera
             yield joined.slice(0, most)
             rest = joined.slice(most)
             group, rows, size = [rest] if rest.num_rows else [], rest.num_rows, rest.nbytes
+            table = joined = None  # memory holds the next group alone
     if rows:
         yield pa.concat_tables(group)
 
