@@ -110,16 +110,18 @@ async def read_table(
     await tables.load()
     batch = tables.begin()
     if not progress:
-        return await _read(pages.walk, runner, batch, limit)
+        return await _read(pages.walk, runner, batch, limit, tables.amounts)
     from chainapi.client.progress import WalkProgress, shown
 
     async with shown(WalkProgress(pages, batch, limit)):
-        return await _read(pages.walk, runner, batch, limit)
+        return await _read(pages.walk, runner, batch, limit, tables.amounts)
 
 
-async def _read(walk: Walk, runner: WalkRunner, batch: ArrowBatch, limit: int | None) -> Any:
+async def _read(
+    walk: Walk, runner: WalkRunner, batch: ArrowBatch, limit: int | None, amounts: Amounts
+) -> Any:
     try:
-        with runner.reading(limit, columnar=True) as reader:
+        with runner.reading(limit, columnar=amounts) as reader:
             while len(batch) != limit and await runner.advance():
                 runner.check(reader)
                 runner.take(batch, None if limit is None else limit - len(batch))

@@ -1,8 +1,9 @@
 """Pages decoded to columns, without an object of the model for each row.
 
-The decoder takes the fast path of the model to its private Structs (`chainapi.models.structs`), and checks
-all values of a field in one step in place of making objects. A page that does not pass is decoded to rows of
-the model, which names the fault: both ways accept the same bodies.
+The decoder takes the fast path of the model to its private Structs (`chainapi.models.structs`). If all fields
+are numbers, texts and booleans, it checks all values of a field in one step; else it converts the Structs to
+those of the columns (`chainapi.tables.shapes`), which checks them. A page that does not pass is decoded to
+rows of the model, which names the fault: both ways accept the same bodies.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ from chainapi.models.convert import row_type
 from chainapi.models.envelope import Envelope, envelope_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.row_type import FastPath, Finish, RowType
-from chainapi.models.schema import Field, fields_of
-from chainapi.tables.structs import POINT
-from chainapi.tables.types import INT64, YEARS
+from chainapi.models.schema import Field, fields_of, row_classes
+from chainapi.models.unions import tags_of
+from chainapi.tables.columns import Column, columns_of, has_extra
+from chainapi.tables.shapes import Misfit, Shape
+from chainapi.tables.structs import POINT, struct_rows
+from chainapi.tables.types import INT64, YEARS, Amounts
 
-__all__ = ["ColumnarDecoder", "ColumnarPage", "Values"]
+__all__ = ["ColumnarDecoder", "ColumnarPage", "Values", "columnar_type"]
 
-# Values of a field, as bytes in the order of the machine or as Python objects. Whole numbers have eight bytes
-# each, floats eight, times (Unix seconds) four.
+# Values of a column: bytes in the order of the machine, or the objects that `chainapi.tables.rows.reader`
+# returns. Whole numbers have eight bytes each, those of ``digits`` too, floats eight, times (Unix seconds)
+# four.
 Values: TypeAlias = bytes | Sequence[Any]
 
 WIDEST = 256  # rows from which on reading each field by itself is faster than whole rows
@@ -42,10 +47,12 @@ class ColumnarPage:
     """Page whose rows are columns; rows of the model are made when they are read.
 
     Attributes:
-        columns: the values of each field of the model, in their order.
+        amounts: the form of amounts.
+        columns: the values of each column, in their order; without unnamed fields, because it has none.
 
     """
 
+    amounts: Amounts
     columns: Sequence[Values]
     _page: DecodedPage
     _decode: Callable[[bytes], DecodedPage]
@@ -107,21 +114,24 @@ class _Checked:
     """Structs of a page, and their columns."""
 
     structs: list[Any]
-    columns: list[Values]
+    columns: Sequence[Values]
 
 
 class ColumnarDecoder(PageDecoder):
     """Decoder of a route's pages: to columns if it can, else to rows of the model.
 
-    Its arguments are those of `PageDecoder`.
+    Its other arguments are those of `PageDecoder`. `amounts` is the form of amounts.
 
     Raises:
         ConfigurationError: as `PageDecoder` raises.
 
     """
 
-    def __init__(self, model: Any, items: str | None = None, *args: Any, **options: Any) -> None:
-        self._columnar = columnar_type(model)
+    def __init__(
+        self, model: Any, items: str | None = None, *args: Any, amounts: Amounts = "text", **options: Any
+    ) -> None:
+        self._amounts: Amounts = amounts
+        self._columnar = columnar_type(model, amounts)
         super().__init__(model, items, *args, **options)
         self._plain = PageDecoder(model, items, *args, **options)
 
@@ -137,7 +147,7 @@ class ColumnarDecoder(PageDecoder):
         if not isinstance(checked, _Checked):
             return page
         decoded = DecodedPage(checked.structs, page.next_page_token, page.extra, body, page.items)
-        return ColumnarPage(checked.columns, decoded, self._plain.decode)
+        return ColumnarPage(self._amounts, checked.columns, decoded, self._plain.decode)
 
     def _envelope_of(self, items: str) -> Envelope:
         rows = self._rows.strict if self._columnar is None else self._columnar
@@ -145,21 +155,53 @@ class ColumnarDecoder(PageDecoder):
 
 
 @lru_cache(maxsize=256)
-def columnar_type(model: Any) -> RowType | None:
+def columnar_type(model: Any, amounts: Amounts) -> RowType | None:
     """Return the row type whose fast path ends at columns, or None.
 
-    A model has one if its fields are numbers, texts and booleans, and making an object checks no more than
-    their types.
+    A model has one if making an object checks no more than its types. Its rows are of one kind, and no value
+    is JSON of any type.
     """
-    rows, checks = row_type(model, strict=True), _checks(model)
-    if checks is None:
-        return None
+    checks = _checks(model) if columns_of(model, amounts) == columns_of(model) else None
+    return _of_structs(model, amounts) if checks is None else _of_checks(model, checks)
+
+
+def _of_checks(model: Any, checks: Mapping[str, Check]) -> RowType | None:
+    """Return the row type whose columns are those of private Structs."""
+    rows = row_type(model, strict=True)
     if model is MetricPoint:
         return evolve(rows, fast=FastPath(POINT, _finish(checks, _columns_of_points), lax=False))
     if rows.fast is None:
         return None
     finish = _finish(checks, partial(_columns, tuple(checks)))
     return evolve(rows, fast=evolve(rows.fast, finish=finish))
+
+
+def _of_structs(model: Any, amounts: Amounts) -> RowType | None:
+    """Return the row type whose columns are those of Structs with their names."""
+    kinds, columns = row_classes(model), columns_of(model, amounts)
+    extra = columns[-1].name if has_extra(model) else None
+    named = {column.name: column for column in columns if column.name != extra}
+    if len(kinds) != 1 or tags_of(model) or any(map(_has_json, named.values())):
+        return None
+    try:
+        shape = Shape(kinds[0], named, row=True, extra=extra, exact=True)
+    except TypeError:
+        return None
+    return struct_rows(model, lambda _: partial(_shaped, shape, slice(1, 1 + len(named))))
+
+
+def _has_json(column: Column) -> bool:
+    return column.kind == "json" or any(map(_has_json, column.fields))
+
+
+def _shaped(shape: Shape, named: slice, rows: list[Any]) -> Any:
+    """Return Structs with the attributes of a model, and their columns."""
+    structs = shape.of(rows)
+    try:
+        changed = shape.change(structs)
+    except Misfit:
+        raise msgspec.ValidationError("a value does not fit its column") from None
+    return _Checked(structs, [*zip(*map(astuple, changed), strict=True)][named] or [()] * named.stop)
 
 
 def _finish(checks: Mapping[str, Check], read: Callable[[list[Any]], Sequence[Sequence[Any]]]) -> Finish:
@@ -239,7 +281,7 @@ def _check(field: Field) -> Check | None:
         case "integer" if field.timestamp:
             return Check("I", partial(_whole, YEARS))  # up to the year 2106
         case "integer":
-            return Check("q", partial(_whole, None if field.amount else INT64))
+            return Check("q", _digits if field.amount else partial(_whole, INT64))
         case "float":
             return Check("d", partial(_floats, {float, int} | nothing))
         case "boolean":
@@ -267,12 +309,18 @@ def _chosen(choices: set[str | None], values: Sequence[Any]) -> Values:
     return values
 
 
-def _whole(limits: tuple[int, int] | None, values: Sequence[Any]) -> Values:
-    """Check values with None, a number beyond 64 bits, or a fraction among them."""
+# There is None, a number beyond 64 bits, or a fraction among the values.
+
+
+def _digits(values: Sequence[Any]) -> Values:
+    return [None if value is None else str(value) for value in _of({int, NoneType}, values)]
+
+
+def _whole(limits: tuple[int, int], values: Sequence[Any]) -> Values:
     if values.count(None) == len(values):
         return values
     given = [value for value in _of({int, NoneType}, values) if value is not None]
-    if limits is not None and not limits[0] <= min(given) <= max(given) <= limits[1]:
+    if not limits[0] <= min(given) <= max(given) <= limits[1]:
         raise msgspec.ValidationError("a number is out of range")
     return values
 
