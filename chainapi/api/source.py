@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
     from chainapi.models.row_type import RowType
     from chainapi.tables.pages import ColumnarPage
+    from chainapi.tables.types import Amounts
 
 __all__ = ["ListSource", "open_list"]
 
@@ -99,7 +100,7 @@ class ListSource:
         self.emit = service.events.emit
         self.prefetch = options.prefetch
         self.on_invalid: OnInvalid = options.on_invalid
-        self.columnar = False
+        self.columnar: Amounts | None = None
         self.structs: RowType | None = None
         self.extra = tuple(name for name, _ in route.extra)
         self._connection = connection
@@ -113,7 +114,7 @@ class ListSource:
         self._call_options = call_options
         self._endpoint = endpoint
         self._decoder: Decode | None = None
-        self._to_columns: Decode | None = None
+        self._to_columns: dict[Amounts, Decode] = {}
         self._to_structs: Decode | None = None
         if endpoint is None or endpoint.loaded:
             self._decoder = self._make_decoder()
@@ -216,8 +217,8 @@ class ListSource:
             if began >= fetch.not_after:
                 raise PageTokenExpiredError("the page token has reached its lifetime")
             decode = self._decoder or await self._load()
-            if self.columnar:
-                decode = self._to_columns = self._to_columns or self._columnar_decoder()
+            if self.columnar is not None:
+                decode = self._columnar_decoder(self.columnar)
             elif self.structs is not None and self._endpoint is not None:
                 decode = self._to_structs = self._to_structs or self._struct_decoder(self.structs)
             call, service = self._call(fetch, needed), self._service
@@ -286,10 +287,12 @@ class ListSource:
             return endpoint.page_decoder
         return kind(route.model, route.items, route.extra, shown=shown)
 
-    def _columnar_decoder(self) -> Decode:
-        from chainapi.tables.pages import ColumnarDecoder  # most streams are read row by row
+    def _columnar_decoder(self, amounts: Amounts) -> Decode:
+        if amounts not in self._to_columns:
+            from chainapi.tables.pages import ColumnarDecoder  # most streams are read row by row
 
-        return self._make_decoder(ColumnarDecoder)
+            self._to_columns[amounts] = self._make_decoder(partial(ColumnarDecoder, amounts=amounts))
+        return self._to_columns[amounts]
 
     def _struct_decoder(self, structs: RowType) -> Decode:
         from chainapi.tables.structs import StructDecoder

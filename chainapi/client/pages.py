@@ -213,7 +213,9 @@ class Pages(Generic[T]):
         if tables is not None:
             await tables.load(fixed=True)
         batches = "" if left is not None else "batches()" if tables is None else "arrow_batches()"
-        with runner.reading(left, batches=batches, columnar=tables is not None) as reader:
+        with runner.reading(
+            left, batches=batches, columnar=None if tables is None else tables.amounts
+        ) as reader:
             while left != 0:
                 result = await runner.fill_batch(size, left, reader, begin)
                 if batch := runner.take_batch():

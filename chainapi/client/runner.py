@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from math import inf
-from typing import Any, ClassVar, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, assert_never
 
 from msgspec import Struct, field
 
@@ -18,6 +18,9 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.position import Position, checkpoint_of
 from chainapi.core.paging.walk import Answer, Deliver, Discard, Fetch, Offload, Report, Steps, Walk
 from chainapi.errors import ChainAPIError, PagingError
+
+if TYPE_CHECKING:
+    from chainapi.tables.types import Amounts
 
 __all__ = ["Batch", "RowBatch", "WalkRunner"]
 
@@ -152,11 +155,12 @@ class WalkRunner:
 
     @contextmanager
     def reading(
-        self, limit: int | None = None, *, batches: str = "", columnar: bool = False
+        self, limit: int | None = None, *, batches: str = "", columnar: Amounts | None = None
     ) -> Iterator[object]:
         """Let a reader of at most `limit` rows take the place of any other.
 
-        `batches` is the method of a reader of batches. Pages are decoded to columns for a `columnar` reader.
+        `batches` is the method of a reader of batches. For a `columnar` reader
+        pages are decoded to columns, with this form of amounts.
 
         Raises:
             PagingError: a batch is unfinished, and the reader is not one of such batches.
@@ -173,7 +177,7 @@ class WalkRunner:
             yield reader
         finally:
             if self.reader is reader:
-                self._source.columnar = False
+                self._source.columnar = None
             if limit is not None:
                 walk.row_limit = inf
             if self.reader is reader and self._ahead is not None:

@@ -17,6 +17,7 @@ from chainapi.models.codec import OnInvalid
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
     from chainapi.models.row_type import RowType
+    from chainapi.tables.types import Amounts
 
 __all__ = ["Numbered", "Ranges", "Source"]
 
@@ -69,13 +70,13 @@ class Source(Protocol):
     """One list query of one service.
 
     Attributes:
-        columnar: whether pages are decoded to columns, for tables.
+        columnar: form of amounts of pages that are decoded to columns, for tables; None for rows.
         structs: row type of Structs, which take the place of rows in an export; None for rows of the model. A
             route that the caller names has rows.
 
     """
 
-    columnar: bool
+    columnar: Amounts | None
     structs: RowType | None
 
     @property

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["ArrowBatch", "Tables", "library", "read_table"]
 
 
+_LOADED: set[tuple[Any, Amounts]] = set()  # models whose columns are known: the next table needs no thread
+_CACHED = 256  # models
+
+
 @define(eq=False)
 class ArrowBatch:
     """Rows that were taken for a table or a record batch."""
@@ -77,7 +81,11 @@ class Tables:
             ConfigurationError: pyarrow is not installed, or the types are not known before the rows.
 
         """
-        batch = await in_thread(self.begin)
+        wanted = self.source.model, self.amounts
+        batch = self.begin() if wanted in _LOADED else await in_thread(self.begin)
+        if len(_LOADED) >= _CACHED:
+            _LOADED.clear()
+        _LOADED.add(wanted)
         if fixed and not batch.builder.typed:
             raise ConfigurationError(
                 "arrow_batches() needs the types of the rows before the first one: pass model=, or read them"
@@ -102,16 +110,18 @@ async def read_table(
     await tables.load()
     batch = tables.begin()
     if not progress:
-        return await _read(pages.walk, runner, batch, limit)
+        return await _read(pages.walk, runner, batch, limit, tables.amounts)
     from chainapi.client.progress import WalkProgress, shown
 
     async with shown(WalkProgress(pages, batch, limit)):
-        return await _read(pages.walk, runner, batch, limit)
+        return await _read(pages.walk, runner, batch, limit, tables.amounts)
 
 
-async def _read(walk: Walk, runner: WalkRunner, batch: ArrowBatch, limit: int | None) -> Any:
+async def _read(
+    walk: Walk, runner: WalkRunner, batch: ArrowBatch, limit: int | None, amounts: Amounts
+) -> Any:
     try:
-        with runner.reading(limit, columnar=True) as reader:
+        with runner.reading(limit, columnar=amounts) as reader:
             while len(batch) != limit and await runner.advance():
                 runner.check(reader)
                 runner.take(batch, None if limit is None else limit - len(batch))

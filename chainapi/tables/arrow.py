@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, chain, repeat
+from operator import is_not
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import astuple
 
+from chainapi.models.records import NULL
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text
-from chainapi.tables.types import BYTES, PRECISION, SCALARS, SCALE, Kind, bytes_of
+from chainapi.tables.types import BYTES, PRECISION, SCALARS, SCALE, Kind, bytes_of, hexadecimal
 
-__all__ = ["array_of", "arrow_schema", "arrow_type", "grows_to"]
+__all__ = ["array_of", "arrow_schema", "arrow_type", "grows_to", "of_buffer", "places_of", "times_of"]
 
 _TIME = pa.timestamp("ms", "UTC")
 _KNOWN = (
@@ -41,61 +46,121 @@ def arrow_type(column: Column) -> Any:
     return _TYPES[SCALARS[column.kind].arrow]
 
 
+# Arrays. They are made of buffers: for a list of values pyarrow imports pandas, if that is installed, which
+# takes longer than many tables and 50 MiB of memory.
+
+
 def array_of(column: Column, values: Sequence[Any]) -> Any:
     """Return the values of a column as an array.
 
     The values are those of `chainapi.tables.rows.reader` with ``nested=True``.
     """
-    if column.kind == "struct":
-        return _records(column, values)
-    if column.kind == "list":
-        return _lists(column, values)
-    return _ARRAYS.get(column.kind, _plain)(values, arrow_type(column))
+    if column.kind == "json":
+        values = [None] * len(values) if values.count(NULL) == len(values) else [*map(json_text, values)]
+    make = _ARRAYS[column.kind]
+    try:
+        return make(column, values, None)
+    except (TypeError, struct.error):  # there is None: to search all values for it would take longer
+        if values.count(None) == len(values):
+            return pa.nulls(len(values), arrow_type(column))
+        return make(column, values, _validity(values))
 
 
-def _records(column: Column, values: Sequence[Any]) -> Any:
+def of_buffer(kind: Any, content: bytes, validity: Any = None) -> Any:
+    """Return an array of values of a fixed size, which are in the buffer one after the other.
+
+    `validity` is the bitmap of the values that are not null; None where all are.
+    """
+    size = len(content) * 8 // kind.bit_width
+    return pa.Array.from_buffers(kind, size, [validity, pa.py_buffer(content)])
+
+
+def places_of(indices: Sequence[int]) -> Any:
+    """Return places of rows as an array."""
+    return of_buffer(pa.int64(), struct.pack(f"{len(indices)}q", *indices))
+
+
+def times_of(seconds: Any) -> Any:
+    """Return an array of Unix seconds as times."""
+    return pc.multiply(seconds, _MILLISECONDS).view(_TIME)
+
+
+def _validity(values: Sequence[Any]) -> Any:
+    return of_buffer(pa.uint8(), bytes(map(is_not, values, repeat(None)))).cast(pa.bool_()).buffers()[1]
+
+
+def _filled(values: Sequence[Any], validity: Any, nothing: Any) -> Sequence[Any]:
+    """Return values with `nothing` in place of None."""
+    return values if validity is None else [nothing if value is None else value for value in values]
+
+
+def _records(column: Column, values: Sequence[Any], validity: Any) -> Any:
     nothing = (None,) * len(column.fields)
-    rows = [nothing if value is None else astuple(value) for value in values]
+    rows = [*map(astuple, values)] if validity is None else [astuple(v) if v else nothing for v in values]
     parts = zip(*rows, strict=True) if rows else [()] * len(column.fields)
     arrays = [array_of(field, part) for field, part in zip(column.fields, parts, strict=True)]
-    missing = pa.array([value is None for value in values], pa.bool_())
-    return pa.StructArray.from_arrays(arrays, fields=[*arrow_type(column)], mask=missing)
+    return pa.Array.from_buffers(arrow_type(column), len(values), [validity], children=arrays)
 
 
-def _lists(column: Column, values: Sequence[Any]) -> Any:
-    items = [item for value in values if value is not None for item in value]
-    ends = [*accumulate((len(value or ()) for value in values), initial=0)]
-    starts = [None if value is None else end for value, end in zip(values, ends, strict=False)]
-    offsets = pa.array([*starts, ends[-1]], pa.int32())
-    return pa.ListArray.from_arrays(offsets, array_of(column.fields[0], items), type=arrow_type(column))
+def _lists(column: Column, values: Sequence[Any], validity: Any) -> Any:
+    lists = _filled(values, validity, ())
+    items = array_of(column.fields[0], [*chain.from_iterable(lists)])
+    offsets = _offsets(lists)
+    return pa.Array.from_buffers(arrow_type(column), len(lists), [validity, offsets], children=[items])
 
 
-def _plain(values: Sequence[Any], wanted: Any) -> Any:
-    return pa.array(values, wanted)
+def _texts(_: Column, values: Sequence[Any], validity: Any) -> Any:
+    texts = _filled(values, validity, "")
+    joined = "".join(texts)
+    content = joined.encode()
+    offsets = _offsets(texts if len(content) == len(joined) else [*map(str.encode, texts)])
+    return pa.Array.from_buffers(pa.string(), len(texts), [validity, offsets, pa.py_buffer(content)])
 
 
-def _parsed(values: Sequence[Any], wanted: Any) -> Any:
-    return pa.array(values, pa.string()).cast(wanted)  # the codec checked the digits
+def _offsets(parts: Sequence[Sequence[Any]]) -> Any:
+    """Return the places where the parts begin, and the end of the last one."""
+    return pa.py_buffer(struct.pack(f"{len(parts) + 1}i", *accumulate(map(len, parts), initial=0)))
 
 
-def _times(values: Sequence[Any], wanted: Any) -> Any:
-    return pa.array(values, pa.timestamp("s", "UTC")).cast(wanted)
+def _packed(form: str, column: Column, values: Sequence[Any], validity: Any) -> Any:
+    packed = struct.pack(f"{len(values)}{form}", *_filled(values, validity, 0))
+    return of_buffer(arrow_type(column), packed, validity)
 
 
-def _bytes(values: Sequence[Any], wanted: Any) -> Any:
-    return pa.array([None if value is None else bytes_of(value) for value in values], wanted)
+def _booleans(_: Column, values: Sequence[Any], validity: Any) -> Any:
+    return of_buffer(pa.uint8(), bytes(_filled(values, validity, 0)), validity).cast(pa.bool_())
 
 
-def _texts(values: Sequence[Any], wanted: Any) -> Any:
-    return pa.array([json_text(value) for value in values], wanted)
+def _times(_: Column, values: Sequence[Any], validity: Any) -> Any:
+    packed = struct.pack(f"{len(values)}q", *_filled(values, validity, 0))
+    return times_of(of_buffer(pa.int64(), packed, validity))
 
 
-_ARRAYS: Mapping[Kind, Callable[[Sequence[Any], Any], Any]] = {
-    "whole": _parsed,
-    "decimal": _parsed,
-    "time": _times,
-    "bytes32": _bytes,
+def _decimals(column: Column, values: Sequence[Any], validity: Any) -> Any:
+    return _texts(column, values, validity).cast(arrow_type(column))  # the codec checked the digits
+
+
+def _bytes(column: Column, values: Sequence[Any], validity: Any) -> Any:
+    content = b"".join(map(bytes_of, _filled(values, validity, _ZERO)))
+    return of_buffer(arrow_type(column), content, validity)
+
+
+_ZERO = hexadecimal(0)
+_MILLISECONDS = of_buffer(pa.int64(), struct.pack("q", 1_000))[0]  # of a second
+
+_ARRAYS: Mapping[Kind, Callable[[Column, Sequence[Any], Any], Any]] = {
+    "integer": partial(_packed, "q"),
+    "float": partial(_packed, "d"),
+    "boolean": _booleans,
+    "text": _texts,
+    "digits": _texts,
     "json": _texts,
+    "time": _times,
+    "whole": _decimals,
+    "decimal": _decimals,
+    "bytes32": _bytes,
+    "struct": _records,
+    "list": _lists,
 }
 
 

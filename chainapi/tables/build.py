@@ -17,7 +17,7 @@ from chainapi.errors import ColumnValueError, ConfigurationError
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import to_dict, to_wire
 from chainapi.tables.codec import Codec
-from chainapi.tables.pages import ColumnarPage, Values
+from chainapi.tables.pages import ColumnarPage, Values, columnar_type
 from chainapi.tables.rows import reader
 from chainapi.tables.types import Amounts, checked_amounts
 
@@ -26,12 +26,12 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra("tables need", error.name, "arrow") from None
 
-from chainapi.tables.arrow import array_of, arrow_schema
-from chainapi.tables.packed import packed_arrays, packs
+from chainapi.tables.arrow import array_of, arrow_schema, places_of
+from chainapi.tables.packed import packed_arrays
 
 __all__ = ["Inferred", "PageRows", "TableBuilder", "Typed", "batch_of", "builder_of", "table_of"]
 
-BATCH_ROWS = 4_096  # rows that wait before they become arrays: fewer cost more each, more take memory
+BATCH_ROWS = 16_384  # rows that wait before they become arrays: fewer cost more each, more take memory
 
 
 class PageRows(Protocol):
@@ -112,7 +112,11 @@ def table_of(rows: Sequence[Any], model: Any, amounts: Amounts) -> Any:
 def batch_of(table: Any) -> Any:
     """Return a table as one record batch."""
     batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    return batches[0] if batches else _empty(table.schema)
+
+
+def _empty(schema: Any) -> Any:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 @frozen(eq=False)
@@ -120,8 +124,8 @@ class _Layout:
     """Columns of a model, and the functions from rows and pages to them."""
 
     codec: Codec
+    amounts: Amounts
     schema: Any
-    packs: bool
     read: Callable[[bytes], list[Sequence[Any]]]
 
     def batch(self, arrays: Sequence[Any]) -> Any:
@@ -140,7 +144,9 @@ def _layout_of(model: Any, amounts: Amounts) -> _Layout | None:
     columns = codec.columns
     if not columns:
         return None
-    return _Layout(codec, arrow_schema(columns, labelled=False), packs(codec), reader(columns, nested=True))
+    columnar_type(model, amounts)  # made here for the decoder: classes take long
+    schema = arrow_schema(columns, labelled=False)
+    return _Layout(codec, amounts, schema, reader(columns, nested=True))
 
 
 @define(eq=False)
@@ -159,7 +165,7 @@ class Typed:
 
     def add(self, page: PageRows, indices: Sequence[int]) -> None:
         """Take the rows of a page at these indices (see `TableBuilder`)."""
-        if not isinstance(page, ColumnarPage) or not self._layout.packs:
+        if not isinstance(page, ColumnarPage) or page.amounts != self._layout.amounts:
             rows = page.rows
             self.add_rows(rows if len(indices) == len(rows) else [rows[index] for index in indices])
             return
@@ -170,7 +176,7 @@ class Typed:
                 self._flush()
         else:
             self._flush()
-            self._append(self._layout.packed([page.columns]).take(pa.array(indices, pa.int64())))
+            self._append(self._layout.packed([page.columns]).take(places_of(indices)))
         self.taken += len(indices)
 
     def add_rows(self, rows: Sequence[Any]) -> None:

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 import pyarrow as pa
-from attrs import frozen
 
-from chainapi.tables.arrow import array_of, arrow_type
-from chainapi.tables.codec import Codec
-from chainapi.tables.columns import Column, columns_of, has_extra
+from chainapi.tables.arrow import array_of, arrow_type, of_buffer, times_of
+from chainapi.tables.columns import Column
 from chainapi.tables.pages import Values
 from chainapi.tables.types import Kind
 
-__all__ = ["packed_arrays", "packs"]
-
-
-@frozen
-class _Packed:
-    """Packed values of a kind: their format for `struct`, and how they become arrays."""
-
-    form: Literal["q", "I", "d"]
-    of_bytes: Callable[[bytes], Any]
-    of_values: Callable[[Column, Sequence[Any]], Any] = array_of
-
-
-def packs(codec: Codec) -> bool:
-    """Return whether pages of columns can become arrays of the columns of a codec."""
-    columns = codec.columns[:-1] if has_extra(codec.model) else codec.columns
-    return codec.columns == columns_of(codec.model) and all(
-        column.kind in _PACKED or column.kind in ("text", "boolean") for column in columns
-    )
+__all__ = ["packed_arrays"]
 
 
 def packed_arrays(columns: Sequence[Column], pages: Sequence[Sequence[Values]]) -> list[Any]:
@@ -47,52 +28,39 @@ def packed_arrays(columns: Sequence[Column], pages: Sequence[Sequence[Values]]) 
 
 
 def _array(column: Column, parts: Sequence[Values]) -> Any:
-    packed = _PACKED.get(column.kind)
-    if packed is None:
-        return array_of(column, _joined(parts))
-    if {*map(type, parts)} == {bytes}:
-        return packed.of_bytes(b"".join(parts))  # type: ignore[arg-type]
-    unpacked = [
-        memoryview(part).cast(packed.form).tolist() if isinstance(part, bytes) else part for part in parts
-    ]
-    return packed.of_values(column, _joined(unpacked))
+    packed = [part for part in parts if isinstance(part, bytes)]
+    if len(packed) == len(parts):
+        return _PACKED[column.kind](b"".join(packed))
+    values = [_unpacked(column, part) for part in parts]
+    return array_of(column, values[0] if len(values) == 1 else [*chain.from_iterable(values)])
 
 
-def _joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    return parts[0] if len(parts) == 1 else [*chain.from_iterable(parts)]
-
-
-def _buffered(kind: Any, packed: bytes) -> Any:
-    size = len(packed) * 8 // kind.bit_width
-    return pa.Array.from_buffers(kind, size, [None, pa.py_buffer(packed)])
+def _unpacked(column: Column, part: Values) -> Sequence[Any]:
+    if not isinstance(part, bytes):
+        return part
+    if column.kind == "time":
+        return memoryview(part).cast("I").tolist()
+    if column.kind == "float":
+        return memoryview(part).cast("d").tolist()
+    numbers = memoryview(part).cast("q").tolist()
+    return [*map(str, numbers)] if column.kind == "digits" else numbers
 
 
 def _whole(packed: bytes) -> Any:
-    return _buffered(pa.int64(), packed)
-
-
-def _floats(packed: bytes) -> Any:
-    return _buffered(pa.float64(), packed)
-
-
-def _times(packed: bytes) -> Any:
-    seconds = _buffered(pa.uint32(), packed).cast(pa.int64())
-    return seconds.cast(pa.timestamp("s", "UTC")).cast(pa.timestamp("ms", "UTC"))
+    return of_buffer(pa.int64(), packed)
 
 
 def _digits(packed: bytes) -> Any:
-    # The JSON of a list has all digits; it is many times faster than one text after the other.
-    texts = msgspec.json.encode(memoryview(packed).cast("q").tolist())[1:-1].decode()
-    return pa.array(texts.split(",") if texts else [], pa.string())
+    return _whole(packed).cast(pa.string())
 
 
-def _texts(column: Column, values: Sequence[Any]) -> Any:
-    return array_of(column, [None if value is None else str(value) for value in values])
+def _times(packed: bytes) -> Any:
+    return times_of(of_buffer(pa.uint32(), packed))
 
 
-_PACKED: Mapping[Kind, _Packed] = {
-    "integer": _Packed("q", _whole),
-    "digits": _Packed("q", _digits, _texts),
-    "time": _Packed("I", _times),
-    "float": _Packed("d", _floats),
+_PACKED: Mapping[Kind, Callable[[bytes], Any]] = {
+    "integer": _whole,
+    "digits": _digits,
+    "time": _times,
+    "float": partial(of_buffer, pa.float64()),
 }

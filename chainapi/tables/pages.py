@@ -1,8 +1,9 @@
 """Pages decoded to columns, without an object of the model for each row.
 
-The decoder takes the fast path of the model to its private Structs (`chainapi.models.structs`), and checks
-all values of a field in one step in place of making objects. A page that does not pass is decoded to rows of
-the model, which names the fault: both ways accept the same bodies.
+The decoder takes the fast path of the model to its private Structs (`chainapi.models.structs`). If all fields
+are numbers, texts and booleans, it checks all values of a field in one step; else it converts the Structs to
+those of the columns (`chainapi.tables.shapes`), which checks them. A page that does not pass is decoded to
+rows of the model, which names the fault: both ways accept the same bodies.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 import msgspec
@@ -24,16 +25,19 @@ from chainapi.models.convert import row_type
 from chainapi.models.envelope import Envelope, envelope_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.row_type import FastPath, Finish, RowType
-from chainapi.models.schema import Field, fields_of
-from chainapi.tables.structs import POINT
-from chainapi.tables.types import INT64, YEARS
+from chainapi.models.schema import Field, fields_of, row_classes
+from chainapi.models.unions import tags_of
+from chainapi.tables.columns import Column, columns_of, has_extra
+from chainapi.tables.shapes import Misfit, Shape
+from chainapi.tables.structs import POINT, struct_rows
+from chainapi.tables.types import INT64, YEARS, Amounts
 
-__all__ = ["ColumnarDecoder", "ColumnarPage", "Values"]
+__all__ = ["ColumnarDecoder", "ColumnarPage", "Values", "columnar_type"]
 
-# Values of a field, as bytes in the order of the machine or as Python objects. Whole numbers have eight bytes
-# each, floats eight, times (Unix seconds) four.
+# Values of a column: bytes in the order of the machine, or the objects that `chainapi.tables.rows.reader`
+# returns. Whole numbers have eight bytes each, those of ``digits`` too, floats eight, times (Unix seconds)
+# four.
 Values: TypeAlias = bytes | Sequence[Any]
-Check: TypeAlias = Callable[[Sequence[Any]], Values]
 
 WIDEST = 256  # rows from which on reading each field by itself is faster than whole rows
 
@@ -43,10 +47,12 @@ class ColumnarPage:
     """Page whose rows are columns; rows of the model are made when they are read.
 
     Attributes:
-        columns: the values of each field of the model, in their order.
+        amounts: the form of amounts.
+        columns: the values of each column, in their order; without unnamed fields, because it has none.
 
     """
 
+    amounts: Amounts
     columns: Sequence[Values]
     _page: DecodedPage
     _decode: Callable[[bytes], DecodedPage]
@@ -108,21 +114,24 @@ class _Checked:
     """Structs of a page, and their columns."""
 
     structs: list[Any]
-    columns: list[Values]
+    columns: Sequence[Values]
 
 
 class ColumnarDecoder(PageDecoder):
     """Decoder of a route's pages: to columns if it can, else to rows of the model.
 
-    Its arguments are those of `PageDecoder`.
+    Its other arguments are those of `PageDecoder`. `amounts` is the form of amounts.
 
     Raises:
         ConfigurationError: as `PageDecoder` raises.
 
     """
 
-    def __init__(self, model: Any, items: str | None = None, *args: Any, **options: Any) -> None:
-        self._columnar = columnar_type(model)
+    def __init__(
+        self, model: Any, items: str | None = None, *args: Any, amounts: Amounts = "text", **options: Any
+    ) -> None:
+        self._amounts: Amounts = amounts
+        self._columnar = columnar_type(model, amounts)
         super().__init__(model, items, *args, **options)
         self._plain = PageDecoder(model, items, *args, **options)
 
@@ -138,7 +147,7 @@ class ColumnarDecoder(PageDecoder):
         if not isinstance(checked, _Checked):
             return page
         decoded = DecodedPage(checked.structs, page.next_page_token, page.extra, body, page.items)
-        return ColumnarPage(checked.columns, decoded, self._plain.decode)
+        return ColumnarPage(self._amounts, checked.columns, decoded, self._plain.decode)
 
     def _envelope_of(self, items: str) -> Envelope:
         rows = self._rows.strict if self._columnar is None else self._columnar
@@ -146,15 +155,19 @@ class ColumnarDecoder(PageDecoder):
 
 
 @lru_cache(maxsize=256)
-def columnar_type(model: Any) -> RowType | None:
+def columnar_type(model: Any, amounts: Amounts) -> RowType | None:
     """Return the row type whose fast path ends at columns, or None.
 
-    A model has one if its fields are numbers, texts and booleans, and making an object checks no more than
-    their types.
+    A model has one if making an object checks no more than its types. Its rows are of one kind, and no value
+    is JSON of any type.
     """
-    rows, checks = row_type(model, strict=True), _checks(model)
-    if checks is None:
-        return None
+    checks = _checks(model) if columns_of(model, amounts) == columns_of(model) else None
+    return _of_structs(model, amounts) if checks is None else _of_checks(model, checks)
+
+
+def _of_checks(model: Any, checks: Mapping[str, Check]) -> RowType | None:
+    """Return the row type whose columns are those of private Structs."""
+    rows = row_type(model, strict=True)
     if model is MetricPoint:
         return evolve(rows, fast=FastPath(POINT, _finish(checks, _columns_of_points), lax=False))
     if rows.fast is None:
@@ -163,13 +176,47 @@ def columnar_type(model: Any) -> RowType | None:
     return evolve(rows, fast=evolve(rows.fast, finish=finish))
 
 
+def _of_structs(model: Any, amounts: Amounts) -> RowType | None:
+    """Return the row type whose columns are those of Structs with their names."""
+    kinds, columns = row_classes(model), columns_of(model, amounts)
+    extra = columns[-1].name if has_extra(model) else None
+    named = {column.name: column for column in columns if column.name != extra}
+    if len(kinds) != 1 or tags_of(model) or any(map(_has_json, named.values())):
+        return None
+    try:
+        shape = Shape(kinds[0], named, row=True, extra=extra, exact=True)
+    except TypeError:
+        return None
+    return struct_rows(model, lambda _: partial(_shaped, shape, slice(1, 1 + len(named))))
+
+
+def _has_json(column: Column) -> bool:
+    return column.kind == "json" or any(map(_has_json, column.fields))
+
+
+def _shaped(shape: Shape, named: slice, rows: list[Any]) -> Any:
+    """Return Structs with the attributes of a model, and their columns."""
+    structs = shape.of(rows)
+    try:
+        changed = shape.change(structs)
+    except Misfit:
+        raise msgspec.ValidationError("a value does not fit its column") from None
+    return _Checked(structs, [*zip(*map(astuple, changed), strict=True)][named] or [()] * named.stop)
+
+
 def _finish(checks: Mapping[str, Check], read: Callable[[list[Any]], Sequence[Sequence[Any]]]) -> Finish:
     """Return the function that reads and checks the columns of Structs."""
-    each = tuple(checks.values())
+    forms = tuple(check.form for check in checks.values())
+    others = tuple(check.other for check in checks.values())
 
     def finish(structs: list[Any]) -> Any:
-        columns = read(structs)
-        return _Checked(structs, [check(values) for check, values in zip(each, columns, strict=True)])
+        made = list[Values]()
+        for values, pack, other in zip(read(structs), _packers(forms, len(structs)), others, strict=True):
+            try:
+                made.append(other(values) if pack is None else pack(*values))
+            except struct.error:
+                made.append(other(values))
+        return _Checked(structs, made)
 
     return finish
 
@@ -188,14 +235,33 @@ def _columns(names: Sequence[str], structs: list[Any]) -> Sequence[Sequence[Any]
 # Checks of the values of a field. They raise the error that sends a page to rows of the model.
 
 
+@frozen
+class Check:
+    """Check of the values of a field.
+
+    Attributes:
+        form: format of a value for `struct`, which refuses values that do not fit; None for values that are
+            not packed.
+        other: check of values that cannot be packed.
+
+    """
+
+    form: Literal["q", "I", "d"] | None
+    other: Callable[[Sequence[Any]], Values]
+
+
+@lru_cache(maxsize=64)
+def _packers(forms: Sequence[str | None], count: int) -> Sequence[Callable[..., bytes] | None]:
+    """Return the function that packs the values of each field."""
+    return [None if form is None else struct.Struct(f"{count}{form}").pack for form in forms]
+
+
 def _checks(model: Any) -> Mapping[str, Check] | None:
     """Return the check of each field; None if an object has to be made for it."""
     if not isinstance(model, type) or not attrs.has(model) or _has_code(model):
         return None
     found = {field.name: _check(field) for field in fields_of(model)}
     checks = {name: check for name, check in found.items() if check is not None}
-    if model is MetricPoint:
-        checks["value"] = _doubles
     return checks if checks and len(checks) == len(found) else None
 
 
@@ -212,16 +278,18 @@ def _check(field: Field) -> Check | None:
         return None
     nothing = {NoneType} if kind.optional else set[type]()
     match kind.kind:
+        case "integer" if field.timestamp:
+            return Check("I", partial(_whole, YEARS))  # up to the year 2106
         case "integer":
-            return _times if field.timestamp else _whole if field.amount else _whole64
+            return Check("q", _digits if field.amount else partial(_whole, INT64))
         case "float":
-            return partial(_floats, {float, int} | nothing)
+            return Check("d", partial(_floats, {float, int} | nothing))
         case "boolean":
-            return partial(_of, {bool} | nothing)
+            return Check(None, partial(_of, {bool} | nothing))
         case "text":
-            return _as_decoded
+            return Check(None, _as_decoded)
         case "literal" if {*map(type, kind.choices)} == {str}:
-            return partial(_chosen, {*kind.choices, None} if kind.optional else {*kind.choices})
+            return Check(None, partial(_chosen, {*kind.choices, None} if kind.optional else {*kind.choices}))
     return None
 
 
@@ -241,33 +309,18 @@ def _chosen(choices: set[str | None], values: Sequence[Any]) -> Values:
     return values
 
 
-@lru_cache(maxsize=64)
-def _packer(form: str, count: int) -> Callable[..., bytes]:
-    return struct.Struct(f"{count}{form}").pack
+# There is None, a number beyond 64 bits, or a fraction among the values.
 
 
-def _whole(values: Sequence[Any]) -> Values:
-    try:
-        return _packer("q", len(values))(*values)
-    except struct.error:  # there is None, a number beyond 64 bits, or a fraction
-        return _of({int, NoneType}, values)
+def _digits(values: Sequence[Any]) -> Values:
+    return [None if value is None else str(value) for value in _of({int, NoneType}, values)]
 
 
-def _whole64(values: Sequence[Any]) -> Values:
-    checked = _whole(values)
-    return checked if isinstance(checked, bytes) else _between(INT64, checked)
-
-
-def _times(values: Sequence[Any]) -> Values:
-    try:
-        return _packer("I", len(values))(*values)  # up to the year 2106
-    except struct.error:
-        return _between(YEARS, _of({int, NoneType}, values))
-
-
-def _between(limits: tuple[int, int], values: Sequence[Any]) -> Values:
-    given = [value for value in values if value is not None]
-    if given and not limits[0] <= min(given) <= max(given) <= limits[1]:
+def _whole(limits: tuple[int, int], values: Sequence[Any]) -> Values:
+    if values.count(None) == len(values):
+        return values
+    given = [value for value in _of({int, NoneType}, values) if value is not None]
+    if not limits[0] <= min(given) <= max(given) <= limits[1]:
         raise msgspec.ValidationError("a number is out of range")
     return values
 
@@ -283,6 +336,6 @@ def _floats(kinds: set[type], values: Sequence[Any]) -> Values:
 
 def _doubles(values: Sequence[Any]) -> bytes:
     try:
-        return _packer("d", len(values))(*values)
+        return struct.pack(f"{len(values)}d", *values)
     except struct.error:
         raise msgspec.ValidationError("a number is out of range") from None

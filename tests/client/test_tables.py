@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -79,6 +80,36 @@ async def test_types() -> None:
         table = await blocks(session).to_arrow()
         assert table.column("block_timestamp").to_pylist() == [row.block_time for row in rows]
         assert table.column("fees_spent").to_pylist() == [str(row.fees_spent) for row in rows]
+
+
+@pytest.mark.parametrize("limit", [3, 7, 9])
+async def test_one_stream_gives_tables_with_several_forms_of_amounts(limit: int) -> None:
+    """A stream that is read on with another form of amounts gives the rest in that form, in a page too."""
+    async with simulated(Simulator(rows=20)) as session:
+        whole = {form: await blocks(session).to_arrow(amounts=form) for form in ("text", "decimal")}
+        pages = blocks(session)
+        assert (await pages.to_arrow(limit, amounts="decimal")).equals(whole["decimal"][:limit])
+        assert (await pages.to_arrow(2)).equals(whole["text"][limit : limit + 2])
+        assert (await pages.to_arrow(amounts="decimal")).equals(whole["decimal"][limit + 2 :])
+
+
+def test_tables_load_no_pandas() -> None:
+    """A table of a model is read without pandas, which takes long to load where it is installed."""
+    code = """
+import asyncio, sys
+from chainapi.simulator import Simulator
+from tests.sessions import simulated
+
+async def read():
+    async with simulated(Simulator(rows=20)) as session:
+        await session.data.evm.blocks(43114).to_arrow(7)
+        await session.data.evm.transactions(43114).to_arrow(amounts="decimal")
+    assert "pyarrow" in sys.modules
+    assert "pandas" not in sys.modules
+
+asyncio.run(read())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 async def test_a_list_without_rows_has_the_whole_schema() -> None:

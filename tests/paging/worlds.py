@@ -184,7 +184,7 @@ class FlowSource:
     """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
-    columnar = False  # the decoder is the one for rows
+    columnar = None  # the decoder is the one for rows
     structs: RowType | None = None
     on_invalid: OnInvalid = "raise"
     ranges = numbered = None

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.identity import deduplicator, identity_of
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.errors import DecodeError
+from chainapi.errors import ColumnValueError, DecodeError
 from chainapi.models import EvmBlock, MetricPoint
 from chainapi.models.codec import PageDecoder
 from chainapi.models.schema import fields_of
 from chainapi.tables.build import builder_of
-from chainapi.tables.pages import ColumnarDecoder, ColumnarPage
+from chainapi.tables.pages import ColumnarDecoder, ColumnarPage, columnar_type
 from chainapi.tables.types import AMOUNTS, Amounts
 from tests.documents import Maker
 
@@ -84,12 +84,14 @@ def read(decoder: PageDecoder, body: bytes, model: Any, amounts: Amounts) -> Any
         builder.add(page, range(len(page.key_rows)))
     except DecodeError as fault:
         return type(fault), fault.path, fault.reason
+    except ColumnValueError as fault:
+        return str(fault)
     return builder.table(), list(page.rows)
 
 
 def check(body: bytes, model: Any, items: str, extra: Any = (), amounts: Amounts = "text") -> bool:
     """Check that both ways agree on a body; return whether it was decoded to columns."""
-    columnar, exact = ColumnarDecoder(model, items, extra), PageDecoder(model, items, extra)
+    columnar, exact = ColumnarDecoder(model, items, extra, amounts=amounts), PageDecoder(model, items, extra)
     one, other = (read(decoder, body, model, amounts) for decoder in (columnar, exact))
     assert one == other
     try:
@@ -130,6 +132,26 @@ def test_pages_of_every_list(name: str) -> None:
         page = Maker(seed, whole=seed == 0).page(endpoint, rows=seed * 3)
         amounts = AMOUNTS[seed]
         check(json.dumps(page).encode(), route.model, route.items or "chains", route.extra, amounts)
+
+
+@pytest.mark.parametrize("amounts", AMOUNTS)
+def test_nested_pages_are_columns(amounts: Amounts) -> None:
+    """Pages with records and lists in their rows become columns too, in each form of amounts."""
+    endpoint = ROUTES["data.evm.erc20_transactions"]
+    route = endpoint.route
+    for rows in (0, 1, 3, 300):
+        page = Maker(1, whole=True).page(endpoint, rows=rows)
+        for row in page[route.items or ""]:
+            row["value"] = "115792089237316195423570985008687907853"  # 39 digits: no decimal holds them
+        is_columns = check(json.dumps(page).encode(), route.model, route.items or "", (), amounts)
+        assert is_columns is (rows == 0 or amounts != "decimal")
+
+
+def test_most_lists_are_columns() -> None:
+    """Lists whose rows are of one kind, and without JSON of any type, become columns."""
+    others = {name for name in LISTS if columnar_type(ROUTES[name].route.model, "text") is None}
+    assert len(LISTS) - len(others) >= 39
+    assert others >= {"data.evm.transfers", "metrics.looking_glass.composite_query"}
 
 
 @pytest.mark.parametrize("name", ["data.evm.blocks", "metrics.avg_tps", "metrics.chains.metric"])

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.values import unlike
-from chainapi.tables.arrow import array_of, arrow_schema
-from chainapi.tables.columns import Column
+from chainapi.tables.arrow import array_of, arrow_schema, places_of
+from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import reader
 
 __all__ = ["BATCH_ROWS", "chosen_rows", "kept_rows", "python_rows", "tables_of"]
@@ -23,6 +23,8 @@ BATCH_BYTES = 2 << 20  # of rows as JSON, which become one table
 BATCH_ROWS = 8_192  # read at once from a file
 GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of batches, which are written at once
 
+_SOURCE = Column(SOURCE, "text")
+
 
 def kept_rows(batches: Iterable[Any], dropped: Dropped) -> Iterator[Any]:
     """Yield batches without the rows at some places."""
@@ -30,14 +32,14 @@ def kept_rows(batches: Iterable[Any], dropped: Dropped) -> Iterator[Any]:
         if places:
             left = {*places}
             places = [place for place in range(batch.num_rows) if place not in left]
-            batch = batch.take(pa.array(places, pa.int64()))
+            batch = batch.take(places_of(places))
         yield batch
 
 
 def chosen_rows(batches: Iterable[Any], chosen: Dropped) -> Iterator[Any]:
     """Yield batches of the rows at some places."""
     for batch, places in _placed(batches, chosen):
-        yield batch.take(pa.array(places, pa.int64()))
+        yield batch.take(places_of(places))
 
 
 def _placed(batches: Iterable[Any], chosen: Dropped) -> Iterator[tuple[Any, list[int]]]:
@@ -104,7 +106,7 @@ def _batches(slices: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, by
 
 
 def _labels(labels: Sequence[tuple[str, int]]) -> Any:
-    return pa.array([label for label, number in labels for _ in range(number)], pa.string())
+    return array_of(_SOURCE, [label for label, number in labels for _ in range(number)])
 
 
 def _groups(tables: Iterable[Any], most: int, large: int = sys.maxsize) -> Iterator[Any]:
@@ -118,6 +120,7 @@ def _groups(tables: Iterable[Any], most: int, large: int = sys.maxsize) -> Itera
             yield joined.slice(0, most)
             rest = joined.slice(most)
             group, rows, size = [rest] if rest.num_rows else [], rest.num_rows, rest.nbytes
+            table = joined = None  # memory holds the next group alone
     if rows:
         yield pa.concat_tables(group)
 

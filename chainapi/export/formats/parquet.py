@@ -148,6 +148,7 @@ def write_tables(writer: Any, tables: Iterable[Any]) -> Tally:
     for table in tables:
         writer.write_table(table, row_group_size=table.num_rows)
         written = _added(written, table)
+        del table  # memory holds the next group alone
     return written
 
 
@@ -186,6 +187,7 @@ def _with_group(tally: Tally, rows: int, columns: Iterable[Any]) -> Tally:
     for column in columns:
         for leaf in _leaves(pa.concat_arrays(column.chunks)):
             checksum = crc32(pa.record_batch([leaf], [""]).serialize(), checksum)
+    pa.default_memory_pool().release_unused()  # it would keep several times what is in use
     return Tally(tally.rows + rows, tally.checksum + checksum)
 
 
