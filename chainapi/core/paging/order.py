@@ -11,11 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain, pairwise, repeat
 from typing import Any, cast
 
 import msgspec
-from attrs import define, frozen
+from attrs import frozen
 from msgspec import Struct
 
 __all__ = [
@@ -40,8 +41,7 @@ Marks = Mapping[str, int]  # how many rows have each mark
 MAX_TIES = 1_000  # rows that share one number; a checkpoint holds the mark of each
 
 
-@define(eq=False)
-class Rows:
+class Rows(Struct, eq=False):
     """Rows of one page that keep the order: their indices in it, and their numbers.
 
     `run` is set where the numbers are an arithmetic one, with steps down.
@@ -100,6 +100,7 @@ class Watermark:
     number_field: str = ""
 
 
+_NO_INDICES = frozenset[int]()
 _NO_TIES: Mapping[int, Marks] = {}  # of all places where no two rows share a number
 
 
@@ -178,10 +179,10 @@ class Order:
         for number, marks in self._after.ties.items():
             yield number, marks, self._after.met.get(number, {})
 
-    def take(self, rows: Rows, mark: Mark) -> set[int]:
+    def take(self, rows: Rows, mark: Mark) -> AbstractSet[int]:
         """Count rows as given, and return the indices of those that were given before."""
         self._before = self._after
-        stale: set[int] = set()
+        stale: AbstractSet[int] = _NO_INDICES
         tied = self._tied(rows)
         if tied:
             self._after, stale = self._joined(rows.indices[:tied], mark)
@@ -190,7 +191,7 @@ class Order:
             self._after = self._extended(rows, mark)
         elif rows:
             self._after, more = self._sift(rows, mark, self._after)
-            stale |= more
+            stale = stale | more
         return stale
 
     def watermark(self, rows: Rows | None = None, mark: Mark | None = None) -> Watermark | None:

@@ -57,6 +57,7 @@ __all__ = [
 ]
 
 _EMPTY = EmptyPage()
+_NEXT, _EXHAUSTED = State.NEXT, State.EXHAUSTED  # the members of an Enum are slow to look up
 HUGE = 1 << 20  # bytes of a page whose rows take long to compare: up to a second for ten million bytes
 
 
@@ -224,7 +225,8 @@ class Walk:
     @property
     def unread(self) -> bool:
         """Return whether the open page has rows neither given nor left out."""
-        return self._offset < self._size
+        left = self._left
+        return (self._moved if left is None else self._size - length_hint(left)) < self._size
 
     @property
     def _offset(self) -> int:
@@ -288,9 +290,8 @@ class Walk:
 
     def leave(self) -> None:
         """Leave the open page, whose rows were all given; drop its rows and its body."""
-        self.skip()
-        self._answer = None
-        if not self.keeps_rows:
+        self._moved, self._left, self._answer = self._size, None, None
+        if not self.keeps_rows and self._page is not _EMPTY:
             self._page, self.response = _EMPTY, None
             self._dedupe.leave()
 
@@ -334,7 +335,7 @@ class Walk:
     @property
     def fetched_all(self) -> bool:
         """Return whether the last page, one without a token, was received."""
-        return self._states.exhausted
+        return self._states.state is _EXHAUSTED
 
     @property
     def exhausted(self) -> bool:
@@ -439,14 +440,9 @@ class Walk:
         """
         states = self._states
         token = states.token
-        if (
-            self._failure is not None
-            or states.state is not State.NEXT
-            or token is None
-            or token.minted is None
-        ):
+        if self._failure is not None or states.state is not _NEXT or token is None or token.minted is None:
             return None
-        return self.fetch(token)
+        return Fetch(token, self._start.bound, states.expires_at(token), states.restarts > 0)
 
     def open_expected(self, answer: Answer) -> bool:
         """Open the page that answered the fetch of `expected`.
@@ -531,11 +527,10 @@ class Walk:
 
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
-        start, page, token, size = self.position, fetched.page, fetched.token, len(fetched.page.key_rows)
+        start, token, size = self.position, fetched.token, compared.size
         self._states.received(token, rows=compared.signature, size=size, fresh=compared.fresh)
-        self._page, self._size, self._compared = page, size, compared
-        self.move_to(0)
-        self.response = fetched.response
+        self._page, self._size, self._compared = fetched.page, size, compared
+        self._moved, self._left, self.response = 0, None, fetched.response
         self._start = start
         self._end = self._after()
 
@@ -583,20 +578,16 @@ class Walk:
 
     def _after(self) -> PagePosition:
         """Return the position after the whole open page."""
-        states, start, dedupe = self._states, self._start, self._dedupe
+        states, start = self._states, self._start
         return PagePosition(
             self._begin,
             states.token,
             states.depth,
             start.rows + self._size - len(self._compared.stale),
             states.restarts,
-            dedupe.given,
-            dedupe.number_field,
-            dedupe.broken,
-            dedupe.keyless,
+            *self._dedupe.position,
             start.bound,
-            dedupe.head,
-            states.exhausted,
+            states.state is _EXHAUSTED,
         )
 
     def _given_inside(self) -> int:
