@@ -90,6 +90,11 @@ class Quota:
         return self._in_flight.number
 
     @property
+    def full(self) -> bool:
+        """Whether as many requests are in flight as may be: only a response lets another one leave."""
+        return self._in_flight.number >= self.max_in_flight
+
+    @property
     def mode(self) -> Mode:
         """Return the mode that the last event led to."""
         return self.probes.mode

@@ -187,7 +187,8 @@ class Scheduler(Generic[T]):
             elif (step := self._serve(now, turn)) is not None:
                 yield step
             else:
-                yield from self._hold(now, turn)
+                if not self.quota.full:  # else no request may pass it, and its wait has no known end
+                    yield from self._hold(now, turn)
                 break
         else:
             self.wakes_at = inf

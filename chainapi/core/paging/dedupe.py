@@ -60,6 +60,7 @@ class Comparison(Struct, eq=False):
 
 
 _NONE = frozenset[int]()  # of all pages without such rows
+_NOT_RESUMED = ResumedPage()  # without marks, so that nothing changes it
 _NO_ROWS = PageRows(EmptyPage(), Identity(), keyed=False)
 
 
@@ -98,7 +99,7 @@ class Deduplicator:
         self._counter: DigestCounter | None = None
         self._numbered = False  # the counter has rows that were given in order
         self._keys = KeyWindow(unique=identity.unique)
-        self._resumed_page = ResumedPage()
+        self._resumed_page = _NOT_RESUMED
         self._page = _NO_ROWS
 
     @property
@@ -155,12 +156,12 @@ class Deduplicator:
 
     def resume_inside(self, head: Collection[str]) -> None:
         """Leave out the rows with these marks: they were given of the page to come."""
-        self._resumed_page = ResumedPage(head)
+        self._resumed_page = ResumedPage(head) if head else _NOT_RESUMED
 
     def restart(self) -> None:
         """Begin another pass over the list."""
         self._keys.clear()
-        self._resumed_page = ResumedPage()
+        self._resumed_page = _NOT_RESUMED
         if self._order is not None:
             self._order.restart()
             self._history.restart()
@@ -199,7 +200,8 @@ class Deduplicator:
             stale, fresh = self._compare_ordered(order, indices, numbers, cut)
         else:
             again = self._resumed_page.match(rows, indices)
-            self._resumed_page.pass_by(rows, again)
+            if again or self._resumed_page.marks:
+                self._resumed_page.pass_by(rows, again)
             stale, fresh = self._compare_counted(indices, again)
         self._any_given = self._any_given or rows.size > 0
         stale = rows.repeated | stale if rows.repeated else stale

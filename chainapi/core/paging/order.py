@@ -125,6 +125,9 @@ class Given(Struct, frozen=True, eq=False):
         return _written(self, self, number_field)
 
 
+_NOTHING = Given()
+
+
 class Order:
     """Rows given of a list whose numbers never rise. `unique`: no two share one.
 
@@ -135,7 +138,7 @@ class Order:
         self._unique = unique
         self._number_field = number_field
         self.lost_marks = False  # rows at the ends of spans may have been given without a mark
-        self._after = Given() if watermark is None else _read(watermark)
+        self._after = _NOTHING if watermark is None else _read(watermark)
         self._before = self._after
 
     @property

@@ -57,7 +57,8 @@ __all__ = [
 ]
 
 _EMPTY = EmptyPage()
-_NEXT, _EXHAUSTED = State.NEXT, State.EXHAUSTED  # the members of an Enum are slow to look up
+# The members of an Enum are slow to look up.
+_FIRST, _NEXT, _EXHAUSTED = State.FIRST, State.NEXT, State.EXHAUSTED
 HUGE = 1 << 20  # bytes of a page whose rows take long to compare: up to a second for ten million bytes
 
 
@@ -440,7 +441,9 @@ class Walk:
         """
         states = self._states
         token = states.token
-        if self._failure is not None or states.state is not _NEXT or token is None or token.minted is None:
+        if self._failure is not None or self._begin.following:
+            return None
+        if states.state is not (_FIRST if token is None else _NEXT) or (token and token.minted is None):
             return None
         return Fetch(token, self._start.bound, states.expires_at(token), states.restarts > 0)
 
