@@ -171,8 +171,9 @@ class Scheduler(Generic[T]):
         self, reservation: Reservation, now: float, status: int, info: RateLimitInfo, jitter: float
     ) -> Verdict:
         """Record a response; see `Quota.answered`."""
-        self._unanswered_since = now if self.quota.in_flight > 1 else inf
-        return self.quota.answered(reservation, now, status, info, jitter)
+        quota = self.quota
+        self._unanswered_since = now if quota.in_flight > 1 else inf
+        return quota.answered(reservation, now, status, info, jitter)
 
     # --- turns ------------------------------------------------------------------------------
 

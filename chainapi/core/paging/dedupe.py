@@ -195,8 +195,10 @@ class Deduplicator:
             numbers = [numbers[index] for index in indices] if numbers else ()
             rise = None if order is None else rising(numbers, order.last)
         if order is not None:
-            cut, broken = _cut(order, numbers, rise)
-            refuted += broken
+            cut = None
+            if not all_new:
+                cut, broken = _cut(order, numbers, rise)
+                refuted += broken
             stale, fresh = self._compare_ordered(order, indices, numbers, cut)
         else:
             again = self._resumed_page.match(rows, indices)

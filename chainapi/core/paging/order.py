@@ -351,29 +351,25 @@ def _written(given: Given, before: Given, number_field: str) -> Watermark | None
     )
 
 
-def run_of(numbers: Sequence[Any]) -> Run | None:
-    """Return numbers as an arithmetic run with steps down; None if they are not.
-
-    It takes no comparison of neighbours: a run is the usual page of a list whose numbers are its keys.
-    """
-    if len(numbers) < 2 or type(first := numbers[0]) is not int or type(second := numbers[1]) is not int:
-        return None
-    step, count = second - first, len(numbers)
-    if step >= 0 or numbers[-1] != first + step * (count - 1):
-        return None
-    return (first, step, count) if numbers == list(range(first, first + step * count, step)) else None
+def run_of(numbers: list[Any]) -> Run | None:
+    """Return numbers as an arithmetic run with steps down; None if they are not."""
+    return with_run(numbers)[1]
 
 
 def with_run(numbers: list[Any]) -> tuple[Sequence[Any], Run | None]:
     """Return numbers and the run that they form, if they form one.
 
-    The numbers of a run are returned as a `range`, which takes little memory.
+    The numbers of a run are returned as a `range`, which takes little memory. It takes no comparison of
+    neighbours: a run is the usual page of a list whose numbers are its keys.
     """
-    run = run_of(numbers)
-    if run is None:
+    count = len(numbers)
+    if count < 2 or type(first := numbers[0]) is not int or type(second := numbers[1]) is not int:
         return numbers, None
-    first, step, count = run
-    return range(first, first + step * count, step), run
+    step = second - first
+    end = first + step * count
+    if step >= 0 or numbers[-1] != end - step or numbers != list(run := range(first, end, step)):
+        return numbers, None
+    return run, (first, step, count)
 
 
 def rising(numbers: Sequence[int | None], last: int | None, run: Run | None = None) -> int | None:

@@ -117,21 +117,16 @@ class Identity:
         """
         if self.number is None:
             return None, None
-        plain = None if self.plain_number is None else _read(self.plain_number, rows)
+        try:
+            plain = None if self.plain_number is None else self.plain_number(rows)
+        except (AttributeError, TypeError):  # a row lacks the attribute
+            plain = None
         if plain is None:
             return with_run(list(map(self.number, rows)))
         numbers, run = with_run(plain)
         if run is not None or not {*map(type, plain)} - {int}:
             return numbers, run
         return with_run(list(map(self.number, rows)))
-
-
-def _read(read: Column, rows: Sequence[Any]) -> list[Any] | None:
-    """Read all rows at once; None where one of them lacks an attribute."""
-    try:
-        return read(rows)
-    except (AttributeError, TypeError):
-        return None
 
 
 def _plain_keys(read: Column, rows: Sequence[Any]) -> tuple[Sequence[Any], AbstractSet[Any]] | None:
