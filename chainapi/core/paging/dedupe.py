@@ -297,7 +297,7 @@ class Deduplicator:
         page.ordered = ordered = Rows(indices[:cut], kept, page.run if len(kept) == page.size else None)
         if cut is not None:
             self._history.keep_ends(order)
-        stale = order.take(ordered, page.mark)
+        stale = order.take(ordered, page.mark, page.late_mark)
         # A number that falls is progress, also past rows that were given before.
         fresh: bool | None = len(stale) < len(kept) or _falls(kept, last)
         if resumed.marks:

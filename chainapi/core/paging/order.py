@@ -37,6 +37,7 @@ Run = tuple[int, int, int]  # first number, step from one to the next, count
 Spans = tuple[tuple[int, int], ...]  # newest and oldest number of each, both included; from new to old
 Mark = Callable[[int], str]  # the mark of the row at an index of the page
 Marks = Mapping[str, int]  # how many rows have each mark
+LateMark = Callable[[int], Marks]
 
 MAX_TIES = 1_000  # rows that share one number; a checkpoint holds the mark of each
 
@@ -182,8 +183,11 @@ class Order:
         for number, marks in self._after.ties.items():
             yield number, marks, self._after.met.get(number, {})
 
-    def take(self, rows: Rows, mark: Mark) -> AbstractSet[int]:
-        """Count rows as given, and return the indices of those that were given before."""
+    def take(self, rows: Rows, mark: Mark, late: LateMark | None = None) -> AbstractSet[int]:
+        """Count rows as given, and return the indices of those that were given before.
+
+        `late` returns the mark of one row, counted once; it may be made when it is read.
+        """
         self._before = self._after
         stale: AbstractSet[int] = _NO_INDICES
         tied = self._tied(rows)
@@ -191,7 +195,7 @@ class Order:
             self._after, stale = self._joined(rows.indices[:tied], mark)
             rows = rows.behind(tied)
         if self._all_below(rows):
-            self._after = self._extended(rows, mark)
+            self._after = self._extended(rows, mark, late)
         elif rows:
             self._after, more = self._sift(rows, mark, self._after)
             stale = stale | more
@@ -230,18 +234,18 @@ class Order:
         spans, numbers = self._after.spans, rows.numbers
         return bool(numbers) and not (spans and numbers[0] >= spans[-1][1])
 
-    def _extended(self, rows: Rows, mark: Mark) -> Given:
+    def _extended(self, rows: Rows, mark: Mark, late: LateMark | None) -> Given:
         before = self._after
         first, last = rows.numbers[0], rows.numbers[-1]
         newest = before.spans[0][0] if before.spans else first
         spans = ((newest, last),)
         if self._unique:
             return Given(spans, last, _NO_TIES, _NO_TIES)
-        ends: dict[int, Marks] = {last: _marks(rows.indices[-rows.numbers.count(last) :], mark)}
+        ends: dict[int, Marks] = {last: _marks(rows.indices[-rows.numbers.count(last) :], mark, late)}
         if before.spans:
             ties = {newest: before.ties.get(newest, {}), **ends}
             return Given(spans, last, ties, {newest: before.met.get(newest, {}), **ends})
-        ties = {newest: _marks(rows.indices[: rows.numbers.count(first)], mark), **ends}
+        ties = {newest: _marks(rows.indices[: rows.numbers.count(first)], mark, late), **ends}
         return Given(spans, last, ties, ties)
 
     def _sift(self, rows: Rows, mark: Mark, before: Given | None = None) -> tuple[Given, set[int]]:
@@ -291,8 +295,10 @@ def _meet(own: str, given: dict[str, int], here: dict[str, int]) -> bool:
     return False
 
 
-def _marks(indices: Sequence[int], mark: Mark) -> Marks:
+def _marks(indices: Sequence[int], mark: Mark, late: LateMark | None) -> Marks:
     """Count the marks of rows."""
+    if late is not None and len(indices) == 1:
+        return late(indices[0])
     counted: dict[str, int] = {}
     for own in map(mark, indices):
         counted[own] = counted.get(own, 0) + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain
@@ -225,6 +225,11 @@ class PageRows:
         """
         return self.digest(index)[:8].hex()
 
+    def late_mark(self, index: int) -> Mapping[str, int]:
+        """Return the mark of a row, counted once; that of a key is made when it is read."""
+        key = self.keys[index] if self.keyed else None
+        return {self.mark(index): 1} if key is None else KeyMark(key)
+
     def marks(self, index: int) -> str:
         """Return the mark of a row's content, then that of its key if it has one.
 
@@ -232,6 +237,25 @@ class PageRows:
         """
         content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
         return content if mark == content else content + mark
+
+
+class KeyMark(Mapping[str, int]):
+    """Mark of a row by its key, counted once; it is made when it is read, which is rare."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: Hashable) -> None:
+        self._key = key
+
+    def __getitem__(self, mark: str) -> int:
+        """Return the number of rows with a mark."""
+        return dict.fromkeys(self, 1)[mark]
+
+    def __iter__(self) -> Iterator[str]:
+        yield key_digest(self._key)[:8].hex()
+
+    def __len__(self) -> int:
+        return 1
 
 
 class RunDigests(Sequence[bytes]):
