@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import evolve
 
@@ -40,6 +40,14 @@ __all__ = ["Endpoint"]
 _BASES = {"MetricPoint": MetricPoint, "str": None}
 
 
+class _Layout(NamedTuple):
+    """Parameters of a method: those that may be positional, defaults, and those without one."""
+
+    positional: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    required: frozenset[str]
+
+
 class _Signature:
     """Signature of a method; its models are loaded when they are needed."""
 
@@ -55,6 +63,17 @@ class _Signature:
     def signature(self) -> inspect.Signature:
         """Signature of the method."""
         return inspect.signature(self._function)
+
+    @cached_property
+    def layout(self) -> _Layout:
+        """Names and defaults of the parameters."""
+        parameters = self.signature.parameters.values()
+        defaults = {one.name: one.default for one in parameters}
+        return _Layout(
+            tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD),
+            defaults,
+            frozenset(name for name, default in defaults.items() if default is inspect.Parameter.empty),
+        )
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -186,6 +205,20 @@ class Endpoint:
             TypeError: an argument is missing, or given twice.
 
         """
+        layout = self._signature.layout
+        given = dict(zip(layout.positional, args, strict=False))
+        if (
+            len(given) == len(args)
+            and given.keys().isdisjoint(kwargs)
+            and layout.defaults.keys() >= kwargs.keys()
+        ):
+            given |= kwargs
+            if given.keys() >= layout.required:
+                return {**layout.defaults, **given}
+        return self._bound(args, kwargs)  # with the error that Python raises
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Bind arguments as Python does, with its errors."""
         names = [name for name in self._signature.signature.parameters if name != "self"]
         unknown = [name for name in kwargs if name not in names]
         refuse_unknown(unknown, names, self.function.__name__, kwargs)

@@ -14,7 +14,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.dedupe import Deduplicator
 from chainapi.core.paging.order import Watermark
-from chainapi.core.paging.rows import Identity
+from chainapi.core.paging.rows import Column, Identity, column_of
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.unions import wire_name
 
@@ -120,17 +120,17 @@ def identity_of(route: Route, *, declared: bool) -> Identity:
         unique=route.key == (route.descending_key,),
         stable=route.immutable_reader(),
         frozen=declared,
-        plain_key=operator.attrgetter(*route.key) if declared and route.key else None,
+        plain_key=column_of(*route.key) if declared and route.key else None,
         plain_number=_plain_number(route),
     )
 
 
-def _plain_number(route: Route) -> Reader | None:
-    """Return an unchecked reader of a row's number; None for rows that are no objects."""
+def _plain_number(route: Route) -> Column | None:
+    """Return an unchecked reader of the numbers of rows; None for rows that are no objects."""
     name = route.descending_key
     if name is None or route.model is None or typing.is_typeddict(route.model):
         return None
-    return operator.attrgetter(name)
+    return column_of(name)
 
 
 def _key_of_caller(route: Route) -> Reader | None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ListSource", "open_list"]
 
+_WHOLE = Interval()
 LOWEST = -1_000_000  # priority of requests that take no quota that others wait for
 
 
@@ -107,7 +108,7 @@ class ListSource:
         self._service = service
         self._route = route
         self._whole = query
-        self._within = within or Interval()
+        self._within = within or _WHOLE
         self._part = None if within is None else Part(query, route.ranged, within)
         self._query = query if self._part is None else self._part.query
         self._options = options

@@ -86,17 +86,17 @@ class CallRunner(Generic[R]):
             ChainAPIError, GivenUp: as `CallFlow.run` documents.
 
         """
-        timeout = self._timeout = self.timeouts.begin(self.flow.deadline)
+        flow, clock = self.flow, self.timeouts.clock
+        timeout = self._timeout = self.timeouts.begin(flow.deadline)
         try:
-            rest = await self._send_first() if self._acquire_now() else self.flow.run(self.timeouts.clock())
-            if isinstance(rest, tuple):
-                return rest
-            command = next(rest)
-            while True:
-                result = await self._carry_out(command)
-                command = rest.send((self.timeouts.clock(), result))
-        except StopIteration as end:
-            return cast("tuple[R, Exchange]", end.value)
+            if self._acquire_now():
+                # Nearly every call succeeds with a request that need not wait: it needs no command.
+                flow.send(clock())
+                exchange = await self._send(1)
+                if (done := self._decoded(exchange)) is not None:
+                    return done
+                return await self._follow(flow.proceed(exchange, clock()))
+            return await self._follow(flow.run(clock()))
         except ChainAPIError as error:
             if not (self.timeouts.closed and isinstance(error, APIConnectionError)):
                 self._identify(error)
@@ -114,6 +114,17 @@ class CallRunner(Generic[R]):
             raise self._identify(SessionClosedError(f"the session was closed during {where}{doubt}"))
         raise self._identify(self.flow.overdue(self.timeouts.clock()))
 
+    async def _follow(self, flow: Flow[tuple[R, Exchange]]) -> tuple[R, Exchange]:
+        """Carry out the commands of the flow; return its result."""
+        clock = self.timeouts.clock
+        try:
+            command = next(flow)
+            while True:
+                result = await self._carry_out(command)
+                command = flow.send((clock(), result))
+        except StopIteration as end:
+            return cast("tuple[R, Exchange]", end.value)
+
     def _acquire_now(self) -> bool:
         """Return whether the gate allows the first attempt at once."""
         service, query = self.service, self.call.query
@@ -122,25 +133,19 @@ class CallRunner(Generic[R]):
         )
         return self._permit is not None
 
-    async def _send_first(self) -> tuple[R, Exchange] | Flow[tuple[R, Exchange]]:
-        """Send a request that need not wait.
-
-        Nearly every call succeeds with it, and needs no command of the flow. Return the result of the call,
-        or the commands that follow after another outcome.
-        """
-        flow, clock = self.flow, self.timeouts.clock
-        flow.send(clock())
-        exchange = await self._send(1)
+    def _decoded(self, exchange: Exchange) -> tuple[R, Exchange] | None:
+        """Decode the body of a success; None for another outcome, or for a body that takes long."""
         response = exchange.outcome
-        if isinstance(response, Response) and flow.has_body(response) and len(response.body) <= LARGE:
-            try:
-                decoded = self.decode(response.body)
-            except DecodeError:
-                pass  # the flow has it decoded again, and decides what follows
-            else:
-                flow.succeeded()
-                return decoded, exchange
-        return flow.proceed(exchange, clock())
+        if not isinstance(response, Response) or not self.flow.has_body(response):
+            return None
+        if len(response.body) > LARGE:
+            return None
+        try:
+            decoded = self.decode(response.body)
+        except DecodeError:
+            return None  # the flow has it decoded again, and decides what follows
+        self.flow.succeeded()
+        return decoded, exchange
 
     async def run_observed(self) -> tuple[R, Exchange]:
         """Do as `run`, with events."""
@@ -230,7 +235,10 @@ class CallRunner(Generic[R]):
         timeout.set(self.flow.deadline)
         exchange = Exchange(sent, outcome, elapsed=clock() - sent.at)
         self._outcome = outcome
-        await self._land(exchange)
+        verdict = self._land(exchange)
+        # That of a gate of another process comes later.
+        exchange.verdict = verdict if isinstance(verdict, Verdict) else await verdict
+        self._permit = None
         if events is not None:
             events.received(outcome, exchange.elapsed, service.request_id(outcome))
         return exchange
@@ -248,17 +256,15 @@ class CallRunner(Generic[R]):
     def _late(self) -> APITimeoutError:
         return APITimeoutError(f"no whole answer within {self.call.options.timeout:g} s")
 
-    async def _land(self, exchange: Exchange) -> None:
-        """Report the outcome of an attempt to the gate; keep its limits and verdict."""
+    def _land(self, exchange: Exchange) -> Verdict | Awaitable[Verdict]:
+        """Report the outcome of an attempt to the gate; return its verdict."""
         permit, outcome = self._permit, exchange.outcome
         assert permit is not None  # noqa: S101 - a flow acquires before it sends
         if isinstance(outcome, APIConnectionError):
             permit.lost()
-        else:
-            exchange.limits = read_limits(outcome.headers, self.service.member.now())
-            verdict = permit.answered(outcome.status, exchange.limits)
-            exchange.verdict = verdict if isinstance(verdict, Verdict) else await verdict
-        self._permit = None
+            return exchange.verdict
+        exchange.limits = read_limits(outcome.headers, exchange.sent.wall + exchange.elapsed)
+        return permit.answered(outcome.status, exchange.limits)
 
     async def _pause(self, pause: Pause) -> None:
         if self._events is not None:

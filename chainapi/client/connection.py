@@ -180,9 +180,11 @@ class Connection:
             ConfigurationError: the session belongs to another event loop, or was made before a fork.
 
         """
+        loop = asyncio.get_running_loop()
+        if loop is self._loop and not self.closed and os.getpid() == self._process:
+            return loop  # as for nearly every call
         self._refuse_closed()
         self._refuse_fork()
-        loop = asyncio.get_running_loop()
         if self._loop is None:
             self._join(loop)
         elif self._loop is not loop:

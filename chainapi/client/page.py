@@ -78,7 +78,7 @@ class Page(Generic[T]):
             page.next_page_token,
             walk.end,
             walk.restarts,
-            extra=dict(zip(extra, page.extra, strict=True)),
+            extra=dict(zip(extra, page.extra, strict=True)) if extra else {},
             body=page.body,
             response=walk.response or RawResponse(body=page.body),
         )

@@ -138,7 +138,8 @@ class Pages(Generic[T]):
 
         """
         walk, runner = self.walk, self._runner
-        runner.refuse_inside_batch()
+        if runner.batch is not None:
+            runner.refuse_inside_batch()
         begun = walk.unread  # by items()
         runner.reader = None
         if not await runner.advance():

@@ -82,7 +82,8 @@ class Service:
         headers = {**_HEADERS, **call.options.headers}
         if endpoint.key is not None and endpoint.key_header is not None:
             headers[endpoint.key_header] = endpoint.key.reveal()
-        return Request(query.method, query.url(endpoint.base_url, token), headers, query.content(token))
+        content = None if query.body is None else query.content(token)
+        return Request(query.method, query.url(endpoint.base_url, token), headers, content)
 
     async def send_observed(self, request: Request, call: int) -> Response:
         """Send a request of the call with that number, with the headers of the telemetry."""

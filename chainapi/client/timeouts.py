@@ -32,11 +32,11 @@ class Timeout:
 
     __slots__ = ("_cancelling", "_task", "_timeouts", "entry", "expired_at", "when")
 
-    def __init__(self, timeouts: Timeouts, task: asyncio.Task[object]) -> None:
+    def __init__(self, timeouts: Timeouts, task: asyncio.Task[object], when: float) -> None:
         self._timeouts = timeouts
         self._task: asyncio.Task[object] | None = task
         self._cancelling = task.cancelling()
-        self.when = inf
+        self.when = when
         self.expired_at: float | None = None
         self.entry = -1
 
@@ -105,9 +105,10 @@ class Timeouts:
         task = asyncio.current_task(self._loop)
         if task is None:
             raise RuntimeError("await a call in a task: nothing else can be cancelled")
-        timeout = Timeout(self, task)
+        timeout = Timeout(self, task, when)
         self._new[timeout] = None
-        timeout.set(when)
+        if when < self._due:
+            self.watch(timeout)
         return timeout
 
     def watch(self, timeout: Timeout) -> None:

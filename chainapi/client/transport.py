@@ -10,10 +10,11 @@ import ssl
 import sys
 import warnings
 import zlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
-from weakref import WeakSet, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import aiohttp
 from aiohttp.connector import Connection
@@ -377,7 +378,8 @@ class _Connector(aiohttp.TCPConnector):
         super().__init__(
             limit=0, ssl=True if ssl_context is None else ssl_context, keepalive_timeout=KEEP_ALIVE
         )
-        self._used = WeakSet[object]()
+        # Connections that had a response; each with a function that returns whether its socket is readable.
+        self._used = WeakKeyDictionary[object, Callable[[], object]]()
 
     def __del__(self, *_: object) -> None:
         """Do nothing: the keeper of an unclosed session has warned already."""
@@ -388,31 +390,24 @@ class _Connector(aiohttp.TCPConnector):
         """Return a new connection, or one that received nothing since its last response."""
         while True:
             connection = await super().connect(req, traces, timeout)
-            if connection.protocol not in self._used:
-                self._used.add(connection.protocol)
+            protocol, transport = connection.protocol, connection.transport
+            readable = None if protocol is None else self._used.get(protocol)
+            if protocol is None or readable is None:
+                if transport is not None:
+                    self._used[protocol] = _readable(transport.get_extra_info("socket").fileno())
                 return connection
-            if _is_quiet(connection):
-                return connection
+            if transport is not None and not protocol.should_close and not readable():
+                return connection  # nothing was read, and nothing waits in the socket
             connection.close()
 
 
-def _is_quiet(connection: Connection) -> bool:
-    """Return whether a connection received nothing.
-
-    Bytes may be read already, or still wait in the socket.
-    """
-    protocol, transport = connection.protocol, connection.transport
-    if protocol is None or transport is None or protocol.should_close:
-        return False
-    return not _is_readable(transport.get_extra_info("socket").fileno())
-
-
-def _is_readable(descriptor: int) -> bool:
+def _readable(descriptor: int) -> Callable[[], object]:
+    """Return a function that returns something true if the socket has bytes to read, or was closed."""
     if sys.platform == "win32":
-        return bool(select.select([descriptor], [], [], 0)[0])
+        return lambda: select.select([descriptor], [], [], 0)[0]
     poll = select.poll()  # takes descriptors of any number, and needs none of its own
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
+    return partial(poll.poll, 0)
 
 
 def _own_client(ssl_context: ssl.SSLContext | None) -> aiohttp.ClientSession:

@@ -125,7 +125,8 @@ class Turns:
         if deadlines.misses(now, turn):
             raise turn.too_late(now, deadlines.again(now, turn))
         self.queue.add(turn)
-        self.advance()
+        if not self.quota.full:
+            self.advance()
         wait = self.scheduler.wait
         if turn.queued and wait is not None:
             member.report_wait(wait.reason, now, wait.until, self.queue.waiting)
@@ -142,27 +143,22 @@ class Turns:
         """
         try:
             while True:
-                reservation = await self._granted(turn)
+                if self._woken > 1 and turn.over:
+                    await asyncio.sleep(0)  # behind the requests granted before
+                await turn.future
+                if turn.reservation is None:
+                    await self._pay(turn)
+                reservation = self._claim(turn)
                 now = asyncio.get_running_loop().time()
                 if reservation is not None and self.quota.holds(reservation, now):
                     return reservation
                 self._wait_again(turn, reservation)
-        finally:
-            if turn.alarm is not None:
-                turn.alarm.cancel()
-
-    async def _granted(self, turn: Turn) -> Reservation | None:
-        """Wait for the grant of a request; None if it paid a ceiling instead."""
-        try:
-            if self._woken > 1 and turn.over:
-                await asyncio.sleep(0)  # behind the requests granted before
-            await turn.future
-            if turn.reservation is None:
-                await self._pay(turn)
         except BaseException:
             self._give_up(turn)
             raise
-        return self._claim(turn)
+        finally:
+            if turn.alarm is not None:
+                turn.alarm.cancel()
 
     async def _pay(self, turn: Turn) -> None:
         """Pay the ceiling of a request's session; its other requests wait meanwhile."""

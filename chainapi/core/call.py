@@ -319,9 +319,9 @@ class CallFlow:
 
     def has_body(self, response: Response) -> bool:
         """Return whether a response is a success with a body to decode."""
-        if self._call.query.bodiless or is_blank(response.body):
+        if not 200 <= response.status < 300 or self._call.query.bodiless:
             return False
-        return 200 <= response.status < 300
+        return not is_blank(response.body)
 
     def succeeded(self) -> None:
         """Record that the call succeeded."""

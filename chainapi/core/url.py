@@ -23,6 +23,7 @@ MAX_SEGMENT = 1_024  # characters
 
 _PATH_SAFE = "/:@!$&'()*+,;=~-._"
 _SAFE_PATH = re.compile(rf"[A-Za-z0-9{re.escape(_PATH_SAFE)}]*")  # most paths: nothing in them is quoted
+_PLAIN_PAIR = re.compile(r"[A-Za-z0-9_.~-]*=[A-Za-z0-9_.~-]*")  # of a name and a value: nothing is quoted
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")  # most page tokens: nothing in them is quoted
 _MAX_WHOLE = 10**100  # identifiers are smaller, and Python does not convert every larger one to text
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -34,7 +35,11 @@ _HALF = re.compile(r"[\ud800-\udfff]")  # halves of characters, which UTF-8 cann
 def _encode(query: Query) -> str:
     plain = _SAFE_PATH.fullmatch(query.path)
     encoded = query.path if plain else quote(query.path, safe=_PATH_SAFE)
-    return f"{encoded}?{urlencode(query.params)}" if query.params else encoded
+    if not query.params:
+        return encoded
+    pairs = [f"{name}={value}" for name, value in query.params]
+    safe = all(map(_PLAIN_PAIR.fullmatch, pairs))
+    return f"{encoded}?{'&'.join(pairs) if safe else urlencode(query.params)}"
 
 
 @frozen

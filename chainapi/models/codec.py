@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
-from msgspec import Struct
 
 from chainapi._text import quoted
 from chainapi.core.paging.checkpoint import MAX_TOKEN
@@ -41,7 +40,7 @@ _GET = "get() of the same path and parameters, without a model, returns the reso
 PART = 256  # rows of a large body that are decoded in one step
 
 
-class DecodedPage(Struct, frozen=True, eq=False):
+class DecodedPage(msgspec.Struct, frozen=True, eq=False):
     """Rows of a page, the next page token, and further fields of the envelope.
 
     `items` is the name of the list field of `body`, `extra` has the further fields of the route. `kept` has
@@ -54,6 +53,8 @@ class DecodedPage(Struct, frozen=True, eq=False):
     body: bytes = b"{}"
     items: str = ""
     kept: Sequence[int] | None = None
+
+    __repr__ = object.__repr__  # without rows and page token
 
     @property
     def key_rows(self) -> list[Any]:
@@ -115,6 +116,33 @@ class Stepwise(Generic[T]):
                 return cast("T", end.value)
 
 
+class _FurtherField:
+    """Further field of an envelope; a number that is the same on each page is decoded once."""
+
+    def __init__(self, name: str, kind: Any) -> None:
+        self.name = name
+        self._decoder = RowDecoder(kind)
+        self._last: tuple[msgspec.Raw, Any] = NULL, None
+
+    def read(self, raw: msgspec.Raw) -> Any:
+        """Return the value; None for null, and where it is missing.
+
+        Raises:
+            DecodeError: it is of another type.
+
+        """
+        last, value = self._last
+        if raw in (last, NULL):
+            return value if raw == last else None
+        try:
+            value = self._decoder.one(raw)
+        except DecodeError as fault:
+            raise below(f"$.{wire_name(self.name)}", fault.path[1:], fault) from None
+        if isinstance(value, int):
+            self._last = raw.copy(), value  # without the body
+        return value
+
+
 class PageDecoder(Stepwise[DecodedPage]):
     """Decoder of a route's pages into rows of `model`, or into JSON values.
 
@@ -137,7 +165,8 @@ class PageDecoder(Stepwise[DecodedPage]):
         shown: Callable[[DecodeError], DecodeError] | None = None,
     ) -> None:
         self._rows = RowDecoder(model)
-        self._extra = [(name, RowDecoder(kind)) for name, kind in extra]
+        self._extra = [_FurtherField(name, kind) for name, kind in extra]
+        self._further = tuple(name for name, _ in extra)
         self._shown = shown
         self._advice = _AS_RAW if model is None else _AS_RAW + _UNTYPED
         self.items = items
@@ -167,14 +196,28 @@ class PageDecoder(Stepwise[DecodedPage]):
         page, unnamed = (None, False) if len(body) > LARGE else self._whole(envelope, body)
         if page is None:
             page = yield from self._in_parts(envelope, body, unnamed=unnamed)
+        return self._page(page, body)
+
+    def __call__(self, body: bytes) -> DecodedPage:
+        """Decode one page at once (see `decode`)."""
+        if self._envelope is not None and len(body) <= LARGE:  # as nearly all: without steps
+            page, _ = self._whole(self._envelope, body)
+            if page is not None:
+                return self._page(page, body)
+        return super().__call__(body)
+
+    def _page(self, page: Any, body: bytes) -> DecodedPage:
+        """Return a page of a decoded body."""
         token = page.next_page_token
         if token is not None and len(token) > MAX_TOKEN:
             raise DecodeError(f"longer than {MAX_TOKEN} characters", path="$.nextPageToken")
-        extra = tuple(self._other(name, decoder, getattr(page, name)) for name, decoder in self._extra)
+        extra: tuple[Any, ...] = ()
+        if self._extra:
+            extra = tuple([further.read(getattr(page, further.name)) for further in self._extra])
         return DecodedPage(page.rows, token or None, extra, body, self.items or "")
 
     def _envelope_of(self, items: str) -> Envelope:
-        return envelope_of(items, self._rows.strict, tuple(name for name, _ in self._extra))
+        return envelope_of(items, self._rows.strict, self._further)
 
     def _find_envelope(self, body: bytes) -> Envelope:
         items = find_list(body, leniently=self._shown is not None)
@@ -240,15 +283,6 @@ class PageDecoder(Stepwise[DecodedPage]):
             if self._shown is None:
                 raise error.changed(path=path, row=number, advice=self._advice) from None
             return Invalid(decode_leniently(bytes(raw)), self._shown(error.changed(path=path, row=number)))
-
-    @staticmethod
-    def _other(name: str, decoder: RowDecoder, raw: msgspec.Raw) -> Any:
-        if raw == NULL:
-            return None
-        try:
-            return decoder.one(raw)
-        except DecodeError as fault:
-            raise below(f"$.{wire_name(name)}", fault.path[1:], fault) from None
 
 
 class ResourceDecoder(Stepwise[Any]):

@@ -28,7 +28,7 @@ from chainapi.models.native import NativeRows, has_attrs, has_native_numbers
 from chainapi.models.pydantic_model import PydanticRows, is_pydantic
 from chainapi.models.records import NULL, AnyRecord
 from chainapi.models.row_type import FastPath, Finish, RowType, decoder_of, finish_one
-from chainapi.models.schema import fields_of, row_classes
+from chainapi.models.schema import row_classes
 from chainapi.models.structs import fast_struct, fast_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
 
@@ -36,7 +36,7 @@ __all__ = ["fast_path", "row_type"]
 
 FinishOf: TypeAlias = Callable[[Any], Finish]
 
-# Records with the same names in JSON and in Python: msgspec decodes them directly.
+# Records with the same names in JSON and in Python: msgspec decodes them directly, without further fields.
 _AS_ON_THE_WIRE: frozenset[type] = frozenset({MetricPoint})
 
 
@@ -70,8 +70,8 @@ def _names_fields(model: Any) -> bool:
 def _row_type(model: Any, strict: bool) -> RowType:
     if model is None:
         return RowType(Any)
-    if model in _AS_ON_THE_WIRE:
-        return RowType(model, fields=len(fields_of(model)) if strict else None)
+    if strict and model in _AS_ON_THE_WIRE:
+        return RowType(model)
     if tags := tags_of(model):
         return RowType(msgspec.Raw, _Union(tags, strict), _fast_union(tags, strict, _fast_finish))
     if is_pydantic(model):

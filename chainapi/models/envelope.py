@@ -12,7 +12,7 @@ from chainapi.errors import DecodeError
 from chainapi.models.canonical import first_bytes
 from chainapi.models.decode_errors import DECODING_ERRORS, below, is_unknown_field, to_decode_error
 from chainapi.models.exact_json import is_json
-from chainapi.models.records import NULL, keep
+from chainapi.models.records import NULL
 from chainapi.models.row_type import FastDecoder, RowType
 from chainapi.models.unions import wire_name
 
@@ -60,13 +60,10 @@ class Envelope:
             page = self._whole.decode(content)
         except DECODING_ERRORS as error:
             raise to_decode_error(error) from None
-        page.rows = self._general(page.rows or [], content)
+        page.rows = self._finished(page.rows or [])
         return page
 
-    def _general(self, rows: list[Any], content: bytes) -> list[Any]:
-        begin, end = content.find(b"["), content.rfind(b"]") + 1
-        if not self._rows.names_all(content, len(rows), begin, end):
-            keep(rows, self.split(content).rows)
+    def _finished(self, rows: list[Any]) -> list[Any]:
         if self._rows.finish is None or not rows:
             return rows
         try:

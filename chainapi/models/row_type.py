@@ -10,10 +10,8 @@ from typing import Any, TypeAlias
 import msgspec
 from attrs import frozen
 
-from chainapi.errors import DecodeError
 from chainapi.models.decode_errors import (
     DECODING_ERRORS,
-    UNKNOWN_FIELD,
     below,
     is_unknown_field,
     to_decode_error,
@@ -55,7 +53,6 @@ class RowType:
         finish: function that makes the objects; None if `wire` is the model itself.
         fast: the fast path, or None. Rows that it refuses are decoded again by the general one, which names
             the fault.
-        fields: number of fields of a row, if msgspec cannot refuse further ones by itself.
         rounded: whether numbers without a type are floats, as hooks of a user expect; else they keep all
             digits.
 
@@ -64,19 +61,11 @@ class RowType:
     wire: Any
     finish: Finish | None = None
     fast: FastPath | None = None
-    fields: int | None = None
     rounded: bool = False
 
     def decoder(self, wire: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
         """Return a decoder of `wire`, a type with rows in it."""
         return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact_number)
-
-    def names_all(self, raw: bytes | msgspec.Raw, count: int, begin: int = 0, end: int | None = None) -> bool:
-        """Check that JSON of `count` rows has no further fields.
-
-        The rows are between `begin` and `end`. A colon follows each field.
-        """
-        return self.fields is None or bytes(raw).count(b":", begin, end) == self.fields * count
 
 
 class FastDecoder:
@@ -130,8 +119,6 @@ class _Decoder:
             row = self._one.decode(raw)
         except DECODING_ERRORS as error:
             raise to_decode_error(error) from None
-        if not self._rows.names_all(raw, 1):
-            raise DecodeError(UNKNOWN_FIELD)
         return row if self._rows.finish is None else finish_one(self._rows.finish, row)
 
     def several(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
@@ -144,8 +131,6 @@ class _Decoder:
                     raise to_decode_error(error) from None
         try:
             rows: list[Any] = self._several.decode(joined)
-            if not self._rows.names_all(joined, len(rows)):
-                raise DecodeError(UNKNOWN_FIELD)
             return rows if self._rows.finish is None else self._rows.finish(rows)
         except DECODING_ERRORS as error:
             raise to_decode_error(error) from None

@@ -76,7 +76,12 @@ def untracked(record: type[T]) -> type[T]:
     namespace |= _METHODS | {"__annotations__": hints, "_tracked": record}
     keywords = any(field.kw_only for field in fields)
     made = _UntrackedMeta(
-        record.__name__, (msgspec.Struct, AnyRecord), namespace, weakref=True, kw_only=keywords
+        record.__name__,
+        (msgspec.Struct, AnyRecord),
+        namespace,
+        weakref=True,
+        kw_only=keywords,
+        forbid_unknown_fields=True,
     )
     return cast("type[T]", made)
 

@@ -9,7 +9,7 @@ rows of the model, which names the fault: both ways accept the same bodies.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import NoneType
@@ -135,14 +135,9 @@ class ColumnarDecoder(PageDecoder):
         super().__init__(model, items, *args, **options)
         self._plain = PageDecoder(model, items, *args, **options)
 
-    def steps(self, body: bytes) -> Generator[None, None, Any]:
-        """Decode one page, a large one in steps of some rows.
-
-        Raises:
-            DecodeError: the body is not JSON, not of the route's shape, or its list field is ambiguous.
-
-        """
-        page = yield from super().steps(body)
+    def _page(self, page: Any, body: bytes) -> Any:
+        """Return a page of columns of a decoded body, or of rows."""
+        page = super()._page(page, body)
         checked: Any = page.rows
         if not isinstance(checked, _Checked):
             return page
@@ -151,7 +146,7 @@ class ColumnarDecoder(PageDecoder):
 
     def _envelope_of(self, items: str) -> Envelope:
         rows = self._rows.strict if self._columnar is None else self._columnar
-        return envelope_of(items, rows, tuple(name for name, _ in self._extra))
+        return envelope_of(items, rows, self._further)
 
 
 @lru_cache(maxsize=256)

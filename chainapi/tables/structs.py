@@ -64,4 +64,4 @@ class StructDecoder(PageDecoder):
         super().__init__(model, items, *args, **options)
 
     def _envelope_of(self, items: str) -> Envelope:
-        return envelope_of(items, self._structs, tuple(name for name, _ in self._extra))
+        return envelope_of(items, self._structs, self._further)

@@ -68,8 +68,11 @@ class Balance:
         """
         if not self.proven:
             return False
-        whole = self.limit - self.reserve if self.reported else self.limit
-        return self.room(held) >= min(cost, whole) - EPSILON
+        if self.reported:
+            room, whole = self.remaining - self.reserve - held, self.limit - self.reserve
+        else:
+            room, whole = self.remaining + self.returned - held, self.limit
+        return room >= (min(whole, cost)) - EPSILON
 
     def drip(self, seconds: float) -> float:
         """Return the units that come back within `seconds` if they drip."""
@@ -84,8 +87,7 @@ class Balance:
 
     def collect(self, now: float) -> None:
         """Count the units that came back by `now`."""
-        if self.spent.first_back <= now:
-            self.returned += self.spent.collect(now)
+        self.returned += self.spent.collect(now)
 
     def spend(self, sent: float, now: float, cost: float, *, counted: bool = False) -> None:
         """Record a request whose response does not report what remains.
@@ -111,7 +113,9 @@ class Balance:
 
         Return whether units came back since the last one.
         """
-        self._counted += self.returned - cost + self._forget(now)
+        spent, window = self.spent, self.window
+        # The response includes the units that may be back.
+        self._counted += self.returned - cost + spent.forget(now - (window or 0.0))
         if not self.reported or low > self.remaining:
             self._counted = low
         if sent > self._sent:
@@ -127,7 +131,7 @@ class Balance:
             self.highest = low
         if cost:
             self._note(sent, now, cost)
-        self.spent.shrink(self.limit - low)
+        spent.shrink(self.limit - low)
         if self.stale:
             self._catch_up(now)
         return rises
@@ -144,15 +148,6 @@ class Balance:
             self.opened = sent
         if self.window:
             self.spent.add(sent, now, self.window, cost)
-
-    def _forget(self, now: float) -> float:
-        """Remove units from the ledger that may be back; return their number.
-
-        The response includes them.
-        """
-        if self.spent.first_sent > now - (self.window or 0.0):
-            return 0.0
-        return self.spent.forget(now - (self.window or 0.0))
 
     def exhaust(self, now: float) -> None:
         """Record all units as spent now: those back by the ledger were not back."""

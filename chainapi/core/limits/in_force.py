@@ -174,7 +174,7 @@ class LimitsInForce:
 
         No reset counts that is more than `max_stop` seconds away.
         """
-        claims = self.announced.claims(info)
+        claims = self.announced.claims(info) if info.service_limits else {}
         if policy is not None and info.remaining is not None:
             claims[policy] = (info.remaining, info.reset)
         for one in self.policies:

@@ -51,11 +51,6 @@ class Ledger:
         return self._total - self._gone
 
     @property
-    def first_sent(self) -> float:
-        """Return when the oldest units were sent; inf without any."""
-        return self._entries[self._first].sent if self._first < len(self._entries) else inf
-
-    @property
     def first_back(self) -> float:
         """Return when the oldest units are back; inf without any."""
         return self._entries[self._first].back if self._first < len(self._entries) else inf
@@ -76,10 +71,16 @@ class Ledger:
 
     def collect(self, now: float) -> float:
         """Remove the units back by `now`, and return their number."""
+        entries, first = self._entries, self._first
+        if first >= len(entries) or entries[first].back > now:
+            return 0.0
         return self._drop_while(lambda one: one.back <= now)
 
     def forget(self, before: float) -> float:
         """Remove the units sent by `before`, and return their number."""
+        entries, first = self._entries, self._first
+        if first >= len(entries) or entries[first].sent > before:
+            return 0.0
         return self._drop_while(lambda one: one.sent <= before)
 
     def shrink(self, units: float) -> None:

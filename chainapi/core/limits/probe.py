@@ -30,29 +30,30 @@ class Probes:
         mode: mode of the quota.
         next: whether the next request is a probe, by the mode.
         trip: mean round trip of requests, in seconds.
+        in_flight: probes without a response.
 
     """
 
     mode: Mode = field(default=Mode.LEARNING, init=False)
     next: bool = field(default=True, init=False)
     trip: float = field(default=0.0, init=False)
-    _in_flight: set[Reservation] = field(factory=set[Reservation], init=False)
+    in_flight: set[Reservation] = field(factory=set[Reservation], init=False)
     _most: int = field(default=1, init=False)
     _hedge_at: float = field(default=inf, init=False)
 
     def opens_at(self, now: float) -> float | None:
         """Return when one more request may join the probes; None if none is in flight."""
-        if not self._in_flight:
+        if not self.in_flight:
             return None
-        if len(self._in_flight) < self._most:
+        if len(self.in_flight) < self._most:
             return now
         return self._hedge_at
 
     def send(self, reservation: Reservation, now: float) -> None:
         """Record a sent probe."""
-        if len(self._in_flight) >= self._most:
+        if len(self.in_flight) >= self._most:
             self._most *= 2
-        self._in_flight.add(reservation)
+        self.in_flight.add(reservation)
         self._hedge_at = now + max(SOONEST_HEDGE, TRIPS * self.trip) * self._most
         self._take(Event.PROBE_SENT)
 
@@ -70,9 +71,9 @@ class Probes:
 
     def answered(self, reservation: Reservation, now: float) -> None:
         """Record a response, to a probe or another request: the service works."""
-        self._in_flight.discard(reservation)
+        self.in_flight.discard(reservation)
         self._most = 1
-        if self.mode is PROBING and not self._in_flight:
+        if self.mode is PROBING and not self.in_flight:
             self._take(Event.PROBES_ENDED)
         trip = now - reservation.sent
         self.trip += 0.1 * (trip - self.trip) if self.trip else trip
@@ -104,10 +105,10 @@ class Probes:
 
     def _end(self, reservation: Reservation) -> None:
         """Leave the mode PROBING if a probe failed, or no probe is in flight any more."""
-        self._in_flight.discard(reservation)
+        self.in_flight.discard(reservation)
         if reservation.required_probe:
             self._take(Event.PROBE_FAILED)
-        elif self.mode is PROBING and not self._in_flight:
+        elif self.mode is PROBING and not self.in_flight:
             self._take(Event.PROBES_ENDED)
 
     def restore(self, trip: float) -> None:

@@ -91,6 +91,11 @@ class Quota:
         return self._in_flight.number
 
     @property
+    def full(self) -> bool:
+        """Whether as many requests are in flight as may be: only a response lets another one leave."""
+        return self._in_flight.number >= self.max_in_flight
+
+    @property
     def mode(self) -> Mode:
         """Return the mode that the last event led to."""
         return self.probes.mode
@@ -109,15 +114,16 @@ class Quota:
             return NEVER
         if now < self._refusals.stopped_until:
             return Decision(self._refusals.stopped_until)
-        hedge = self.probes.opens_at(now)
+        probes = self.probes
+        hedge = probes.opens_at(now) if probes.in_flight else None
         if hedge is not None and hedge > now:
             return Decision(hedge)
         if number and hedge is None and self._alone(route):
             return NEVER
-        probe, opens = self.probes.next or hedge is not None, now
+        probe, opens = probes.next or hedge is not None, now
         if limits.discovery is not None and not probe:
             opens = limits.discovery.opens_at(now, number)
-        opens, scarce = limits.scarcest(now, cost, opens, probe=self.probes.next)
+        opens, scarce = limits.scarcest(now, cost, opens, probe=probes.next)
         if scarce is None or opens == inf:
             return Decision(opens, probe=probe)
         return self._guesses.decide(now, opens, scarce, probe=probe, inquiries=self.probe)

@@ -27,6 +27,8 @@ class Remainders:
         while lows and lows[-1][1] >= remaining:
             lows.pop()
         lows.append((now, remaining))
+        if len(lows) == 1:
+            return remaining
         return lows[bisect_left(lows, (sent, -inf))][1]
 
     def prune(self, before: float) -> None:

@@ -171,8 +171,9 @@ class Scheduler(Generic[T]):
         self, reservation: Reservation, now: float, status: int, info: RateLimitInfo, jitter: float
     ) -> Verdict:
         """Record a response; see `Quota.answered`."""
-        self._unanswered_since = now if self.quota.in_flight > 1 else inf
-        return self.quota.answered(reservation, now, status, info, jitter)
+        quota = self.quota
+        self._unanswered_since = now if quota.in_flight > 1 else inf
+        return quota.answered(reservation, now, status, info, jitter)
 
     # --- turns ------------------------------------------------------------------------------
 
@@ -187,7 +188,8 @@ class Scheduler(Generic[T]):
             elif (step := self._serve(now, turn)) is not None:
                 yield step
             else:
-                yield from self._hold(now, turn)
+                if not self.quota.full:  # else no request may pass it, and its wait has no known end
+                    yield from self._hold(now, turn)
                 break
         else:
             self.wakes_at = inf

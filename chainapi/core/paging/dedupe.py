@@ -14,6 +14,7 @@ Three kinds of evidence, and nothing else, prove that a row is repeated:
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Any, cast
 
@@ -46,6 +47,7 @@ class Comparison(Struct, eq=False):
         fresh: whether the page has a row that was never given before; None where rows are not counted.
         signature: a hash of the rows: of their keys where those identify them, else of their content.
         refuted: assumptions that this page refuted.
+        size: number of the rows.
 
     """
 
@@ -54,9 +56,11 @@ class Comparison(Struct, eq=False):
     fresh: bool | None = None
     signature: int = 0
     refuted: tuple[Assumption, ...] = ()
+    size: int = 0
 
 
 _NONE = frozenset[int]()  # of all pages without such rows
+_NOT_RESUMED = ResumedPage()  # without marks, so that nothing changes it
 _NO_ROWS = PageRows(EmptyPage(), Identity(), keyed=False)
 
 
@@ -95,7 +99,7 @@ class Deduplicator:
         self._counter: DigestCounter | None = None
         self._numbered = False  # the counter has rows that were given in order
         self._keys = KeyWindow(unique=identity.unique)
-        self._resumed_page = ResumedPage()
+        self._resumed_page = _NOT_RESUMED
         self._page = _NO_ROWS
 
     @property
@@ -130,14 +134,20 @@ class Deduplicator:
         return tuple(marks.elements()) if marks else ()
 
     @property
-    def given(self) -> Given | None:
-        """Numbers given, as long as the order of the list holds; it never changes."""
-        return None if self._order is None else self._order.given
+    def position(self) -> tuple[Given | None, str, bool, bool, tuple[str, ...]]:
+        """What a position needs: see `PagePosition`. Nothing of it changes later.
 
-    @property
-    def number_field(self) -> str:
-        """Name of the field with the descending number."""
-        return self._identity.number_field
+        Numbers given, as long as the order of the list holds; the name of the field with the number; whether
+        the order broke; whether the key was given up; the `head`.
+        """
+        order, identity = self._order, self._identity
+        return (
+            None if order is None else order.given,
+            identity.number_field,
+            order is None and identity.number is not None,
+            identity.key is not None and not self._keyed,
+            self.head if self._resumed_page.marks else (),
+        )
 
     def start_counting(self) -> None:
         """Count rows from now on, for a reader of rows."""
@@ -146,12 +156,12 @@ class Deduplicator:
 
     def resume_inside(self, head: Collection[str]) -> None:
         """Leave out the rows with these marks: they were given of the page to come."""
-        self._resumed_page = ResumedPage(head)
+        self._resumed_page = ResumedPage(head) if head else _NOT_RESUMED
 
     def restart(self) -> None:
         """Begin another pass over the list."""
         self._keys.clear()
-        self._resumed_page = ResumedPage()
+        self._resumed_page = _NOT_RESUMED
         if self._order is not None:
             self._order.restart()
             self._history.restart()
@@ -172,8 +182,9 @@ class Deduplicator:
         rows = self._page = PageRows(page, self._identity, keyed=self._keyed)
         order = self._order
         numbers: Sequence[int | None] = rows.numbers or ()
-        rise = None if order is None else rising(numbers, order.last, rows.run)
-        all_new = order is not None and bool(numbers) and rise is None and numbers[0] != order.last
+        last = None if order is None else order.last
+        rise = None if order is None else rising(numbers, last, rows.run)
+        all_new = order is not None and bool(numbers) and rise is None and numbers[0] != last
         refuted: list[Assumption] = []
         if self._keyed and not self._keys.add(rows, all_new=all_new):
             self._give_up_key(rows)
@@ -184,16 +195,20 @@ class Deduplicator:
             numbers = [numbers[index] for index in indices] if numbers else ()
             rise = None if order is None else rising(numbers, order.last)
         if order is not None:
-            cut, broken = _cut(order, numbers, rise)
-            refuted += broken
+            cut = None
+            if not all_new:
+                cut, broken = _cut(order, numbers, rise)
+                refuted += broken
             stale, fresh = self._compare_ordered(order, indices, numbers, cut)
         else:
             again = self._resumed_page.match(rows, indices)
-            self._resumed_page.pass_by(rows, again)
+            if again or self._resumed_page.marks:
+                self._resumed_page.pass_by(rows, again)
             stale, fresh = self._compare_counted(indices, again)
         self._any_given = self._any_given or rows.size > 0
+        stale = rows.repeated | stale if rows.repeated else stale
         return Comparison(
-            rows.repeated or _NONE, (rows.repeated | stale) or _NONE, fresh, rows.signature, tuple(refuted)
+            rows.repeated or _NONE, stale or _NONE, fresh, rows.signature, tuple(refuted), rows.size
         )
 
     def leave(self) -> None:
@@ -270,30 +285,32 @@ class Deduplicator:
 
     def _compare_ordered(
         self, order: Order, indices: Sequence[int], numbers: Sequence[int | None], cut: int | None
-    ) -> tuple[set[int], bool | None]:
+    ) -> tuple[AbstractSet[int], bool | None]:
         """Count rows in descending order up to `cut`.
 
         Return the stale ones, and whether any is fresh.
         """
-        page, last = self._page, order.last
+        page, last, resumed = self._page, order.last, self._resumed_page
         kept = cast(
             "Sequence[int]", numbers if cut is None else numbers[:cut]
         )  # none is missing before a cut
-        page.ordered = Rows(indices[:cut], kept, page.run if len(kept) == page.size else None)
+        page.ordered = ordered = Rows(indices[:cut], kept, page.run if len(kept) == page.size else None)
         if cut is not None:
             self._history.keep_ends(order)
-        stale = order.take(page.ordered, page.mark)
+        stale = order.take(ordered, page.mark, page.late_mark)
         # A number that falls is progress, also past rows that were given before.
-        fresh: bool | None = len(stale) < len(page.ordered) or _falls(page.ordered.numbers, last)
-        stale |= self._given_before_resume(order, stale)
+        fresh: bool | None = len(stale) < len(kept) or _falls(kept, last)
+        if resumed.marks:
+            stale = stale | self._given_before_resume(order, stale)
         if cut is None:
-            self._history.extend(page.ordered, stale)
+            self._history.extend(ordered, stale)
         else:
             self._break_order(stale)
-            again = self._resumed_page.match(page, indices[cut:])
+            again = resumed.match(page, indices[cut:])
             known, counted_fresh = self._compare_counted(indices[cut:], again)
             stale, fresh = stale | known, fresh or counted_fresh
-        self._resumed_page.pass_by(page, stale)
+        if resumed.marks:
+            resumed.pass_by(page, stale)
         return stale, fresh
 
     def _given_before_resume(self, order: Order, stale: Collection[int]) -> set[int]:
@@ -327,7 +344,7 @@ class Deduplicator:
 
     def _compare_counted(
         self, indices: Sequence[int], again: Collection[int]
-    ) -> tuple[set[int], bool | None]:
+    ) -> tuple[AbstractSet[int], bool | None]:
         """Count rows one by one; return the stale ones, and whether any is fresh.
 
         The rows in `again` are among the stale ones.

@@ -74,7 +74,10 @@ class OrderHistory:
 
     def extend(self, rows: Rows, stale: Collection[int]) -> None:
         """Add the rows of a page; the `stale` ones were given before, and are met again."""
-        self._given.extend(rows.without(stale), None if stale else rows.run)
+        if stale:
+            self._given.extend(rows.without(stale))
+        else:
+            self._given.extend(rows.numbers, rows.run)
         if self._met is not None:
             self._met.extend(rows.numbers, rows.run)
 

@@ -19,6 +19,7 @@ class _Neighbour(Struct, eq=False):
 
     keys: Sequence[Hashable]
     numbers: Sequence[int | None] | None
+    size: int
     content: Content | None
 
 
@@ -45,15 +46,16 @@ class KeyWindow:
         that no row of the page is repeated.
         """
         descends = self._unique and page.run is not None
-        if not descends and _repeats(page.keys):
+        if not descends and _repeats(page):
             return False
         if not all_new and self._meets(page):
-            known = self._known()
+            known, repeated = self._known(), set[int]()
             for index, key in enumerate(page.keys):
                 if key is not None and key in known:
                     if self._is_other(page, index, *known[key]):
                         return False
-                    page.repeated.add(index)
+                    repeated.add(index)
+            page.repeated = repeated
         self._remember(page)
         return True
 
@@ -72,10 +74,10 @@ class KeyWindow:
             return
         neighbours = self._neighbours
         content = page.content if self._unique else None
-        neighbours.append(_Neighbour(page.keys, page.numbers, content))
+        neighbours.append(_Neighbour(page.keys, page.numbers, page.size, content))
         self._size += page.size
-        while self._size - len(neighbours[0].keys) >= NEIGHBOURS:
-            self._size -= len(neighbours.pop(0).keys)
+        while self._size - neighbours[0].size >= NEIGHBOURS:
+            self._size -= neighbours.pop(0).size
 
     def _is_other(self, page: PageRows, index: int, known: _Neighbour, place: int) -> bool:
         """Check whether a row differs from a row with the same key.
@@ -92,10 +94,10 @@ class KeyWindow:
         )
 
 
-def _repeats(keys: Sequence[Hashable]) -> bool:
+def _repeats(page: PageRows) -> bool:
     """Check whether two rows share a key; a row without a key shares none."""
-    distinct = set(keys)
-    if None not in distinct:
-        return len(distinct) < len(keys)
-    given = [key for key in keys if key is not None]
-    return len(distinct) - 1 < len(given)
+    distinct = len(page.distinct)
+    if None not in page.distinct:
+        return distinct < page.size
+    given = [key for key in page.keys if key is not None]
+    return distinct - 1 < len(given)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain, pairwise, repeat
 from typing import Any, cast
 
@@ -36,6 +37,7 @@ Run = tuple[int, int, int]  # first number, step from one to the next, count
 Spans = tuple[tuple[int, int], ...]  # newest and oldest number of each, both included; from new to old
 Mark = Callable[[int], str]  # the mark of the row at an index of the page
 Marks = Mapping[str, int]  # how many rows have each mark
+LateMark = Callable[[int], Marks]
 
 MAX_TIES = 1_000  # rows that share one number; a checkpoint holds the mark of each
 
@@ -99,6 +101,7 @@ class Watermark:
     number_field: str = ""
 
 
+_NO_INDICES = frozenset[int]()
 _NO_TIES: Mapping[int, Marks] = {}  # of all places where no two rows share a number
 
 
@@ -123,6 +126,9 @@ class Given(Struct, frozen=True, eq=False):
         return _written(self, self, number_field)
 
 
+_NOTHING = Given()
+
+
 class Order:
     """Rows given of a list whose numbers never rise. `unique`: no two share one.
 
@@ -133,7 +139,7 @@ class Order:
         self._unique = unique
         self._number_field = number_field
         self.lost_marks = False  # rows at the ends of spans may have been given without a mark
-        self._after = Given() if watermark is None else _read(watermark)
+        self._after = _NOTHING if watermark is None else _read(watermark)
         self._before = self._after
 
     @property
@@ -177,19 +183,22 @@ class Order:
         for number, marks in self._after.ties.items():
             yield number, marks, self._after.met.get(number, {})
 
-    def take(self, rows: Rows, mark: Mark) -> set[int]:
-        """Count rows as given, and return the indices of those that were given before."""
+    def take(self, rows: Rows, mark: Mark, late: LateMark | None = None) -> AbstractSet[int]:
+        """Count rows as given, and return the indices of those that were given before.
+
+        `late` returns the mark of one row, counted once; it may be made when it is read.
+        """
         self._before = self._after
-        stale: set[int] = set()
+        stale: AbstractSet[int] = _NO_INDICES
         tied = self._tied(rows)
         if tied:
             self._after, stale = self._joined(rows.indices[:tied], mark)
             rows = rows.behind(tied)
         if self._all_below(rows):
-            self._after = self._extended(rows, mark)
+            self._after = self._extended(rows, mark, late)
         elif rows:
             self._after, more = self._sift(rows, mark, self._after)
-            stale |= more
+            stale = stale | more
         return stale
 
     def watermark(self, rows: Rows | None = None, mark: Mark | None = None) -> Watermark | None:
@@ -225,18 +234,18 @@ class Order:
         spans, numbers = self._after.spans, rows.numbers
         return bool(numbers) and not (spans and numbers[0] >= spans[-1][1])
 
-    def _extended(self, rows: Rows, mark: Mark) -> Given:
+    def _extended(self, rows: Rows, mark: Mark, late: LateMark | None) -> Given:
         before = self._after
         first, last = rows.numbers[0], rows.numbers[-1]
         newest = before.spans[0][0] if before.spans else first
         spans = ((newest, last),)
         if self._unique:
             return Given(spans, last, _NO_TIES, _NO_TIES)
-        ends: dict[int, Marks] = {last: _marks(rows.indices[-rows.numbers.count(last) :], mark)}
+        ends: dict[int, Marks] = {last: _marks(rows.indices[-rows.numbers.count(last) :], mark, late)}
         if before.spans:
             ties = {newest: before.ties.get(newest, {}), **ends}
             return Given(spans, last, ties, {newest: before.met.get(newest, {}), **ends})
-        ties = {newest: _marks(rows.indices[: rows.numbers.count(first)], mark), **ends}
+        ties = {newest: _marks(rows.indices[: rows.numbers.count(first)], mark, late), **ends}
         return Given(spans, last, ties, ties)
 
     def _sift(self, rows: Rows, mark: Mark, before: Given | None = None) -> tuple[Given, set[int]]:
@@ -286,8 +295,10 @@ def _meet(own: str, given: dict[str, int], here: dict[str, int]) -> bool:
     return False
 
 
-def _marks(indices: Sequence[int], mark: Mark) -> Marks:
+def _marks(indices: Sequence[int], mark: Mark, late: LateMark | None) -> Marks:
     """Count the marks of rows."""
+    if late is not None and len(indices) == 1:
+        return late(indices[0])
     counted: dict[str, int] = {}
     for own in map(mark, indices):
         counted[own] = counted.get(own, 0) + 1
@@ -346,29 +357,25 @@ def _written(given: Given, before: Given, number_field: str) -> Watermark | None
     )
 
 
-def run_of(numbers: Sequence[Any]) -> Run | None:
-    """Return numbers as an arithmetic run with steps down; None if they are not.
-
-    It takes no comparison of neighbours: a run is the usual page of a list whose numbers are its keys.
-    """
-    if len(numbers) < 2 or type(first := numbers[0]) is not int or type(second := numbers[1]) is not int:
-        return None
-    step, count = second - first, len(numbers)
-    if step >= 0 or numbers[-1] != first + step * (count - 1):
-        return None
-    return (first, step, count) if numbers == list(range(first, first + step * count, step)) else None
+def run_of(numbers: list[Any]) -> Run | None:
+    """Return numbers as an arithmetic run with steps down; None if they are not."""
+    return with_run(numbers)[1]
 
 
 def with_run(numbers: list[Any]) -> tuple[Sequence[Any], Run | None]:
     """Return numbers and the run that they form, if they form one.
 
-    The numbers of a run are returned as a `range`, which takes little memory.
+    The numbers of a run are returned as a `range`, which takes little memory. It takes no comparison of
+    neighbours: a run is the usual page of a list whose numbers are its keys.
     """
-    run = run_of(numbers)
-    if run is None:
+    count = len(numbers)
+    if count < 2 or type(first := numbers[0]) is not int or type(second := numbers[1]) is not int:
         return numbers, None
-    first, step, count = run
-    return range(first, first + step * count, step), run
+    step = second - first
+    end = first + step * count
+    if step >= 0 or numbers[-1] != end - step or numbers != list(run := range(first, end, step)):
+        return numbers, None
+    return run, (first, step, count)
 
 
 def rising(numbers: Sequence[int | None], last: int | None, run: Run | None = None) -> int | None:

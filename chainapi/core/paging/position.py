@@ -36,8 +36,8 @@ class PagePosition(Struct, frozen=True, eq=False):
     number_field: str
     unordered: bool
     keyless: bool
-    bound: int | None
     head: tuple[str, ...]
+    bound: int | None
     done: bool
 
     offset: ClassVar[int] = 0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain
-from typing import Any, Protocol, overload
+from keyword import iskeyword
+from operator import attrgetter
+from typing import Any, Protocol, TypeAlias, cast, overload
 
 from attrs import frozen
 
@@ -14,16 +17,34 @@ from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Rows, Run, with_run
 
 __all__ = [
+    "Column",
     "Content",
     "EmptyPage",
     "Identity",
     "PageRows",
     "RowsOfPage",
     "RunDigests",
+    "column_of",
     "key_digest",
     "mark_digest",
     "number_digest",
 ]
+
+
+Column: TypeAlias = Callable[[Sequence[Any]], list[Any]]  # reads an attribute, or several, of each row
+
+
+def column_of(*names: str) -> Column:
+    """Return a reader of attributes of many rows; of several attributes it makes tuples.
+
+    Dots in a name lead into objects. Python specialises a loop with the names written out: it takes a third
+    of the time of `operator.attrgetter` for each row.
+    """
+    if any(not part.isidentifier() or iskeyword(part) for name in names for part in name.split(".")):
+        read = attrgetter(*names)
+        return lambda rows: list(map(read, rows))
+    values = ", ".join(f"row.{name}" for name in names)
+    return cast("Column", eval(f"lambda rows: [({values}) for row in rows]"))  # noqa: S307 - names alone
 
 
 class Content(Protocol):
@@ -65,8 +86,8 @@ class Identity:
         stable: returns the immutable part of a row without a key, or None; several rows may share it. None
             where rows are counted by their content.
         frozen: rows cannot be changed by their reader.
-        plain_key: `key` without its checks, such as an attrgetter; for pages whose rows all have a key.
-        plain_number: `number` without its checks; for pages whose rows all have a whole number.
+        plain_key: reader of the keys of all rows without the checks of `key` (see `column_of`).
+        plain_number: reader of the numbers of all rows without the checks of `number`.
 
     """
 
@@ -76,15 +97,18 @@ class Identity:
     unique: bool = False
     stable: Callable[[Any], Hashable] | None = None
     frozen: bool = False
-    plain_key: Callable[[Any], Any] | None = None
-    plain_number: Callable[[Any], Any] | None = None
+    plain_key: Column | None = None
+    plain_number: Column | None = None
 
-    def keys_of(self, rows: Sequence[Any]) -> Sequence[Hashable]:
-        """Return the key of each row; None for a row that lacks one."""
+    def keys_of(self, rows: Sequence[Any]) -> tuple[Sequence[Hashable], AbstractSet[Hashable]]:
+        """Return the key of each row, None for a row that lacks one, and the distinct keys."""
         if self.key is None:
-            return [None] * len(rows)
+            return (None,) * len(rows), _NO_KEYS
         plain = None if self.plain_key is None else _plain_keys(self.plain_key, rows)
-        return list(map(self.key, rows)) if plain is None else plain
+        if plain is not None:
+            return plain
+        keys = tuple(map(self.key, rows))
+        return keys, {*keys}
 
     def numbers_of(self, rows: Sequence[Any]) -> tuple[Sequence[int | None] | None, Run | None]:
         """Return the number of each row, and their run; None for a list without numbers.
@@ -93,7 +117,10 @@ class Identity:
         """
         if self.number is None:
             return None, None
-        plain = None if self.plain_number is None else _read(self.plain_number, rows)
+        try:
+            plain = None if self.plain_number is None else self.plain_number(rows)
+        except (AttributeError, TypeError):  # a row lacks the attribute
+            plain = None
         if plain is None:
             return with_run(list(map(self.number, rows)))
         numbers, run = with_run(plain)
@@ -102,43 +129,44 @@ class Identity:
         return with_run(list(map(self.number, rows)))
 
 
-def _read(read: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any] | None:
-    """Read all rows by one C function; None where one of them lacks an attribute."""
+def _plain_keys(read: Column, rows: Sequence[Any]) -> tuple[Sequence[Any], AbstractSet[Any]] | None:
+    """Return the keys of rows that all have one, and the distinct ones; else None."""
     try:
-        return list(map(read, rows))
-    except (AttributeError, TypeError):
+        keys = tuple(read(rows))
+        distinct = {*keys}
+    except (AttributeError, TypeError):  # one of them lacks an attribute, or has no hash
         return None
+    if None in distinct:
+        return None
+    if tuple in {*map(type, keys)} and None in chain.from_iterable(k for k in keys if type(k) is tuple):
+        return None
+    return keys, distinct
 
 
-def _plain_keys(read: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any] | None:
-    """Return the keys of rows that all have one; else None."""
-    keys = _read(read, rows)
-    try:
-        hash(keys and tuple(keys))
-    except TypeError:  # one of them has no hash
-        return None
-    if keys is None or None in keys:
-        return None
-    parts = [key for key in keys if type(key) is tuple]
-    return None if None in chain.from_iterable(parts) else keys
+_NO_KEYS = frozenset[Hashable]()
+_NO_INDICES = frozenset[int]()
+_NO_ROWS = Rows()  # never changed
 
 
 class PageRows:
     """Rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        self.rows = tuple(page.key_rows)
-        self.size = len(self.rows)
+        self.rows = rows = tuple(page.key_rows)
+        self.size = len(rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
         self._page = page
-        self.numbers, self.run = identity.numbers_of(self.rows)
-        self.repeated: set[int] = set()
-        self.ordered = Rows()  # those that keep the order of the list
-        # Key of each row; None for a row that lacks one.
-        self.keys: Sequence[Hashable] = (
-            self.numbers if identity.unique and self.numbers is not None else identity.keys_of(self.rows)
-        )
+        self.numbers, self.run = identity.numbers_of(rows)
+        self.repeated: AbstractSet[int] = _NO_INDICES
+        self.ordered = _NO_ROWS  # those that keep the order of the list
+        # Key of each row, None for a row that lacks one; and the distinct keys.
+        self.keys: Sequence[Hashable]
+        self.distinct: AbstractSet[Hashable]
+        if identity.unique and self.numbers is not None:
+            self.keys, self.distinct = self.numbers, {*(() if self.run else self.numbers)}
+        else:
+            self.keys, self.distinct = identity.keys_of(rows)
         if identity.stable is not None and not identity.frozen:
             _ = self.stable
 
@@ -155,7 +183,7 @@ class PageRows:
             return self._page.digest
         if self.run is not None and self._identity.unique:
             return hash(self.run)
-        return hash(tuple(self.keys)) if None not in self.keys else self._page.digest
+        return hash(tuple(self.keys)) if None not in self.distinct else self._page.digest
 
     @cached_property
     def contents(self) -> Sequence[bytes]:
@@ -197,6 +225,11 @@ class PageRows:
         """
         return self.digest(index)[:8].hex()
 
+    def late_mark(self, index: int) -> Mapping[str, int]:
+        """Return the mark of a row, counted once; that of a key is made when it is read."""
+        key = self.keys[index] if self.keyed else None
+        return {self.mark(index): 1} if key is None else KeyMark(key)
+
     def marks(self, index: int) -> str:
         """Return the mark of a row's content, then that of its key if it has one.
 
@@ -204,6 +237,25 @@ class PageRows:
         """
         content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
         return content if mark == content else content + mark
+
+
+class KeyMark(Mapping[str, int]):
+    """Mark of a row by its key, counted once; it is made when it is read, which is rare."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: Hashable) -> None:
+        self._key = key
+
+    def __getitem__(self, mark: str) -> int:
+        """Return the number of rows with a mark."""
+        return dict.fromkeys(self, 1)[mark]
+
+    def __iter__(self) -> Iterator[str]:
+        yield key_digest(self._key)[:8].hex()
+
+    def __len__(self) -> int:
+        return 1
 
 
 class RunDigests(Sequence[bytes]):

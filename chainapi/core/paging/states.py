@@ -94,6 +94,9 @@ TRANSITIONS: Mapping[State, Mapping[Step, State]] = {
 }
 
 
+_PAGE, _LAST_PAGE = Step.PAGE, Step.LAST_PAGE  # the members of an Enum are slow to look up
+
+
 class PageToken(Struct, frozen=True):
     """Page token and when the request that returned it was sent, in seconds.
 
@@ -253,7 +256,7 @@ class StateMachine:
                 f"the service repeats itself: page {self.depth} brought nothing that was not there before"
             )
         self.token = token
-        self._take(Step.LAST_PAGE if token is None else Step.PAGE)
+        self._take(_LAST_PAGE if token is None else _PAGE)
 
     def _goes_nowhere(self, token: PageToken, rows: int, size: int, fresh: bool | None) -> bool:
         new = self._guard.is_new(rows) if fresh is None else fresh

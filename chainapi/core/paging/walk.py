@@ -57,6 +57,8 @@ __all__ = [
 ]
 
 _EMPTY = EmptyPage()
+# The members of an Enum are slow to look up.
+_FIRST, _NEXT, _EXHAUSTED = State.FIRST, State.NEXT, State.EXHAUSTED
 HUGE = 1 << 20  # bytes of a page whose rows take long to compare: up to a second for ten million bytes
 
 
@@ -220,7 +222,8 @@ class Walk:
     @property
     def unread(self) -> bool:
         """Return whether the open page has rows neither given nor left out."""
-        return self._offset < self._size
+        left = self._left
+        return (self._moved if left is None else self._size - length_hint(left)) < self._size
 
     @property
     def _offset(self) -> int:
@@ -284,9 +287,8 @@ class Walk:
 
     def leave(self) -> None:
         """Leave the open page, whose rows were all given; drop its rows and its body."""
-        self.skip()
-        self._answer = None
-        if not self.keeps_rows:
+        self._moved, self._left, self._answer = self._size, None, None
+        if not self.keeps_rows and self._page is not _EMPTY:
             self._page, self.response = _EMPTY, None
             self._dedupe.leave()
 
@@ -330,7 +332,7 @@ class Walk:
     @property
     def fetched_all(self) -> bool:
         """Return whether the last page, one without a token, was received."""
-        return self._states.exhausted
+        return self._states.state is _EXHAUSTED
 
     @property
     def exhausted(self) -> bool:
@@ -435,14 +437,11 @@ class Walk:
         """
         states = self._states
         token = states.token
-        if (
-            self._failure is not None
-            or states.state is not State.NEXT
-            or token is None
-            or token.minted is None
-        ):
+        if self._failure is not None or self._begin.following:
             return None
-        return self.fetch(token)
+        if states.state is not (_FIRST if token is None else _NEXT) or (token and token.minted is None):
+            return None
+        return Fetch(token, self._start.bound, states.expires_at(token), states.restarts > 0)
 
     def open_expected(self, answer: Answer) -> bool:
         """Open the page that answered the fetch of `expected`.
@@ -527,11 +526,10 @@ class Walk:
 
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
-        start, page, token, size = self.position, fetched.page, fetched.token, len(fetched.page.key_rows)
+        start, token, size = self.position, fetched.token, compared.size
         self._states.received(token, rows=compared.signature, size=size, fresh=compared.fresh)
-        self._page, self._size, self._compared = page, size, compared
-        self.move_to(0)
-        self.response = fetched.response
+        self._page, self._size, self._compared = fetched.page, size, compared
+        self._moved, self._left, self.response = 0, None, fetched.response
         self._start = start
         self._end = self._after()
 
@@ -579,20 +577,16 @@ class Walk:
 
     def _after(self) -> PagePosition:
         """Return the position after the whole open page."""
-        states, start, dedupe = self._states, self._start, self._dedupe
+        states, start = self._states, self._start
         return PagePosition(
             self._begin,
             states.token,
             states.depth,
             start.rows + self._size - len(self._compared.stale),
             states.restarts,
-            dedupe.given,
-            dedupe.number_field,
-            dedupe.broken,
-            dedupe.keyless,
+            *self._dedupe.position,
             start.bound,
-            dedupe.head,
-            states.exhausted,
+            states.state is _EXHAUSTED,
         )
 
     def _given_inside(self) -> int:

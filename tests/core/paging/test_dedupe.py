@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from itertools import accumulate
-from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
 from chainapi.core.paging.keys import NEIGHBOURS
 from chainapi.core.paging.order import MAX_TIES, Watermark
-from chainapi.core.paging.rows import Identity
+from chainapi.core.paging.rows import Identity, column_of
 
 Row = dict[str, Any]
 Happening = tuple[str, Any]
@@ -773,8 +772,10 @@ def test_a_page_is_read_as_its_rows_are(rows: list[dict[str, Any]], names: tuple
     objects = [SimpleNamespace(**row) for row in rows]
     key = Route("/v1/rows", key=names).key_reader()
     identity = Identity(key=key, number=lambda row: whole_of(getattr(row, "a", None)))
-    plain = evolve(identity, plain_key=attrgetter(*names), plain_number=attrgetter("a"))
-    assert list(map(repr, plain.keys_of(objects))) == list(map(repr, identity.keys_of(objects)))
+    plain = evolve(identity, plain_key=column_of(*names), plain_number=column_of("a"))
+    (keys, distinct), (checked_keys, same_keys) = plain.keys_of(objects), identity.keys_of(objects)
+    assert list(map(repr, keys)) == list(map(repr, checked_keys))
+    assert distinct == same_keys
     (numbers, run), (checked, same) = plain.numbers_of(objects), identity.numbers_of(objects)
     assert list(map(repr, numbers or ())) == list(map(repr, checked or ()))
     assert run == same
