@@ -66,8 +66,8 @@ class Database:
     _connection: sqlite3.Connection
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open or create the database, lock it and check every record.
+    def open(cls, path: Path, *, check: bool = True) -> Self:
+        """Open or create the database, lock it and, with `check`, check every record.
 
         Raises:
             ExportError: another export has it open, it is not a journal, it is damaged, or it cannot be
@@ -79,7 +79,7 @@ class Database:
         database = cls(path, connection)
         try:
             with _explained(path):
-                database._prepare()
+                database._prepare(check=check)
         except BaseException:
             connection.close()
             raise
@@ -133,7 +133,7 @@ class Database:
         with _explained(self.path):
             self._connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, check: bool) -> None:
         db = self._connection
         db.execute("PRAGMA locking_mode = EXCLUSIVE")  # held from the first write on
         (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -150,7 +150,7 @@ class Database:
         with self.transaction():  # takes the lock
             if new:
                 self._create_tables()
-        if not new and (damage := find_damage(db, SCHEMA)):
+        if check and not new and (damage := find_damage(db, SCHEMA)):
             raise ExportError(damaged(self.path, damage))
 
     def _create_tables(self) -> None:

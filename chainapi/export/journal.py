@@ -19,11 +19,12 @@ from attrs import evolve
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.database import Database
-from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
+from chainapi.export.files import os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
 from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
 from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, PageRecord, Part, Waiting
 from chainapi.export.segments import SegmentReader, Segments
+from chainapi.export.settings import JOURNAL
 from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 
@@ -114,7 +115,7 @@ class Journal:
             db.executemany("INSERT INTO about VALUES (?, ?, ?)", records)
 
     def extend(self, settings: Mapping[str, Any]) -> None:
-        """Replace the stored settings by ones with more columns."""
+        """Replace the stored settings by ones with more columns, or another compression."""
         with self._database.transaction() as db:
             for name, text, digest in _settings(settings):
                 db.execute("UPDATE about SET value = ?, checksum = ? WHERE name = ?", (text, digest, name))

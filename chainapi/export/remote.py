@@ -41,6 +41,7 @@ from chainapi.export.formats import format_of
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import MANIFEST, manifest_lines
 from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile
+from chainapi.export.settings import format_name_of, settings_in
 from chainapi.export.store import Store, redacted
 from chainapi.export.worker import Worker
 
@@ -77,10 +78,12 @@ class RemoteTarget(Target):
     ) -> Target:
         """Return the target at a URL.
 
-        It is a folder if the URL ends with a slash, or its last name has no suffix.
+        It is a folder if the URL ends with a slash, or its last name has no suffix. The format of an export
+        that is there is the default.
 
         Raises:
             ConfigurationError: the URL, the format or an option is invalid, or a package is missing.
+            ExportError: the target has files of another format, or the journal cannot be read.
 
         """
         _check_url(url)
@@ -94,13 +97,11 @@ class RemoteTarget(Target):
             return Target.of(store.root + ("/" if folder else f"/{name}"), format_name)
         place = Path(journal or f"{name or protocol}.export").absolute()
         path = place / FILES if folder else place / FILES / name
-        return cls(
-            path=path,
-            folder=folder,
-            format=format_of(format_name or (FOLDER_FORMAT if folder else name)),
-            store=store,
-            place=place,
-        )
+        with os_errors_explained(place):
+            stored = settings_in(place)
+        default = FOLDER_FORMAT if folder else name
+        form = format_of(format_name_of(redacted(url), format_name, stored, default))
+        return cls(path=path, folder=folder, format=form, store=store, place=place, stored=stored)
 
     @property
     def journal(self) -> Path:
