@@ -183,8 +183,6 @@ def _check_corrections(target: Target, query: Mapping[str, Any]) -> None:
     reason = ""
     if query.get("on_invalid") == "raw":
         reason = 'on_invalid="raw": invalid rows of the window would be written again'
-    elif target.partition:
-        reason = "partition=: files in folders of sources and days are not corrected"
     elif isinstance(target, RemoteTarget):
         reason = "a URL: objects are not corrected"
     if reason:

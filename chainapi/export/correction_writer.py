@@ -1,7 +1,8 @@
 """Files of a part with corrections: new rows, and files that lose rows.
 
 A single file is written again without the dropped rows. In a folder each file that loses rows gets a copy
-without them, `part-00007-00003` for `part-00003`, which the part replaces.
+without them, `part-00007-00003` for `part-00003`, which the part replaces. With partitions the copy is in the
+folder of the old file; a row that has moved to another partition leaves one file and is new in another.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from chainapi.errors import ExportError
 from chainapi.export.corrections import Corrections
 from chainapi.export.files import digest_of, reason_of, write_partial
 from chainapi.export.formats import Dropped
-from chainapi.export.part_records import Part, PartFile, SourceRows
+from chainapi.export.part_records import Part, PartFile
 from chainapi.export.part_writer import PartWriter, check_count
-from chainapi.export.partition import PageRows
+from chainapi.export.partition import PageRows, Values
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
+from chainapi.tables.columns import SOURCE
 
 __all__ = ["CorrectionWriter"]
 
@@ -88,8 +90,15 @@ class CorrectionWriter(PartWriter):
             for file in self._changed:
                 if len(self.corrections.dropped[file.name]) < file.rows:  # else nothing of it is left
                     yield self._copy(file)
-        if self.rows or (self._changed and not self.target.folder):
-            yield self._write_rows(reader)
+        yield from super()._files(reader)
+
+    def _divided(self, reader: SegmentReader) -> Iterator[tuple[Values, Sequence[PageRows]]]:
+        """Yield the rows of each file that the target lacks."""
+        for values, rows in super()._divided(reader):
+            found = (self.corrections.find_new(one, one.of(self._read(reader, one.page))) for one in rows)
+            new = [one for one in found if one.rows]
+            if new or (self._changed and not self.target.folder):
+                yield values, new
 
     def _part(self, files: Sequence[PartFile]) -> Part:
         part = super()._part(files)
@@ -104,7 +113,7 @@ class CorrectionWriter(PartWriter):
             try:
                 if self.target.folder:  # a single file was checked at the start
                     _check_unchanged(path, file)
-                rows = self._stoppable(self.target.format.read(path))
+                rows = self._stoppable(_labelled(file, self.target.format.read(path)))
                 self.corrections.compare(file.name, rows, self.target.format.typed)
             except OSError as error:
                 raise ExportError(
@@ -130,22 +139,15 @@ class CorrectionWriter(PartWriter):
 
         size, digest = write_partial(path, write)
         name = path.relative_to(self.target.root).as_posix()
-        return PartFile(name, count, size, digest, self.corrections.sources_of(file))
+        return PartFile(
+            name, count, size, digest, self.corrections.sources_of(file), partition=file.partition
+        )
 
-    def _lines(
-        self, reader: SegmentReader, rows: Iterable[PageRows], partial: Path
-    ) -> Iterator[tuple[str, bytes]]:
-        """Yield those rows that the target lacks."""
-        for one in rows:
-            if lines := self.corrections.new_rows(one.label, self._read(reader, one.page)):
-                yield one.label, lines
-                self.on_rows(lines.count(b"\n"))
 
-    def _count(self, rows: Sequence[PageRows]) -> int:
-        return self.rows
-
-    def _sources(self, rows: Sequence[PageRows]) -> tuple[SourceRows, ...]:
-        return tuple(found.of_source(label) for label, found in self.corrections.added.items())
+def _labelled(file: PartFile, rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    """Return the rows of a file with their source, which the name of its folder may have."""
+    label = dict(file.partition).get(SOURCE)
+    return rows if label is None else ({SOURCE: label, **row} for row in rows)
 
 
 def _check_unchanged(path: Path, file: PartFile) -> None:

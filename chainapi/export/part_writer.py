@@ -34,7 +34,7 @@ from chainapi.export.files import (
 from chainapi.export.formats import DatabaseFormat, Dropped, TextFormat
 from chainapi.export.formats.markers import Marker
 from chainapi.export.part_records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
-from chainapi.export.partition import PageRows, Partitioner, folder_of
+from chainapi.export.partition import PageRows, Partitioner, Values, folder_of
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import SOURCE, Column
@@ -107,32 +107,40 @@ class PartWriter:
 
     def _files(self, reader: SegmentReader) -> Iterator[PartFile]:
         """Write the files one by one."""
-        if self.target.partition:
-            yield from self._write_partitions(reader)
-        else:
-            yield self._write_rows(reader)
+        for values, rows in self._divided(reader):
+            if self.target.partition:
+                yield self._write_partition(reader, values, rows)
+            else:
+                yield self._write_rows(reader, rows)
         if any(page.invalid for _, page in self.pages):
             yield self._write_invalid(reader)
 
-    def _write_partitions(self, reader: SegmentReader) -> Iterator[PartFile]:
-        """Write a file for each partition, one after the other."""
-        keys = self.target.partition
-        read = partial(self._read, reader)
-        for values, rows in Partitioner(keys, self.columns).divide(self.pages, read):
-            path = self.target.part(self.number, folder_of(keys, values))
-            make_folders(path.parent, self.target.path)
-            yield self._write_file(path, reader, rows, partition=tuple(zip(keys, values, strict=True)))
+    def _divided(self, reader: SegmentReader) -> Iterator[tuple[Values, Sequence[PageRows]]]:
+        """Yield the rows of each file, with the values of the keys of its partition."""
+        if not self.target.partition:
+            yield (), [PageRows.whole(label, page) for label, page in self.pages if page.rows]
+            return
+        divided = Partitioner(self.target.partition, self.columns)
+        yield from divided.divide(self.pages, partial(self._read, reader))
 
-    def _write_rows(self, reader: SegmentReader) -> PartFile:
+    def _write_partition(self, reader: SegmentReader, values: Values, rows: Sequence[PageRows]) -> PartFile:
+        """Write the file of a partition."""
+        keys = self.target.partition
+        path = self.target.part(self.number, folder_of(keys, values))
+        make_folders(path.parent, self.target.path)
+        return self._write_file(path, reader, rows, partition=tuple(zip(keys, values, strict=True)))
+
+    def _write_rows(self, reader: SegmentReader, rows: Sequence[PageRows]) -> PartFile:
+        """Write the file of a part that is not divided, or what a single file gets."""
         path = self.target.part(self.number)
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
         if before is not None and self.target.appends:
             format_ = appending(self.target.format, path, self.columns)
             if isinstance(format_, DatabaseFormat):
-                return self._write_added(reader, path, before, format_)
+                return self._write_added(reader, rows, path, before, format_)
             if format_ is not None and not self.dropped:
-                return self._write_tail(reader, path, before, format_)
-        return self._write_file(path, reader, self._whole_pages, before)
+                return self._write_tail(reader, rows, path, before, format_)
+        return self._write_file(path, reader, rows, before)
 
     def _write_file(
         self,
@@ -146,7 +154,7 @@ class PartWriter:
         old, count = None, 0
         if before is not None:
             old, count = self.target.present(path), before.rows - len(self.dropped)
-        count += self._count(rows)
+        count += _count(rows)
 
         def write(new: Path) -> None:
             format_, lines = self.target.format, self._lines(reader, rows, new)
@@ -157,60 +165,52 @@ class PartWriter:
 
         size, digest = write_partial(path, write)
         name = path.relative_to(self.target.root).as_posix()
-        return PartFile(name, count, size, digest, self._sources(rows), partition=partition)
+        return PartFile(name, count, size, digest, _sources(rows), partition=partition)
 
     def _write_tail(
-        self, reader: SegmentReader, path: Path, before: PartFile, format_: TextFormat
+        self,
+        reader: SegmentReader,
+        rows: Sequence[PageRows],
+        path: Path,
+        before: PartFile,
+        format_: TextFormat,
     ) -> PartFile:
         """Write the rows that are appended to a single file."""
+        count = before.rows + _count(rows)
 
         def write(new: Path) -> None:
-            lines = self._lines(reader, self._whole_pages, new)
+            lines = self._lines(reader, rows, new)
             found = format_.write_tail(new, self.columns, lines, path, self.stop)
-            check_count(path, before.rows + found, before.rows + self.rows)
+            check_count(path, before.rows + found, count)
 
         size, _ = write_partial(path, write)
         base = Base(before.size, before.digest)
-        return PartFile(
-            path.name,
-            before.rows + self.rows,
-            base.size + size,
-            digest_of(path, base.size, partial_of(path)),
-            self._sources(self._whole_pages),
-            base=base,
-        )
+        digest = digest_of(path, base.size, partial_of(path))
+        return PartFile(path.name, count, base.size + size, digest, _sources(rows), base=base)
 
     def _write_added(
-        self, reader: SegmentReader, path: Path, before: PartFile, format_: DatabaseFormat
+        self,
+        reader: SegmentReader,
+        rows: Sequence[PageRows],
+        path: Path,
+        before: PartFile,
+        format_: DatabaseFormat,
     ) -> PartFile:
         """Write a database with the rows that a transaction adds to another.
 
         It also names the rows that the transaction deletes.
         """
-        rows = self.rows
+        added = _count(rows)
 
         def write(new: Path) -> None:
-            lines = self._lines(reader, self._whole_pages, new)
-            check_count(path, format_.write(new, self.columns, lines, stop=self.stop), rows)
+            lines = self._lines(reader, rows, new)
+            check_count(path, format_.write(new, self.columns, lines, stop=self.stop), added)
             if self.dropped:
                 format_.remove(new, path, self.dropped)
 
-        added = Added(*write_partial(path, write))
-        count = before.rows + rows - len(self.dropped)
-        return PartFile(path.name, count, 0, "", self._sources(self._whole_pages), added=added)
-
-    def _count(self, rows: Sequence[PageRows]) -> int:
-        """Return the number of new rows of a file."""
-        return sum(one.rows for one in rows)
-
-    def _sources(self, rows: Sequence[PageRows]) -> tuple[SourceRows, ...]:
-        """Return the new rows of a file by source, once they are written."""
-        return _sources(rows)
-
-    @property
-    def _whole_pages(self) -> list[PageRows]:
-        """The valid rows of all pages."""
-        return [PageRows.whole(label, page) for label, page in self.pages if page.rows]
+        file = Added(*write_partial(path, write))
+        count = before.rows + added - len(self.dropped)
+        return PartFile(path.name, count, 0, "", _sources(rows), added=file)
 
     def _lines(
         self, reader: SegmentReader, rows: Iterable[PageRows], partial: Path
@@ -270,6 +270,10 @@ def _labelled(label: str, lines: bytes) -> bytes:
     """Return the JSON lines of invalid rows with the label of their source in front."""
     head = b'{"%b":%b,' % (SOURCE.encode(), msgspec.json.encode(label))
     return head + lines[1:-1].replace(b"\n{", b"\n" + head) + b"\n"
+
+
+def _count(rows: Sequence[PageRows]) -> int:
+    return sum(one.rows for one in rows)
 
 
 def _sources(given: Sequence[PageRows]) -> tuple[SourceRows, ...]:

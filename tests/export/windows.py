@@ -1,17 +1,20 @@
 """Windows of a list that changes at random: `python -m tests.export.windows [EXAMPLES]`.
 
-Rows of the newest numbers change, leave, come late and come on top, while runs with a lookback are stopped
-and continued. After each run that ended, the target must be the list.
+Rows of the newest numbers change, leave, come late and come on top, and move to other partitions, while runs
+with a lookback are stopped and continued. After each run that ended, the target must be the list.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 from attrs import frozen
 from hypothesis import given, settings
@@ -26,7 +29,7 @@ from chainapi.testing import run
 from tests.ledger import ADDRESS, Ledger, block, transfer
 from tests.sessions import reaching
 
-__all__ = ["CASES", "Case", "check_windows", "rows_of", "transfers"]
+__all__ = ["CASES", "Case", "check_folder", "check_windows", "rows_of", "seconds", "transfers"]
 
 
 @frozen
@@ -53,17 +56,20 @@ class Case:
 
     Attributes:
         blocks: whether the list has blocks.
-        folder: whether the target is a folder.
+        shape: kind of the target: a file, a folder, or a folder with partitions.
         numbers: numbers of the rows at first.
         steps: what follows the first run.
 
     """
 
     blocks: bool
-    folder: bool
+    shape: str
     numbers: list[int]
     steps: list[Step]
 
+
+SHAPES = ("file", "folder", "partitions")
+HALF_DAY = 43_200  # seconds between the times of two blocks with consecutive numbers
 
 STEPS = st.builds(
     Step,
@@ -78,7 +84,7 @@ STEPS = st.builds(
 CASES = st.builds(
     Case,
     blocks=st.booleans(),
-    folder=st.booleans(),
+    shape=st.sampled_from(SHAPES),
     numbers=st.lists(st.integers(0, 9), min_size=1, max_size=14),
     steps=st.lists(STEPS, min_size=1, max_size=4),
 )
@@ -87,17 +93,19 @@ CASES = st.builds(
 def check_windows(case: Case) -> None:
     """Run a case, and compare the target with the list after each run that ended."""
     with TemporaryDirectory() as place:
-        run(_check(case, Path(place) / ("out" if case.folder else "out.jsonl")))
+        run(_check(case, Path(place) / ("out.jsonl" if case.shape == "file" else "out")))
 
 
 async def _check(case: Case, out: Path) -> None:
-    make, items = (block, "blocks") if case.blocks else (transfer, "transactions")
+    make, items = (_block, "blocks") if case.blocks else (transfer, "transactions")
     ledger = Ledger(sorted(case.numbers), make, items, size=3, lifetime=100.0, by_number=True)
+    keys = ["source", "day"] if case.shape == "partitions" else None
 
     async def once(session: Session, lookback: int | None) -> ExportResult:
-        if case.blocks:
-            return await export(session.data.evm.blocks, [1], out, page_size=3, lookback=lookback)
-        return await transfers(session, out, lookback=lookback)
+        if not case.blocks:
+            return await transfers(session, out, lookback=lookback, partition=keys)
+        seconds = None if lookback is None else lookback * HALF_DAY
+        return await export(session.data.evm.blocks, [1], out, page_size=3, lookback=seconds, partition=keys)
 
     async with reaching(ledger) as session:
         await once(session, None)
@@ -113,7 +121,10 @@ async def _check(case: Case, out: Path) -> None:
             await asyncio.sleep(step.pause)
             await once(session, step.lookback)
             expected = Counter(_expected(ledger, serial) for serial in _listed(ledger))
-            assert Counter(map(_content, rows_of(out))) == expected
+            found = Counter(map(_content, rows_of(out)))
+            assert found == expected, (found - expected, expected - found)
+            if case.shape != "file":
+                check_folder(out)
 
 
 async def transfers(session: Session, out: Path, **options: Any) -> ExportResult:
@@ -124,8 +135,32 @@ async def transfers(session: Session, out: Path, **options: Any) -> ExportResult
 
 def rows_of(out: Path, suffix: str = "jsonl") -> list[dict[str, Any]]:
     """Return the rows of a file, or of all parts of a folder."""
-    files = [out] if out.is_file() else sorted(out.glob(f"part-*.{suffix}"))
+    files = [out] if out.is_file() else sorted(out.rglob(f"part-*.{suffix}"))
     return [row for file in files for row in format_of(suffix).read(file)]
+
+
+def seconds(value: Any) -> float:
+    """Return a time of a file in seconds."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value) if "T" in value else int(value)
+    return float(value.timestamp()) if isinstance(value, datetime) else float(value)
+
+
+def check_folder(out: Path, suffix: str = "jsonl") -> None:
+    """Check that the manifest has the parts of a folder, and that rows are in the folder of their day."""
+    entries = [json.loads(line) for line in (out / "_manifest.ndjson").read_text().splitlines()]
+    assert {entry["name"] for entry in entries} == {
+        path.relative_to(out).as_posix() for path in out.rglob(f"part-*.{suffix}")
+    }
+    for entry in entries:
+        rows = [*format_of(suffix).read(out / entry["name"])]
+        assert entry["rows"] == len(rows) == sum(source["rows"] for source in entry["sources"]) > 0
+        if partition := entry.get("partition"):
+            times = [seconds(row.get("block_timestamp", row.get("timestamp"))) for row in rows]
+            days = {datetime.fromtimestamp(time, UTC).date().isoformat() for time in times}
+            assert days == {partition["day"]}
+            source = [f"source={quote(one, safe='')}" for one in [partition.get("source")] if one]
+            assert entry["name"].split("/")[:-1] == [*source, f"day={partition['day']}"]
 
 
 def _listed(ledger: Ledger) -> list[int]:
@@ -143,14 +178,20 @@ def _change(ledger: Ledger, kind: str, pick: int, newest: int, lookback: int) ->
     elif within and kind == "withdraw":
         ledger.gone.add(within[pick % len(within)])
     elif within:
-        ledger.changed[within[pick % len(within)]] = {"blockHash": f"0xc{pick}"}
+        serial = within[pick % len(within)]
+        moved = {} if ledger.make is _block else {"blockTimestamp": pick % 5 * 2 * HALF_DAY}
+        ledger.changed[serial] = {"blockHash": f"0xc{pick}of{serial}", **moved}  # no two blocks share one
+
+
+def _block(number: int, serial: int) -> dict[str, Any]:
+    return block(number * HALF_DAY, serial)
 
 
 def _content(row: dict[str, Any]) -> tuple[int, int, str]:
     """Return number, serial and hash of a row of a file."""
     if "tx_hash" in row:
         return int(row["block_number"]), int(row["tx_hash"][2:]), row["block_hash"]
-    return int(row["block_timestamp"]), int(row["block_number"]), row["block_hash"]
+    return int(row["block_timestamp"]) // HALF_DAY, int(row["block_number"]), row["block_hash"]
 
 
 def _expected(ledger: Ledger, serial: int) -> tuple[int, int, str]:
