@@ -437,3 +437,9 @@ async def test_a_correction_survives_stops(name: str, shape: str, tmp_path: Path
     scene = Correction(name, shape)
     assert await scene.stops(new(tmp_path / "stops"), 1 if name == "duckdb" else 2)
     assert name == "duckdb" or await scene.full_disks(new(tmp_path / "disks"), 1)
+
+
+@pytest.mark.untraced
+async def test_a_correction_survives_each_full_disk(tmp_path: Path) -> None:
+    """A full disk at any step, the removal of replaced files included, is an error with the remedy."""
+    assert await Correction("jsonl", "folder").full_disks(tmp_path) >= 15
