@@ -181,9 +181,7 @@ def _check_corrections(target: Target, query: Mapping[str, Any]) -> None:
     from chainapi.export.remote import RemoteTarget
 
     reason = ""
-    if query.get("on_invalid") == "raw":
-        reason = 'on_invalid="raw": invalid rows of the window would be written again'
-    elif isinstance(target, RemoteTarget):
+    if isinstance(target, RemoteTarget):
         reason = "a URL: objects are not corrected"
     if reason:
         raise ConfigurationError(f"lookback= does not go with {reason}; leave one of them out")

@@ -76,7 +76,7 @@ class CorrectionWriter(PartWriter):
 
         """
         part = super().write()
-        return part if self._changed or self.rows else None
+        return part if self._changed or self.rows or self.invalid.digests else None
 
     @property
     def _changed(self) -> list[PartFile]:
@@ -97,7 +97,7 @@ class CorrectionWriter(PartWriter):
         for values, rows in super()._divided(reader):
             found = (self.corrections.find_new(one, one.of(self._read(reader, one.page))) for one in rows)
             new = [one for one in found if one.rows]
-            if new or (self._changed and not self.target.folder):
+            if new or (not self.target.folder and (self._changed or self.invalid.digests)):
                 yield values, new
 
     def _part(self, files: Sequence[PartFile]) -> Part:

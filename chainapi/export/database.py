@@ -19,7 +19,7 @@ from chainapi.export.integrity import checksum, damaged, find_damage
 
 __all__ = ["Database"]
 
-FORMAT = 10  # of the schema and the checksums; a journal of another number is refused
+FORMAT = 11  # of the schema and the checksums; a journal of another number is refused
 
 SCHEMA = """
 CREATE TABLE totals (
@@ -49,8 +49,9 @@ CREATE TABLE parts (
     number INTEGER PRIMARY KEY, state INTEGER NOT NULL, upto INTEGER NOT NULL, content TEXT NOT NULL,
     checksum INTEGER NOT NULL
 );
+CREATE TABLE invalid (part INTEGER PRIMARY KEY, digests BLOB NOT NULL, checksum INTEGER NOT NULL);
 """
-COUNTED = ("about", "sources", "pages", "digests", "parts")  # tables whose records `totals` counts
+COUNTED = ("about", "sources", "pages", "digests", "parts", "invalid")  # tables whose records `totals` counts
 
 
 @define(eq=False)

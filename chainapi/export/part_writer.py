@@ -16,7 +16,6 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-import msgspec
 from attrs import field, frozen
 
 from chainapi.errors import ExportError
@@ -33,11 +32,12 @@ from chainapi.export.files import (
 )
 from chainapi.export.formats import DatabaseFormat, Dropped, TextFormat
 from chainapi.export.formats.markers import Marker
+from chainapi.export.invalid_rows import InvalidRows
 from chainapi.export.part_records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
 from chainapi.export.partition import PageRows, Partitioner, Values, folder_of
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
-from chainapi.tables.columns import SOURCE, Column
+from chainapi.tables.columns import Column
 
 __all__ = ["PartWriter", "check_count"]
 
@@ -55,6 +55,7 @@ class PartWriter:
         run: name of the run.
         stop: once it is set, writing ends with `Stopped`.
         on_rows: called with the number of rows of each page that was written.
+        invalid: the invalid rows of the part.
 
     """
 
@@ -66,6 +67,7 @@ class PartWriter:
     run: str
     stop: threading.Event = field(repr=False)
     on_rows: Callable[[int], None] = field(repr=False)
+    invalid: InvalidRows = field(factory=InvalidRows, kw_only=True, repr=False)
 
     @property
     def rows(self) -> int:
@@ -103,17 +105,18 @@ class PartWriter:
         time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         columns = tuple((column.name, column.kind) for column in self.columns)
         upto = max((page.number for _, page in self.pages), default=0)
-        return Part(self.number, BEGUN, upto, Content(tuple(files), self.run, time, columns))
+        content = Content(tuple(files), self.run, time, columns)
+        return Part(self.number, BEGUN, upto, content, b"".join(self.invalid.digests))
 
     def _files(self, reader: SegmentReader) -> Iterator[PartFile]:
         """Write the files one by one."""
+        if any(page.invalid for _, page in self.pages):
+            yield from self._write_invalid(reader)
         for values, rows in self._divided(reader):
             if self.target.partition:
                 yield self._write_partition(reader, values, rows)
             else:
                 yield self._write_rows(reader, rows)
-        if any(page.invalid for _, page in self.pages):
-            yield self._write_invalid(reader)
 
     def _divided(self, reader: SegmentReader) -> Iterator[tuple[Values, Sequence[PageRows]]]:
         """Yield the rows of each file, with the values of the keys of its partition."""
@@ -232,8 +235,8 @@ class PartWriter:
             raise Stopped
         return reader.read(page)[0]
 
-    def _write_invalid(self, reader: SegmentReader) -> PartFile:
-        """Write the invalid rows; those of a single file follow the earlier ones."""
+    def _write_invalid(self, reader: SegmentReader) -> Iterator[PartFile]:
+        """Write the invalid rows that are new; those of a single file follow the earlier ones."""
         path = self.target.invalid_part(self.number)
         refuse_link(path)
         old = None if self.target.folder else self.target.present(path)
@@ -245,11 +248,13 @@ class PartWriter:
                         shutil.copyfileobj(earlier, file)
                 for label, page in self.pages:
                     if page.invalid:
-                        file.write(_labelled(label, reader.read(page)[1]))
+                        file.writelines(self.invalid.lines(label, reader.read(page)[1]))
 
         size, digest = write_partial(path, write)
-        count = sum(page.invalid for _, page in self.pages)
-        return PartFile(path.name, count, size, digest, invalid=True)
+        if count := len(self.invalid.digests):
+            yield PartFile(path.name, count, size, digest, invalid=True)
+        else:
+            partial_of(path).unlink()
 
 
 def check_count(path: Path, found: int, count: int) -> None:
@@ -264,12 +269,6 @@ def check_count(path: Path, found: int, count: int) -> None:
             f"{path} would have {found:,} rows and not {count:,}; all rows are kept in the journal: "
             "start the same export again"
         )
-
-
-def _labelled(label: str, lines: bytes) -> bytes:
-    """Return the JSON lines of invalid rows with the label of their source in front."""
-    head = b'{"%b":%b,' % (SOURCE.encode(), msgspec.json.encode(label))
-    return head + lines[1:-1].replace(b"\n{", b"\n" + head) + b"\n"
 
 
 def _count(rows: Sequence[PageRows]) -> int:

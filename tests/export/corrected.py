@@ -1,12 +1,13 @@
 """Kills, power cuts and full disks at every step of a correction (`lookback`), in every format and target.
 
 ``python -m tests.export.corrected`` runs all of them; the suite has a sample (`test_lookback`). Points of a
-metric change, leave, come late and come on top. After each stop a run with the same lookback follows, and the
-target must be the list.
+metric change, leave, come on top, become invalid and valid. After each stop a run with the same lookback
+follows, and the target must be the list.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import time
@@ -26,7 +27,7 @@ from tests.export.windows import check_folder, rows_of, seconds
 from tests.ledger import Ledger, point
 from tests.sessions import reaching
 
-__all__ = ["DAY", "SCENES", "Correction", "points", "values_of"]
+__all__ = ["DAY", "SCENES", "Correction", "invalid_in", "points", "values_of"]
 
 DAY = 86_400  # seconds
 
@@ -43,6 +44,13 @@ def values_of(out: Path, suffix: str = "jsonl") -> dict[int, int]:
     ]
     assert len({day for day, _ in found}) == len(found)
     return dict(found)
+
+
+def invalid_in(out: Path) -> list[int]:
+    """Return the days of the invalid points, in order, each as often as it is there."""
+    files = [out.with_name(f"{out.name}.invalid"), *out.glob("_invalid-*.ndjson")]
+    lines = [line for file in files if file.is_file() for line in file.read_text().splitlines()]
+    return sorted(json.loads(line)["row"]["timestamp"] // DAY for line in lines)
 
 
 @frozen
@@ -65,7 +73,7 @@ class Correction:
         """Return the target in a folder."""
         return place / f"b.{self.format}" if self.shape == "file" else place
 
-    async def export(self, session: Session, place: Path, lookback: str | None = "3d") -> ExportResult:
+    async def export(self, session: Session, place: Path, lookback: str | None = "4d") -> ExportResult:
         """Run the export once."""
         return await export(
             session.metrics.chains.metric,
@@ -75,10 +83,19 @@ class Correction:
             format=self.format,
             partition=["source", "day"] if self.shape == "partitions" else None,
             lookback=lookback,
+            on_invalid="raw",
         )
+
+    def ledger(self) -> Ledger:
+        """Return a list with two invalid points."""
+        ledger = points(range(6))
+        ledger.changed = {day: {"value": "none"} for day in (1, 2)}
+        return ledger
 
     def change(self, ledger: Ledger) -> None:
         """Change the list after the first run."""
+        ledger.changed[1] = {"value": 10}
+        ledger.changed[3] = {"value": "none"}
         ledger.changed[4] = {"value": 40}
         ledger.gone.add(5)
         ledger.numbers.append(6 * DAY)
@@ -86,14 +103,15 @@ class Correction:
     def check(self, place: Path) -> None:
         """Compare the target with the changed list."""
         out = self.target(place)
-        assert values_of(out, self.format) == {0: 0, 1: 1, 2: 2, 3: 3, 4: 40, 6: 6}
+        assert values_of(out, self.format) == {0: 0, 1: 10, 4: 40, 6: 6}
+        assert invalid_in(out) == [1, 2, 3]
         if self.shape != "file":
             check_folder(out, self.format)
         assert [*place.rglob("*.partial*")] == []
 
     async def stops(self, folder: Path, most: int = sys.maxsize) -> int:
         """Continue the correction from each image that a kill or a power cut leaves; return their number."""
-        made, ledger = new(folder / "run"), points(range(6))
+        made, ledger = new(folder / "run"), self.ledger()
         async with reaching(ledger) as session:
             await self.export(session, made, None)
             self.change(ledger)
@@ -119,7 +137,7 @@ class Correction:
 
     async def _correct(self, place: Path, disk: FullDisk) -> bool:
         """Correct an export on a disk, then with room; return whether the disk was full."""
-        ledger = points(range(6))
+        ledger = self.ledger()
         async with reaching(ledger) as session:
             await self.export(session, place, None)
             self.change(ledger)

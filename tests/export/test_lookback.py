@@ -24,7 +24,7 @@ from chainapi.export.run import ExportResult
 from chainapi.simulator import Simulator
 from chainapi.tables.columns import columns_of
 from tests.documents import Maker
-from tests.export.corrected import DAY, Correction, points, values_of
+from tests.export.corrected import DAY, Correction, invalid_in, points, values_of
 from tests.export.crashes import new
 from tests.export.windows import CASES, Case, check_folder, check_windows, rows_of, seconds, transfers
 from tests.ledger import ADDRESS, Ledger, block
@@ -103,6 +103,37 @@ async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
     assert [line["sources"][0]["highest"] for line in lines] == [2 * DAY, 4 * DAY]
     assert sorted(path.name for path in (tmp_path / "out").glob("*.jsonl")) == sorted(names)
     assert values_of(tmp_path / "out") == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4}
+
+
+def take_invalid_away(out: Path) -> None:
+    """Remove the files with invalid rows."""
+    for file in [*out.glob("_invalid-*"), *out.parent.glob("*.invalid")]:
+        file.unlink()
+
+
+@pytest.mark.parametrize("shape", ["folder", "file"])
+async def test_invalid_rows_of_a_window(shape: str, tmp_path: Path) -> None:
+    """An invalid row is written once, also if it is moved away; one that is valid by now comes in."""
+    out = tmp_path / ("out" if shape == "folder" else "out.jsonl")
+    ledger = points(range(6))
+    ledger.changed = {day: {"value": "none"} for day in (3, 4)}
+    async with reaching(ledger) as session:
+
+        async def run() -> tuple[int, int, int]:
+            result = await exported(session, out, lookback="3d", on_invalid="raw")
+            assert len(result.written_invalid) == bool(result.invalid)
+            return result.rows, result.removed, result.invalid
+
+        assert await run() == (4, 0, 2)
+        ledger.changed = {4: {"value": "none"}, 5: {"value": "none"}}
+        assert await run() == (1, 1, 1)  # 3 is valid, 5 is not
+        assert await run() == (0, 0, 0)
+        assert invalid_in(out) == [3, 4, 5]
+        take_invalid_away(out)
+        ledger.changed[2] = {"value": "none"}
+        assert await run() == (0, 1, 1)
+    assert invalid_in(out) == [2]
+    assert values_of(out) == {0: 0, 1: 1, 3: 3}
 
 
 async def test_a_row_moves_to_another_partition(tmp_path: Path) -> None:
@@ -379,12 +410,11 @@ async def test_wrong_lookbacks_are_refused(name: str, lookback: Any, said: str, 
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ({"on_invalid": "raw"}, "on_invalid="),
         ({"out": "memory://window/out/"}, "a URL"),
     ],
 )
 async def test_some_exports_are_not_corrected(other: dict[str, Any], named: str, tmp_path: Path) -> None:
-    """A lookback is refused for objects, and where invalid rows would be written again."""
+    """A lookback is refused for objects."""
     options = {"out": tmp_path / "out", **other}
     async with reaching(points(range(4))) as session:
         with pytest.raises(ConfigurationError, match=f"lookback= does not go with {named}"):

@@ -57,6 +57,7 @@ class Case:
     Attributes:
         blocks: whether the list has blocks.
         shape: kind of the target: a file, a folder, or a folder with partitions.
+        raw: whether rows become invalid too, and valid again.
         numbers: numbers of the rows at first.
         steps: what follows the first run.
 
@@ -64,6 +65,7 @@ class Case:
 
     blocks: bool
     shape: str
+    raw: bool
     numbers: list[int]
     steps: list[Step]
 
@@ -74,7 +76,7 @@ HALF_DAY = 43_200  # seconds between the times of two blocks with consecutive nu
 STEPS = st.builds(
     Step,
     changes=st.lists(
-        st.tuples(st.sampled_from(["change", "withdraw", "late", "new", "new"]), st.integers(0, 40)),
+        st.tuples(st.sampled_from(["change", "spoil", "withdraw", "late", "new", "new"]), st.integers(0, 40)),
         max_size=8,
     ),
     seconds=st.floats(0.01, 0.4),
@@ -85,6 +87,7 @@ CASES = st.builds(
     Case,
     blocks=st.booleans(),
     shape=st.sampled_from(SHAPES),
+    raw=st.booleans(),
     numbers=st.lists(st.integers(0, 9), min_size=1, max_size=14),
     steps=st.lists(STEPS, min_size=1, max_size=4),
 )
@@ -99,19 +102,23 @@ def check_windows(case: Case) -> None:
 async def _check(case: Case, out: Path) -> None:
     make, items = (_block, "blocks") if case.blocks else (transfer, "transactions")
     ledger = Ledger(sorted(case.numbers), make, items, size=3, lifetime=100.0, by_number=True)
-    keys = ["source", "day"] if case.shape == "partitions" else None
+    options: dict[str, Any] = {"partition": ["source", "day"] if case.shape == "partitions" else None}
+    options["on_invalid"] = "raw" if case.raw else "raise"
+    invalid = Counter[str]()
 
     async def once(session: Session, lookback: int | None) -> ExportResult:
         if not case.blocks:
-            return await transfers(session, out, lookback=lookback, partition=keys)
+            return await transfers(session, out, lookback=lookback, **options)
         seconds = None if lookback is None else lookback * HALF_DAY
-        return await export(session.data.evm.blocks, [1], out, page_size=3, lookback=seconds, partition=keys)
+        walk = session.data.evm.blocks
+        return await export(walk, [1], out, page_size=3, lookback=seconds, **options)
 
     async with reaching(ledger) as session:
         await once(session, None)
         for step in case.steps:
             newest = max((ledger.numbers[one] for one in _listed(ledger)), default=0)
             for kind, pick in step.changes:
+                kind = "change" if kind == "spoil" and not case.raw else kind
                 _change(ledger, kind, pick, newest, step.lookback)
             task = asyncio.create_task(once(session, step.lookback))
             await asyncio.wait([task], timeout=step.seconds)
@@ -120,11 +127,15 @@ async def _check(case: Case, out: Path) -> None:
             assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
             await asyncio.sleep(step.pause)
             await once(session, step.lookback)
-            expected = Counter(_expected(ledger, serial) for serial in _listed(ledger))
+            spoilt = {serial for serial in _listed(ledger) if _is_spoilt(ledger, serial)}
+            expected = Counter(_expected(ledger, one) for one in _listed(ledger) if one not in spoilt)
             found = Counter(map(_content, rows_of(out)))
             assert found == expected, (found - expected, expected - found)
             if case.shape != "file":
                 check_folder(out)
+            invalid |= Counter(_expected(ledger, serial)[2] for serial in spoilt)
+            assert _invalid_in(out) >= invalid
+            assert max(_invalid_in(out).values(), default=1) == 1
 
 
 async def transfers(session: Session, out: Path, **options: Any) -> ExportResult:
@@ -180,7 +191,9 @@ def _change(ledger: Ledger, kind: str, pick: int, newest: int, lookback: int) ->
     elif within:
         serial = within[pick % len(within)]
         moved = {} if ledger.make is _block else {"blockTimestamp": pick % 5 * 2 * HALF_DAY}
-        ledger.changed[serial] = {"blockHash": f"0xc{pick}of{serial}", **moved}  # no two blocks share one
+        spoilt = {"gasUsed": "", "logIndex": ""} if kind == "spoil" else {}
+        version = f"0x{kind}{pick}of{serial}"  # no two blocks share a hash
+        ledger.changed[serial] = {"blockHash": version, **moved, **spoilt}
 
 
 def _block(number: int, serial: int) -> dict[str, Any]:
@@ -192,6 +205,17 @@ def _content(row: dict[str, Any]) -> tuple[int, int, str]:
     if "tx_hash" in row:
         return int(row["block_number"]), int(row["tx_hash"][2:]), row["block_hash"]
     return int(row["block_timestamp"]) // HALF_DAY, int(row["block_number"]), row["block_hash"]
+
+
+def _is_spoilt(ledger: Ledger, serial: int) -> bool:
+    return "" in ledger.changed.get(serial, {}).values()
+
+
+def _invalid_in(out: Path) -> Counter[str]:
+    """Count the invalid rows by the hashes of their blocks."""
+    files = [out.with_name(f"{out.name}.invalid"), *out.glob("_invalid-*.ndjson")]
+    lines = [line for file in files if file.is_file() for line in file.read_text().splitlines()]
+    return Counter(json.loads(line)["row"]["blockHash"] for line in lines)
 
 
 def _expected(ledger: Ledger, serial: int) -> tuple[int, int, str]:
