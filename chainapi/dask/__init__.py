@@ -125,8 +125,8 @@ def export(
         )
     if "lookback" in query:
         raise ConfigurationError(
-            "export() on a cluster does not take lookback=: its files are never written again; leave it out, "
-            "or export without a cluster"
+            "export() on a cluster does not take lookback=: a part is the commit of the positions behind its "
+            "rows, and is never written again; leave it out, or export without a cluster"
         )
     sources = checked_sources("sources", sources)
     options = compression, compression_level, row_group_rows

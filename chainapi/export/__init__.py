@@ -20,7 +20,6 @@ from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from chainapi.client.pages import Pages
-    from chainapi.export.files import Target
     from chainapi.export.formats import Compression
     from chainapi.export.lookback import LookbackGiven
     from chainapi.export.progress import ExportProgress
@@ -149,8 +148,6 @@ async def export(
     target = evolve(target, format=with_options(target.format, *options, row_group_rows))
     if keys := checked_partition(stored.get("partition") if partition is None else partition):
         target = partitioned(target, keys)
-    if lookback is not None:
-        _check_corrections(target, query)
     spec = ExportSpec(
         walk,
         over,
@@ -174,14 +171,3 @@ async def export(
 
     async with shown(exporter.progress):
         return await exporter.run()
-
-
-def _check_corrections(target: Target, query: Mapping[str, Any]) -> None:
-    """Refuse a lookback where files cannot be corrected."""
-    from chainapi.export.remote import RemoteTarget
-
-    reason = ""
-    if isinstance(target, RemoteTarget):
-        reason = "a URL: objects are not corrected"
-    if reason:
-        raise ConfigurationError(f"lookback= does not go with {reason}; leave one of them out")

@@ -8,6 +8,7 @@ folder of the old file; a row that has moved to another partition leaves one fil
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from msgspec import structs
 
 from chainapi.errors import ExportError
 from chainapi.export.corrections import Corrections
-from chainapi.export.files import digest_of, reason_of, write_partial
+from chainapi.export.files import digest_of, make_folders, reason_of, write_partial
 from chainapi.export.formats import Dropped
 from chainapi.export.part_records import Part, PartFile
 from chainapi.export.part_writer import PartWriter, check_count
@@ -109,19 +110,29 @@ class CorrectionWriter(PartWriter):
         for label, page in self.pages:
             self.corrections.expect(label, self._read(reader, page))
         for file in self.old:
-            path = self.target.root / file.name
-            try:
-                if self.target.folder:  # a single file was checked at the start
-                    _check_unchanged(path, file)
+            with self._opened(file) as path:
                 rows = self._stoppable(_labelled(file, self.target.format.read(path)))
                 self.corrections.compare(file.name, rows, self.target.format.typed)
-            except OSError as error:
-                raise ExportError(
-                    f"{path} cannot be read: {reason_of(error)}; all rows are kept in the journal: remove "
-                    "the cause and start the same export again"
-                ) from error
-
         self.corrections.compared = True
+
+    @contextmanager
+    def _opened(self, file: PartFile) -> Iterator[Path]:
+        """Yield the path of a local file with the content of a file of the target.
+
+        Raises:
+            ExportError: it is missing, was changed, or cannot be read.
+
+        """
+        try:
+            with self.target.fetched(file.name) as path:
+                if self.target.folder:  # a single file was checked at the start
+                    _check_unchanged(self.target.file(file.name), path, file)
+                yield path
+        except OSError as error:
+            raise ExportError(
+                f"{self.target.file(file.name)} cannot be read: {reason_of(error)}; all rows are kept in the "
+                "journal: remove the cause and start the same export again"
+            ) from error
 
     def _stoppable(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         for place, row in enumerate(rows):
@@ -130,14 +141,15 @@ class CorrectionWriter(PartWriter):
             yield row
 
     def _copy(self, file: PartFile) -> PartFile:
-        old, path = self.target.root / file.name, self.target.corrected(self.number, file.name)
-        dropped = self.corrections.dropped[file.name]
+        path, dropped = self.target.corrected(self.number, file.name), self.corrections.dropped[file.name]
         count = file.rows - len(dropped)
 
         def write(new: Path) -> None:
             check_count(path, self.target.format.write(new, self.columns, (), old, self.stop, dropped), count)
 
-        size, digest = write_partial(path, write)
+        make_folders(path.parent, self.target.root)
+        with self._opened(file) as old:
+            size, digest = write_partial(path, write)
         name = path.relative_to(self.target.root).as_posix()
         return PartFile(
             name, count, size, digest, self.corrections.sources_of(file), partition=file.partition
@@ -150,8 +162,13 @@ def _labelled(file: PartFile, rows: Iterable[Mapping[str, Any]]) -> Iterable[Map
     return rows if label is None else ({SOURCE: label, **row} for row in rows)
 
 
-def _check_unchanged(path: Path, file: PartFile) -> None:
+def _check_unchanged(named: Path | str, path: Path, file: PartFile) -> None:
     """Refuse a file that is missing or has other bytes than were written.
+
+    Args:
+        named: its path or URL.
+        path: path of a local file with its content.
+        file: its record.
 
     Raises:
         ExportError: it was changed.
@@ -159,11 +176,11 @@ def _check_unchanged(path: Path, file: PartFile) -> None:
     """
     if not path.is_file():
         raise ExportError(
-            f"{path} is missing, and has rows that were fetched again: put it back and start the same export "
-            "again; all rows are kept in the journal"
+            f"{named} is missing, and has rows that were fetched again: put it back and start the same "
+            "export again; all rows are kept in the journal"
         )
     if path.stat().st_size != file.size or digest_of(path) != file.digest:
         raise ExportError(
-            f"{path} was changed since it was written, and has rows that were fetched again: put it back as "
+            f"{named} was changed since it was written, and has rows that were fetched again: put it back as "
             "it was and start the same export again; all rows are kept in the journal"
         )

@@ -143,6 +143,15 @@ class Target:
         """Return the path of a file if it exists."""
         return path if path.is_file() else None
 
+    def exists(self, name: str) -> bool:
+        """Check whether a file is there, by its name below the folder."""
+        return (self.root / name).is_file()
+
+    @contextmanager
+    def fetched(self, name: str) -> Iterator[Path]:
+        """Yield the path of a local file with the content of a file, by its name below the folder."""
+        yield self.root / name
+
     def left_behind(self) -> Iterator[Path]:
         """Yield the ``.partial`` files of a killed run."""
         if self.folder:

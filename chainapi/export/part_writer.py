@@ -110,8 +110,7 @@ class PartWriter:
 
     def _files(self, reader: SegmentReader) -> Iterator[PartFile]:
         """Write the files one by one."""
-        if any(page.invalid for _, page in self.pages):
-            yield from self._write_invalid(reader)
+        yield from self._write_invalid(reader)
         for values, rows in self._divided(reader):
             if self.target.partition:
                 yield self._write_partition(reader, values, rows)
@@ -239,6 +238,9 @@ class PartWriter:
         """Write the invalid rows that are new; those of a single file follow the earlier ones."""
         path = self.target.invalid_part(self.number)
         refuse_link(path)
+        lines = self._invalid_lines(reader)
+        if (first := next(lines, None)) is None:
+            return
         old = None if self.target.folder else self.target.present(path)
 
         def write(new: Path) -> None:
@@ -246,15 +248,17 @@ class PartWriter:
                 if old is not None:
                     with old.open("rb") as earlier:
                         shutil.copyfileobj(earlier, file)
-                for label, page in self.pages:
-                    if page.invalid:
-                        file.writelines(self.invalid.lines(label, reader.read(page)[1]))
+                file.write(first)
+                file.writelines(lines)
 
         size, digest = write_partial(path, write)
-        if count := len(self.invalid.digests):
-            yield PartFile(path.name, count, size, digest, invalid=True)
-        else:
-            partial_of(path).unlink()
+        yield PartFile(path.name, len(self.invalid.digests), size, digest, invalid=True)
+
+    def _invalid_lines(self, reader: SegmentReader) -> Iterator[bytes]:
+        """Yield the invalid rows that are new as JSON lines."""
+        for label, page in self.pages:
+            if page.invalid:
+                yield from self.invalid.lines(label, reader.read(page)[1])
 
 
 def check_count(path: Path, found: int, count: int) -> None:

@@ -408,20 +408,6 @@ async def test_wrong_lookbacks_are_refused(name: str, lookback: Any, said: str, 
 
 
 @pytest.mark.parametrize(
-    ("other", "named"),
-    [
-        ({"out": "memory://window/out/"}, "a URL"),
-    ],
-)
-async def test_some_exports_are_not_corrected(other: dict[str, Any], named: str, tmp_path: Path) -> None:
-    """A lookback is refused for objects."""
-    options = {"out": tmp_path / "out", **other}
-    async with reaching(points(range(4))) as session:
-        with pytest.raises(ConfigurationError, match=f"lookback= does not go with {named}"):
-            await exported(session, lookback="1d", **options)
-
-
-@pytest.mark.parametrize(
     ("given", "size", "unit"),
     [
         ("1d", DAY, "seconds"),

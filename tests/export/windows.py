@@ -26,6 +26,7 @@ from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.run import ExportResult
 from chainapi.testing import run
+from tests.export.buckets import Bucket, bucket
 from tests.ledger import ADDRESS, Ledger, block, transfer
 from tests.sessions import reaching
 
@@ -56,7 +57,7 @@ class Case:
 
     Attributes:
         blocks: whether the list has blocks.
-        shape: kind of the target: a file, a folder, or a folder with partitions.
+        shape: kind of the target: a file, a folder, or a folder with partitions; or objects like these.
         raw: whether rows become invalid too, and valid again.
         numbers: numbers of the rows at first.
         steps: what follows the first run.
@@ -70,7 +71,7 @@ class Case:
     steps: list[Step]
 
 
-SHAPES = ("file", "folder", "partitions")
+SHAPES = ("file", "folder", "partitions", "object", "objects", "partitions of objects")
 HALF_DAY = 43_200  # seconds between the times of two blocks with consecutive numbers
 
 STEPS = st.builds(
@@ -95,23 +96,27 @@ CASES = st.builds(
 
 def check_windows(case: Case) -> None:
     """Run a case, and compare the target with the list after each run that ended."""
-    with TemporaryDirectory() as place:
-        run(_check(case, Path(place) / ("out.jsonl" if case.shape == "file" else "out")))
+    with TemporaryDirectory() as place, bucket() as files:
+        run(_check(case, Path(place), files))
 
 
-async def _check(case: Case, out: Path) -> None:
+async def _check(case: Case, place: Path, files: type[Bucket]) -> None:
+    out = place / ("out.jsonl" if case.shape in ("file", "object") else "out")
     make, items = (_block, "blocks") if case.blocks else (transfer, "transactions")
     ledger = Ledger(sorted(case.numbers), make, items, size=3, lifetime=100.0, by_number=True)
-    options: dict[str, Any] = {"partition": ["source", "day"] if case.shape == "partitions" else None}
+    options: dict[str, Any] = {"partition": ["source", "day"] if "partitions" in case.shape else None}
+    target: Path | str = out
+    if "object" in case.shape:
+        target, options["journal"], out = f"bucket://b/{out.name}", place / "journal", place / "b" / out.name
     options["on_invalid"] = "raw" if case.raw else "raise"
     invalid = Counter[str]()
 
     async def once(session: Session, lookback: int | None) -> ExportResult:
         if not case.blocks:
-            return await transfers(session, out, lookback=lookback, **options)
+            return await transfers(session, target, lookback=lookback, **options)
         seconds = None if lookback is None else lookback * HALF_DAY
         walk = session.data.evm.blocks
-        return await export(walk, [1], out, page_size=3, lookback=seconds, **options)
+        return await export(walk, [1], target, page_size=3, lookback=seconds, **options)
 
     async with reaching(ledger) as session:
         await once(session, None)
@@ -129,16 +134,18 @@ async def _check(case: Case, out: Path) -> None:
             await once(session, step.lookback)
             spoilt = {serial for serial in _listed(ledger) if _is_spoilt(ledger, serial)}
             expected = Counter(_expected(ledger, one) for one in _listed(ledger) if one not in spoilt)
+            if target != out:
+                files.copy_to(place / "b")
             found = Counter(map(_content, rows_of(out)))
             assert found == expected, (found - expected, expected - found)
-            if case.shape != "file":
+            if not out.suffix:
                 check_folder(out)
             invalid |= Counter(_expected(ledger, serial)[2] for serial in spoilt)
             assert _invalid_in(out) >= invalid
             assert max(_invalid_in(out).values(), default=1) == 1
 
 
-async def transfers(session: Session, out: Path, **options: Any) -> ExportResult:
+async def transfers(session: Session, out: Path | str, **options: Any) -> ExportResult:
     """Export the transfers of an address, three rows a page."""
     walk = session.data.evm.erc20_transactions
     return await export(walk, [(43114, ADDRESS)], out, page_size=3, **options)
