@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from attrs import frozen
@@ -22,7 +23,7 @@ from chainapi.export.partition import FORMATS as DIVIDED
 from chainapi.export.run import ExportResult
 from chainapi.testing import run
 from tests.export.crashes import FullDisk, new, refused, sample
-from tests.export.power_cuts import PowerCuts
+from tests.export.power_cuts import PowerCuts, Statements
 from tests.export.windows import check_folder, rows_of, seconds
 from tests.ledger import Ledger, point
 from tests.sessions import reaching
@@ -127,6 +128,32 @@ class Correction:
                 self.check(place)
         return len(chosen)
 
+    async def statements(self, folder: Path, most: int = sys.maxsize) -> int:
+        """Continue the correction from each image that a kill between two statements of a database leaves.
+
+        Return their number: of images that differ in the journal alone there is one.
+        """
+        made, ledger = new(folder / "run"), self.ledger()
+        async with reaching(ledger) as session:
+            await self.export(session, made, None)
+            self.change(ledger)
+            with Statements(made) as statements:
+                await self.export(session, made)
+            chosen = sample([*self._different(statements.images)], most)
+            for number, image in enumerate(chosen):
+                place = folder / f"{number}"
+                PowerCuts(made).restore(image, place)
+                await self.export(session, place)
+                self.check(place)
+        return len(chosen)
+
+    def _different(self, images: list[dict[str, bytes]]) -> Iterable[dict[str, bytes]]:
+        """Return the last image of each state of what is not in the journal."""
+        found = dict[int, dict[str, bytes]]()
+        for image in images:
+            found[hash(frozenset(one for one in image.items() if ".export/" not in one[0]))] = image
+        return found.values()
+
     async def full_disks(self, folder: Path, most: int = sys.maxsize) -> int:
         """Let the disk be full from each step on, then make room; return the number of full disks."""
         disk, full = FullDisk(), 0
@@ -155,12 +182,13 @@ SCENES = [
 
 
 async def _main() -> None:
-    print(f"{'':22}{'kills, cuts':>14}{'full disks':>14}{'seconds':>10}")
+    print(f"{'':22}{'kills, cuts':>14}{'statements':>14}{'full disks':>14}{'seconds':>10}")
     for scene in SCENES:
         begun = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             counts = [
                 await scene.stops(new(Path(folder) / "stops")),
+                await scene.statements(new(Path(folder) / "statements")) if scene.shape == "file" else 0,
                 await scene.full_disks(new(Path(folder) / "disks")),
             ]
         print(f"{scene!s:22}" + "".join(f"{n:14}" for n in counts) + f"{time.perf_counter() - begun:10.0f}")

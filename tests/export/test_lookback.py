@@ -456,6 +456,13 @@ async def test_a_correction_survives_stops(name: str, shape: str, tmp_path: Path
 
 
 @pytest.mark.untraced
+@pytest.mark.parametrize("name", ["sqlite", "duckdb"])
+async def test_a_correction_of_a_database_survives_kills(name: str, tmp_path: Path) -> None:
+    """A kill between two statements of the transaction that corrects a database costs and repeats no row."""
+    assert await Correction(name, "file").statements(tmp_path, 3) == 3
+
+
+@pytest.mark.untraced
 async def test_a_correction_survives_each_full_disk(tmp_path: Path) -> None:
     """A full disk at any step, the removal of replaced files included, is an error with the remedy."""
     assert await Correction("jsonl", "folder").full_disks(tmp_path) >= 15
