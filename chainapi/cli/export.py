@@ -80,7 +80,7 @@ async def export(
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
     fields: str | None = None,
-    amounts: Amounts = "text",
+    amounts: Amounts | None = None,
     compression: Compression | None = None,
     compression_level: Rows | None = None,
     row_group_rows: Rows | None = None,
@@ -109,7 +109,8 @@ async def export(
         values: The sources: values of the parameter in the path that --param leaves out; or more paths.
         out: File or folder, or a URL such as s3://bucket/blocks/. A name without a suffix, or with a slash at
             its end, is a folder.
-        format_: Format of the files; by default that of the suffix, and jsonl in a folder.
+        format_: Format of the files; by default that of the export in --out, of a new one that of the suffix,
+            and jsonl in a folder.
         journal: Folder of the journal of a URL, on a local disk; by default one in the current directory,
             with the last name of the URL: blocks.export.
         param: A parameter of all sources as NAME=VALUE; may be repeated.
@@ -119,10 +120,11 @@ async def export(
         api: The service of a path; data by default.
         items: The field of the response that holds the list of a path; by default the only list.
         fields: Columns of the files by their names in Python, separated by commas, such as
-            block_number,block_hash; all by default. The first column is source in any case.
-        amounts: Type of amounts, which may exceed 64 bits: text and decimal (38 digits) are exact, float is
-            rounded, binary is 32 bytes, unsigned.
-        compression: Compression of Parquet files; zstd by default.
+            block_number,block_hash; by default those of the export in --out, of a new one all. The first
+            column is source in any case.
+        amounts: Type of amounts, which may exceed 64 bits: text (the default of a new export) and decimal (38
+            digits) are exact, float is rounded, binary is 32 bytes, unsigned.
+        compression: Compression of Parquet files; by default that of the last run, zstd in a new export.
         compression_level: Level of the compression of Parquet, .gz and .zst, 1 to 22 of zstd and 1 to 9 of
             gzip; larger is smaller and slower.
         row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
@@ -134,7 +136,8 @@ async def export(
         on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
         partition: Keys that divide the rows of a folder of Parquet, CSV or JSON lines, such as source,day:
-            source, and day, month or year of the time of a row in UTC. Their values are names of folders.
+            source, and day, month or year of the time of a row in UTC. Their values are names of folders; a
+            later run has the same keys.
         part_rows: Rows after which a folder gets a part, also while the export runs; 1,000,000 by default.
         part_bytes: Bytes of rows, as JSON, after which it gets one; 256 MiB by default.
         part_seconds: Seconds after which fetched rows become a part; 600 by default.
@@ -164,7 +167,7 @@ async def export(
         "api": api,
         "items": items,
         "fields": fields,
-        "amounts": None if amounts == "text" else amounts,
+        "amounts": amounts,
         **parquet,
         "limit": limit,
         "lookback": lookback,

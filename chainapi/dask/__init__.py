@@ -43,7 +43,7 @@ def export(
     storage_options: Mapping[str, Any] | None = None,
     partitions: int | None = None,
     fields: Iterable[str] | None = None,
-    amounts: Amounts = "text",
+    amounts: Amounts | None = None,
     compression: Compression | None = None,
     compression_level: int | None = None,
     row_group_rows: int | None = None,
@@ -73,8 +73,8 @@ def export(
         target: a folder that all workers reach: a path, or a URL of fsspec such as ``s3://bucket/blocks``.
         storage_options: options of the file system of `target`.
         partitions: number of partitions of a new export, 32 by default. It stays the same in later runs.
-        fields: names of the columns, all by default, as in `chainapi.export.export`.
-        amounts: type of amounts, as in `chainapi.export.export`.
+        fields: names of the columns, as in `chainapi.export.export`; by default those of the folder.
+        amounts: type of amounts, as in `chainapi.export.export`; by default that of the folder.
         compression: compression of the files, as there; so are the level and the groups.
         compression_level: its level.
         row_group_rows: number of rows of a group.
@@ -125,8 +125,8 @@ def export(
         )
     if "lookback" in query:
         raise ConfigurationError(
-            "export() on a cluster does not take lookback=: its files are never written again; leave it out, "
-            "or export without a cluster"
+            "export() on a cluster does not take lookback=: a part is the commit of the positions behind its "
+            "rows, and is never written again; leave it out, or export without a cluster"
         )
     sources = checked_sources("sources", sources)
     options = compression, compression_level, row_group_rows
@@ -144,7 +144,7 @@ def export(
         PART_BYTES,
         on_progress,
         session_arguments,
-        checked_amounts(amounts),
+        None if amounts is None else checked_amounts(amounts),
         checked_fields(fields),
         parquet,
         checked_ranges(ranges, limit),

@@ -70,8 +70,8 @@ class DistributedExport:
         part_bytes: bytes of the rows of a part, as JSON.
         on_progress: called at each stage and several times a second.
         session_arguments: arguments of sessions for this export alone; None for the registered ones.
-        amounts: type of amounts.
-        fields: names of the columns; None for all.
+        amounts: type of amounts; None for that of the folder, or the default.
+        fields: names of the columns; None for those of the folder, or all.
         format: options of the files.
         ranges: ranges of each source that has not begun; None to walk it as a whole.
 
@@ -89,7 +89,7 @@ class DistributedExport:
     part_bytes: int
     on_progress: Callable[[ExportProgress], None] | None
     session_arguments: Mapping[str, Any] | None
-    amounts: Amounts = "text"
+    amounts: Amounts | None = None
     fields: tuple[str, ...] | None = None
     format: Parquet = PARQUET
     ranges: RangesOfSources | None = None
@@ -157,10 +157,12 @@ class DistributedExport:
             "amounts": self.amounts,
             "fields": None if self.fields is None else [*self.fields],
             "query": query,
+            "partitions": self.partitions,
         }
         key = f"{self.route}-prepare-{self.name}"
-        future = self.client.submit(prepare, self.folder, about, self.partitions, key=key, pure=False)
-        count = await self._result_of(future)
+        future = self.client.submit(prepare, self.folder, about, key=key, pure=False)
+        settings = await self._result_of(future)
+        count, fields = settings["partitions"], settings["fields"]
         by_number: defaultdict[int, list[Arguments]] = defaultdict(list)
         for one in arguments:
             by_number[crc32(one.label.encode("utf-8", "surrogatepass")) % count].append(one)
@@ -177,8 +179,8 @@ class DistributedExport:
                 self.concurrency,
                 self.part_rows,
                 self.part_bytes,
-                self.amounts,
-                self.fields,
+                settings["amounts"],
+                None if fields is None else tuple(fields),
                 self.format,
                 self.ranges,
             )

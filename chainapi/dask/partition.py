@@ -15,13 +15,13 @@ from chainapi.dask.parts import Outrun, PartLog, partition_of
 from chainapi.dask.plugins import plugin_of
 from chainapi.errors import ChainAPIError, ExportError
 from chainapi.export.fetch import Fetcher
-from chainapi.export.files import JOURNAL
 from chainapi.export.formats import Format
 from chainapi.export.formats.parquet import FORMAT as PARQUET
 from chainapi.export.formats.parquet import Parquet
 from chainapi.export.progress import ExportProgress
 from chainapi.export.ranges import RangesOfSources
-from chainapi.export.spec import Arguments, ExportSpec, compare_settings
+from chainapi.export.settings import JOURNAL, compare_settings
+from chainapi.export.spec import Arguments, ExportSpec
 from chainapi.export.store import Store
 from chainapi.export.worker import Worker
 from chainapi.tables.types import Amounts
@@ -29,6 +29,7 @@ from chainapi.tables.types import Amounts
 __all__ = ["Folder", "Job", "Outcome", "Report", "fetch_partition", "group_of", "prepare", "topic_of"]
 
 ABOUT = "_export/about.json"
+DEFAULTS: Mapping[str, Any] = {"partitions": 32, "amounts": "text", "fields": None}  # of a new export
 REPORT_EVERY = 0.2  # seconds between two reports of a partition
 
 Report = Callable[[Mapping[str, int]], None]
@@ -128,15 +129,15 @@ class Outcome:
     written: tuple[str, ...]
 
 
-def prepare(folder: Folder, about: Mapping[str, Any], partitions: int | None) -> int:
+def prepare(folder: Folder, about: Mapping[str, Any]) -> dict[str, Any]:
     """Check the folder of an export and store its settings.
 
-    Returns the number of partitions.
+    Returns the settings, with defaults for those that are None: those of the export in the folder, or of a
+    new one.
 
     Args:
         folder: folder of the export.
         about: settings that must stay the same when the export is started again.
-        partitions: number of partitions; None for that of the folder, or 32.
 
     Raises:
         ExportError: the folder holds other files or another export, or cannot be written.
@@ -153,13 +154,13 @@ def prepare(folder: Folder, about: Mapping[str, Any], partitions: int | None) ->
     begun = any(partition_of(name) is not None for name in names)
     if begun:
         old = _read_about(store)
-        wanted = {**about, "partitions": partitions or old.get("partitions")}
+        wanted = {**about, **{name: old.get(name) for name in DEFAULTS if about[name] is None}}
         compare_settings(folder.url, old, wanted)
     else:  # an export without parts has nothing to protect: its command may have been a mistake
-        wanted = {**about, "partitions": partitions or 32}
+        wanted = {**about, **{name: value for name, value in DEFAULTS.items() if about[name] is None}}
         store.replace(ABOUT, msgspec.json.encode(wanted))
     store.remove_unfinished()
-    return int(wanted["partitions"])
+    return wanted
 
 
 def _read_about(store: Store) -> dict[str, Any]:

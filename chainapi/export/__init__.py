@@ -21,7 +21,6 @@ from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from chainapi.client.pages import Pages
-    from chainapi.export.files import Target
     from chainapi.export.formats import Compression
     from chainapi.export.lookback import LookbackGiven
     from chainapi.export.progress import ExportProgress
@@ -40,7 +39,7 @@ async def export(
     journal: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     fields: Iterable[str] | None = None,
-    amounts: Amounts = "text",
+    amounts: Amounts | None = None,
     compression: Compression | None = None,
     compression_level: int | None = None,
     row_group_rows: int | None = None,
@@ -64,6 +63,9 @@ async def export(
     number or a time, and nothing otherwise. The journal of the export is the folder ``blocks.parquet.export``
     beside a file, ``_export`` in a folder.
 
+    A later call may leave out `format`, `fields`, `amounts`, `partition` and the compression, which the
+    target knows; other ones than it has are refused, except the compression.
+
     Args:
         walk: a method that returns `Pages`, such as ``session.data.evm.blocks``.
         over: the sources, read as they are needed. A source is the first argument of `walk`, a tuple of its
@@ -72,20 +74,21 @@ async def export(
             ``s3://bucket/blocks/`` is a folder or a file of any file system of fsspec; with it ``path`` and
             ``written`` of the result are URLs.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; compressed text is ``jsonl.gz``,
-            ``jsonl.zst``, ``csv.gz`` or ``csv.zst``. The default is the suffix of the file, and ``jsonl`` in
-            a folder.
+            ``jsonl.zst``, ``csv.gz`` or ``csv.zst``. The default is that of the export in `out`; of a new
+            one the suffix of the file, and ``jsonl`` in a folder.
         journal: folder of the journal of a URL, on a local disk; by default one in the current directory,
             with the last name of the URL: ``blocks.export``. Later runs need it.
         storage_options: options of the file system of a URL, such as credentials, which are stored nowhere.
         fields: names of the columns in Python, in their order; all by default. The first column is ``source``
-            in any case. Fields inside of a record cannot be chosen alone. Later runs need the same names.
+            in any case. Fields inside of a record cannot be chosen alone. Later runs have the same columns.
         amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token
-            ids), in every file alike: ``text``, exact at any length; ``decimal``, exact up to 38 digits;
-            ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most significant first.
+            ids), in every file alike: ``text``, the default, exact at any length; ``decimal``, exact up to 38
+            digits; ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most
+            significant first.
         compression: compression of Parquet files: ``zstd``, the default, ``snappy``, ``gzip`` or ``none``.
-            Later runs may choose another one, and other groups.
+            Later runs keep it, or choose another one.
         compression_level: level of the compression of Parquet and compressed text, 1 to 22 of zstd and 1 to 9
-            of gzip; larger is smaller and slower. Later runs may choose another one.
+            of gzip; larger is smaller and slower. Later runs keep it, or choose another one.
         row_group_rows: number of rows of a group in Parquet files; by default 100,000, or fewer if they take
             64 MiB. Memory holds one group.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
@@ -100,7 +103,7 @@ async def export(
         concurrency: number of sources, or ranges, that are open at once. Memory holds a page or two of each.
         partition: keys that divide the rows of a folder of Parquet, CSV or JSON lines, in their order:
             ``source``, and ``day``, ``month`` or ``year`` of the time of a row in UTC. The values are the
-            names of folders, as in Hive: ``source=43114/day=2026-11-20/part-00001.parquet``. Later runs need
+            names of folders, as in Hive: ``source=43114/day=2026-11-20/part-00001.parquet``. Later runs have
             the same keys.
         part_rows: number of rows after which a folder gets a part, also while the export runs; 1,000,000 by
             default.
@@ -128,6 +131,7 @@ async def export(
     from chainapi.export.ranges import checked_ranges
     from chainapi.export.remote import target_of
     from chainapi.export.run import Exporter
+    from chainapi.export.settings import options_again
     from chainapi.export.spec import ExportSpec, checked_sources
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
@@ -140,13 +144,11 @@ async def export(
         )
     over = checked_sources("over", over)
     target = target_of(out, format, journal, storage_options)
-    target = evolve(
-        target, format=with_options(target.format, compression, compression_level, row_group_rows)
-    )
-    if keys := checked_partition(partition):
+    stored = target.stored
+    options = options_again(stored, compression, compression_level)
+    target = evolve(target, format=with_options(target.format, *options, row_group_rows))
+    if keys := checked_partition(stored.get("partition") if partition is None else partition):
         target = partitioned(target, keys)
-    if lookback is not None:
-        _check_corrections(target, query)
     spec = ExportSpec(
         walk,
         over,
@@ -155,8 +157,8 @@ async def export(
         query,
         limit,
         concurrency,
-        checked_amounts(amounts),
-        checked_fields(fields),
+        checked_amounts(amounts or stored.get("amounts", "text")),
+        checked_fields(stored.get("fields") if fields is None else fields),
         target.partition,
         checked_ranges(ranges, limit),
         None if lookback is None else Lookback.of(lookback),
@@ -170,18 +172,3 @@ async def export(
 
     async with shown(exporter.progress):
         return await exporter.run()
-
-
-def _check_corrections(target: Target, query: Mapping[str, Any]) -> None:
-    """Refuse a lookback where files cannot be corrected."""
-    from chainapi.export.remote import RemoteTarget
-
-    reason = ""
-    if query.get("on_invalid") == "raw":
-        reason = 'on_invalid="raw": invalid rows of the window would be written again'
-    elif target.partition:
-        reason = "partition=: files in folders of sources and days are not corrected"
-    elif isinstance(target, RemoteTarget):
-        reason = "a URL: objects are not corrected"
-    if reason:
-        raise ConfigurationError(f"lookback= does not go with {reason}; leave one of them out")

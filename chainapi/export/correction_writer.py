@@ -1,12 +1,14 @@
 """Files of a part with corrections: new rows, and files that lose rows.
 
 A single file is written again without the dropped rows. In a folder each file that loses rows gets a copy
-without them, `part-00007-00003` for `part-00003`, which the part replaces.
+without them, `part-00007-00003` for `part-00003`, which the part replaces. With partitions the copy is in the
+folder of the old file; a row that has moved to another partition leaves one file and is new in another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,14 @@ from msgspec import structs
 
 from chainapi.errors import ExportError
 from chainapi.export.corrections import Corrections
-from chainapi.export.files import digest_of, reason_of, write_partial
+from chainapi.export.files import digest_of, make_folders, reason_of, write_partial
 from chainapi.export.formats import Dropped
-from chainapi.export.part_records import Part, PartFile, SourceRows
+from chainapi.export.part_records import Part, PartFile
 from chainapi.export.part_writer import PartWriter, check_count
-from chainapi.export.partition import PageRows
+from chainapi.export.partition import PageRows, Values
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
+from chainapi.tables.columns import SOURCE
 
 __all__ = ["CorrectionWriter"]
 
@@ -74,7 +77,7 @@ class CorrectionWriter(PartWriter):
 
         """
         part = super().write()
-        return part if self._changed or self.rows else None
+        return part if self._changed or self.rows or self.invalid.digests else None
 
     @property
     def _changed(self) -> list[PartFile]:
@@ -88,8 +91,15 @@ class CorrectionWriter(PartWriter):
             for file in self._changed:
                 if len(self.corrections.dropped[file.name]) < file.rows:  # else nothing of it is left
                     yield self._copy(file)
-        if self.rows or (self._changed and not self.target.folder):
-            yield self._write_rows(reader)
+        yield from super()._files(reader)
+
+    def _divided(self, reader: SegmentReader) -> Iterator[tuple[Values, Sequence[PageRows]]]:
+        """Yield the rows of each file that the target lacks."""
+        for values, rows in super()._divided(reader):
+            found = (self.corrections.find_new(one, one.of(self._read(reader, one.page))) for one in rows)
+            new = [one for one in found if one.rows]
+            if new or (not self.target.folder and (self._changed or self.invalid.digests)):
+                yield values, new
 
     def _part(self, files: Sequence[PartFile]) -> Part:
         part = super()._part(files)
@@ -100,19 +110,29 @@ class CorrectionWriter(PartWriter):
         for label, page in self.pages:
             self.corrections.expect(label, self._read(reader, page))
         for file in self.old:
-            path = self.target.root / file.name
-            try:
-                if self.target.folder:  # a single file was checked at the start
-                    _check_unchanged(path, file)
-                rows = self._stoppable(self.target.format.read(path))
+            with self._opened(file) as path:
+                rows = self._stoppable(_labelled(file, self.target.format.read(path)))
                 self.corrections.compare(file.name, rows, self.target.format.typed)
-            except OSError as error:
-                raise ExportError(
-                    f"{path} cannot be read: {reason_of(error)}; all rows are kept in the journal: remove "
-                    "the cause and start the same export again"
-                ) from error
-
         self.corrections.compared = True
+
+    @contextmanager
+    def _opened(self, file: PartFile) -> Iterator[Path]:
+        """Yield the path of a local file with the content of a file of the target.
+
+        Raises:
+            ExportError: it is missing, was changed, or cannot be read.
+
+        """
+        try:
+            with self.target.fetched(file.name) as path:
+                if self.target.folder:  # a single file was checked at the start
+                    _check_unchanged(self.target.file(file.name), path, file)
+                yield path
+        except OSError as error:
+            raise ExportError(
+                f"{self.target.file(file.name)} cannot be read: {reason_of(error)}; all rows are kept in the "
+                "journal: remove the cause and start the same export again"
+            ) from error
 
     def _stoppable(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         for place, row in enumerate(rows):
@@ -121,39 +141,34 @@ class CorrectionWriter(PartWriter):
             yield row
 
     def _copy(self, file: PartFile) -> PartFile:
-        old, path = self.target.root / file.name, self.target.corrected(self.number, file.name)
-        dropped = self.corrections.dropped[file.name]
+        path, dropped = self.target.corrected(self.number, file.name), self.corrections.dropped[file.name]
         count = file.rows - len(dropped)
 
         def write(new: Path) -> None:
             check_count(path, self.target.format.write(new, self.columns, (), old, self.stop, dropped), count)
 
-        size, digest = write_partial(path, write)
+        make_folders(path.parent, self.target.root)
+        with self._opened(file) as old:
+            size, digest = write_partial(path, write)
         name = path.relative_to(self.target.root).as_posix()
-        return PartFile(name, count, size, digest, self.corrections.sources_of(file))
-
-    def _lines(
-        self, reader: SegmentReader, rows: Iterable[PageRows], partial: Path
-    ) -> Iterator[tuple[str, bytes]]:
-        """Yield those rows that the target lacks."""
-        for one in rows:
-            if lines := self.corrections.new_rows(one.label, self._read(reader, one.page)):
-                yield one.label, lines
-                self.on_rows(lines.count(b"\n"))
-
-    def _link(self, rows: Sequence[PageRows], new: Path) -> bool:
-        """Return False: a segment also has rows that the target has."""
-        return False
-
-    def _count(self, rows: Sequence[PageRows]) -> int:
-        return self.rows
-
-    def _sources(self, rows: Sequence[PageRows]) -> tuple[SourceRows, ...]:
-        return tuple(found.of_source(label) for label, found in self.corrections.added.items())
+        return PartFile(
+            name, count, size, digest, self.corrections.sources_of(file), partition=file.partition
+        )
 
 
-def _check_unchanged(path: Path, file: PartFile) -> None:
+def _labelled(file: PartFile, rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    """Return the rows of a file with their source, which the name of its folder may have."""
+    label = dict(file.partition).get(SOURCE)
+    return rows if label is None else ({SOURCE: label, **row} for row in rows)
+
+
+def _check_unchanged(named: Path | str, path: Path, file: PartFile) -> None:
     """Refuse a file that is missing or has other bytes than were written.
+
+    Args:
+        named: its path or URL.
+        path: path of a local file with its content.
+        file: its record.
 
     Raises:
         ExportError: it was changed.
@@ -161,11 +176,11 @@ def _check_unchanged(path: Path, file: PartFile) -> None:
     """
     if not path.is_file():
         raise ExportError(
-            f"{path} is missing, and has rows that were fetched again: put it back and start the same export "
-            "again; all rows are kept in the journal"
+            f"{named} is missing, and has rows that were fetched again: put it back and start the same "
+            "export again; all rows are kept in the journal"
         )
     if path.stat().st_size != file.size or digest_of(path) != file.digest:
         raise ExportError(
-            f"{path} was changed since it was written, and has rows that were fetched again: put it back as "
+            f"{named} was changed since it was written, and has rows that were fetched again: put it back as "
             "it was and start the same export again; all rows are kept in the journal"
         )

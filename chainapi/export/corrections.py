@@ -21,6 +21,7 @@ from attrs import define, field, frozen
 from chainapi.export.formats.values import loads, typed_row
 from chainapi.export.lookback import number_of_columns
 from chainapi.export.part_records import PartFile, SourceRows
+from chainapi.export.partition import PageRows
 from chainapi.export.source_records import SourceRecord
 from chainapi.tables.columns import SOURCE, Column
 
@@ -98,11 +99,16 @@ class Range:
             lowest, highest = self.numbers or (number, number)
             self.numbers = min(lowest, number), max(highest, number)
 
+    @property
+    def bounds(self) -> tuple[str | None, str | None]:
+        """Least and greatest number as texts; None if a row has none."""
+        if self.numbers is None or not self._whole:
+            return None, None
+        return str(self.numbers[0]), str(self.numbers[1])
+
     def of_source(self, label: str) -> SourceRows:
         """Return the rows as those of a source in a file."""
-        if self.numbers is None or not self._whole:
-            return SourceRows(label, self.rows)
-        return SourceRows(label, self.rows, *map(str, self.numbers))
+        return SourceRows(label, self.rows, *self.bounds)
 
 
 @define(eq=False)
@@ -113,7 +119,7 @@ class Corrections:
         windows: the windows.
         dropped: places of the rows that each file of the target loses, by the name of the file.
         kept: rows that stay in each of these files, of the sources with a window.
-        added: rows that the target lacks, by source.
+        added: number of rows that the target lacks and that were found.
         compared: whether all files were compared.
 
     """
@@ -121,7 +127,7 @@ class Corrections:
     windows: Windows
     dropped: dict[str, set[int]] = field(factory=dict[str, set[int]], init=False)
     kept: dict[str, dict[str, Range]] = field(factory=dict[str, dict[str, Range]], init=False)
-    added: dict[str, Range] = field(factory=dict[str, Range], init=False)
+    added: int = field(default=0, init=False)
     compared: bool = field(default=False, init=False)
     _lacking: Counter[bytes] = field(factory=Counter[bytes], init=False)  # digests of the list's rows
 
@@ -133,7 +139,7 @@ class Corrections:
     @property
     def lacking(self) -> int:
         """Number of rows that the target lacks, the added ones included."""
-        return self._lacking.total() + sum(one.rows for one in self.added.values())
+        return self._lacking.total() + self.added
 
     def expect(self, label: str, lines: bytes) -> None:
         """Take rows of a source that were fetched again, as JSON lines.
@@ -161,15 +167,22 @@ class Corrections:
         if dropped:
             self.dropped[name], self.kept[name] = dropped, kept
 
-    def new_rows(self, label: str, lines: bytes) -> bytes:
-        """Return those of some rows that the target lacks, and count them as added."""
-        found = list[bytes]()
-        for (digest, row), line in zip(self._rows_in(label, lines), lines.split(b"\n"), strict=False):
+    def find_new(self, rows: PageRows, lines: bytes) -> PageRows:
+        """Return those of some rows that the target lacks, and count them as added.
+
+        Args:
+            rows: the rows.
+            lines: their JSON lines.
+
+        """
+        places, found = list[int](), Range()
+        for place, (digest, row) in enumerate(self._rows_in(rows.label, lines)):
             if self._lacking[digest]:
                 self._lacking[digest] -= 1
-                found.append(line + b"\n")
-                self.added.setdefault(label, Range()).add(self.windows.number(row))
-        return b"".join(found)
+                places.append(place if rows.places is None else rows.places[place])
+                found.add(self.windows.number(row))
+        self.added += found.rows
+        return PageRows(rows.label, rows.page, places, *found.bounds)
 
     def sources_of(self, file: PartFile) -> tuple[SourceRows, ...]:
         """Return the rows that stay in a file that loses some, by source."""

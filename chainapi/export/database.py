@@ -19,7 +19,7 @@ from chainapi.export.integrity import checksum, damaged, find_damage
 
 __all__ = ["Database"]
 
-FORMAT = 10  # of the schema and the checksums; a journal of another number is refused
+FORMAT = 11  # of the schema and the checksums; a journal of another number is refused
 
 SCHEMA = """
 CREATE TABLE totals (
@@ -49,8 +49,9 @@ CREATE TABLE parts (
     number INTEGER PRIMARY KEY, state INTEGER NOT NULL, upto INTEGER NOT NULL, content TEXT NOT NULL,
     checksum INTEGER NOT NULL
 );
+CREATE TABLE invalid (part INTEGER PRIMARY KEY, digests BLOB NOT NULL, checksum INTEGER NOT NULL);
 """
-COUNTED = ("about", "sources", "pages", "digests", "parts")  # tables whose records `totals` counts
+COUNTED = ("about", "sources", "pages", "digests", "parts", "invalid")  # tables whose records `totals` counts
 
 
 @define(eq=False)
@@ -66,8 +67,8 @@ class Database:
     _connection: sqlite3.Connection
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open or create the database, lock it and check every record.
+    def open(cls, path: Path, *, check: bool = True) -> Self:
+        """Open or create the database, lock it and, with `check`, check every record.
 
         Raises:
             ExportError: another export has it open, it is not a journal, it is damaged, or it cannot be
@@ -79,7 +80,7 @@ class Database:
         database = cls(path, connection)
         try:
             with _explained(path):
-                database._prepare()
+                database._prepare(check=check)
         except BaseException:
             connection.close()
             raise
@@ -133,7 +134,7 @@ class Database:
         with _explained(self.path):
             self._connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, check: bool) -> None:
         db = self._connection
         db.execute("PRAGMA locking_mode = EXCLUSIVE")  # held from the first write on
         (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -150,7 +151,7 @@ class Database:
         with self.transaction():  # takes the lock
             if new:
                 self._create_tables()
-        if not new and (damage := find_damage(db, SCHEMA)):
+        if check and not new and (damage := find_damage(db, SCHEMA)):
             raise ExportError(damaged(self.path, damage))
 
     def _create_tables(self) -> None:

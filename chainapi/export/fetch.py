@@ -24,9 +24,10 @@ from chainapi.export.lookback import number_of_columns
 from chainapi.export.partition import check_partition
 from chainapi.export.progress import ExportProgress
 from chainapi.export.ranges import RangesOfSources, ahead
+from chainapi.export.settings import COLUMNS, compare_settings
 from chainapi.export.source_records import Batch, PageLog, SourceRecord
 from chainapi.export.sources import SourceStream, shows_new_rows
-from chainapi.export.spec import COLUMNS, Arguments, ExportSpec, compare_settings
+from chainapi.export.spec import Arguments, ExportSpec
 from chainapi.export.worker import Worker, settled
 from chainapi.export.writer import Writer
 from chainapi.tables.codec import Codec
@@ -239,6 +240,9 @@ class Fetcher:
     def _begin(self, pages: Pages[Any]) -> Codec:
         """Return the codec of the rows; store or compare the settings of the export."""
         spec, format_ = self.spec, self.spec.format
+        stored = self.journal.settings() if self.journal.has_pages() else None
+        if stored is not None:  # another route has other columns, which is not what is wrong
+            compare_settings(spec.target, stored, {**spec.settings(pages, ()), COLUMNS: stored[COLUMNS]})
         raw = spec.query.get("on_invalid") == "raw"
         codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise", spec.fields)
         _ = codec.structs  # making classes would block the event loop
@@ -250,10 +254,9 @@ class Fetcher:
             all_columns = columns_of(pages.model, spec.amounts)
             check_partition(spec.partition, format_.name, codec.columns, all_columns)
         settings = spec.settings(pages, codec.columns)
-        if self.journal.has_pages():
-            stored = self.journal.settings()
+        if stored is not None:
             compare_settings(spec.target, stored, settings)
-            if stored[COLUMNS] != settings[COLUMNS]:
+            if stored != settings:
                 self.journal.extend(settings)
         else:  # an export without pages has nothing to protect: its command may have been a mistake
             self.journal.begin(settings)

@@ -10,16 +10,17 @@ import glob
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from attrs import frozen
+from attrs import field, frozen
 
 from chainapi.errors import ExportError
 from chainapi.export.formats import format_of
+from chainapi.export.settings import JOURNAL, format_name_of, settings_in
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRead
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLDER_FORMAT",
-    "JOURNAL",
     "SYNC_EVERY",
     "FileState",
     "Target",
@@ -49,7 +49,6 @@ __all__ = [
 HEAD, TAIL = 16 << 10, 64 << 10  # bytes of a file whose digest is kept
 CHUNK = 1 << 20  # bytes that are read at a time
 SYNC_EVERY = 64 << 20  # bytes: a sync of gigabytes at once could not be stopped
-JOURNAL = "journal"  # name of the database in the folder of a journal
 FOLDER_FORMAT = "jsonl"  # default format of the files in a folder
 
 
@@ -62,6 +61,7 @@ class Target:
         folder: whether it is a folder.
         format: format of the files.
         partition: keys that divide the rows of a part into files; empty for one file.
+        stored: settings of the export that it holds; empty for a new one.
 
     """
 
@@ -71,16 +71,18 @@ class Target:
     folder: bool
     format: Format
     partition: tuple[str, ...] = ()
+    stored: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True, repr=False)
 
     @classmethod
     def of(cls, out: str | os.PathLike[str], format_name: str | None) -> Self:
         """Return the target at a path.
 
-        A folder exists, ends with a slash, or has no suffix.
+        A folder exists, ends with a slash, or has no suffix. The format of an export that is there is the
+        default.
 
         Raises:
             ConfigurationError: the format is unknown, or a package that it needs is missing.
-            ExportError: no file can have this name.
+            ExportError: no file can have this name, or the target has files of another format.
 
         """
         path = Path(out)
@@ -89,7 +91,9 @@ class Target:
             raise ExportError(f"{str(path)!r} cannot be written: {fault}; choose another target")
         with os_errors_explained(path):
             folder = path.is_dir() or (not path.is_file() and (slash or not path.suffix))
-        return cls(path, folder, format_of(format_name or (FOLDER_FORMAT if folder else path.name)))
+            stored = settings_in(journal_of(path, folder=folder))
+        name = format_name_of(path, format_name, stored, FOLDER_FORMAT if folder else path.name)
+        return cls(path, folder, format_of(name), stored=stored)
 
     @property
     def address(self) -> Path | str:
@@ -104,7 +108,7 @@ class Target:
     @property
     def journal(self) -> Path:
         """Folder of the journal."""
-        return self.path / "_export" if self.folder else self.path.with_name(self.path.name + ".export")
+        return journal_of(self.path, folder=self.folder)
 
     def part(self, number: int, within: str = "") -> Path:
         """Return the path of a file of a part; `number` counts from 1.
@@ -143,6 +147,15 @@ class Target:
     def present(self, path: Path) -> Path | None:
         """Return the path of a file if it exists."""
         return path if path.is_file() else None
+
+    def exists(self, name: str) -> bool:
+        """Check whether a file is there, by its name below the folder."""
+        return (self.root / name).is_file()
+
+    @contextmanager
+    def fetched(self, name: str) -> Iterator[Path]:
+        """Yield the path of a local file with the content of a file, by its name below the folder."""
+        yield self.root / name
 
     def left_behind(self) -> Iterator[Path]:
         """Yield the ``.partial`` files of a killed run."""
@@ -185,6 +198,11 @@ class Target:
     def _others(self) -> Iterator[Path]:
         """Yield what is in the folder beside that of the journal."""
         return (path for path in self.path.iterdir() if path != self.journal)
+
+
+def journal_of(path: Path, *, folder: bool) -> Path:
+    """Return the folder of the journal of a local file or folder."""
+    return path / "_export" if folder else path.with_name(path.name + ".export")
 
 
 @contextmanager

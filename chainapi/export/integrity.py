@@ -90,4 +90,5 @@ _RECORDS = {
     " crc, stored",
     "digests": "page, source, place, pass, added, again",
     "parts": "number, state, upto, content",
+    "invalid": "part, digests",
 }

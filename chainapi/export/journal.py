@@ -8,6 +8,7 @@ power cut the journal has both or neither. Everything here blocks, and belongs t
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,13 @@ from attrs import evolve
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.database import Database
-from chainapi.export.files import JOURNAL, os_errors_explained, sync_folder
+from chainapi.export.files import os_errors_explained, sync_folder
 from chainapi.export.integrity import checksum
+from chainapi.export.invalid_rows import INVALID_DIGEST
 from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
 from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, PageRecord, Part, Waiting
 from chainapi.export.segments import SegmentReader, Segments
+from chainapi.export.settings import JOURNAL
 from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 
@@ -120,7 +123,7 @@ class Journal:
             db.executemany("INSERT INTO about VALUES (?, ?, ?)", records)
 
     def extend(self, settings: Mapping[str, Any]) -> None:
-        """Replace the stored settings by ones with more columns."""
+        """Replace the stored settings by ones with more columns, or another compression."""
         with self._database.transaction() as db:
             for name, text, digest in _settings(settings):
                 db.execute("UPDATE about SET value = ?, checksum = ? WHERE name = ?", (text, digest, name))
@@ -381,11 +384,13 @@ class Journal:
                 yield Part.from_fields(*fields)
 
     def begin_part(self, part: Part) -> None:
-        """Store the files of a part before they get their names."""
-        fields = part.fields
+        """Store the files of a part, and its invalid rows, before they get their names."""
         with self._database.transaction() as db:
             self._database.add_to_total("parts", 1)
-            db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?)", (*fields, checksum(*fields)))
+            _add(db, "parts", [part.fields])
+            if part.invalid:
+                self._database.add_to_total("invalid", 1)
+                _add(db, "invalid", [(part.number, part.invalid)])
 
     def complete_part(self, part: Part) -> None:
         """Store that the files of a part have their names.
@@ -448,6 +453,17 @@ class Journal:
         with self._database.transaction() as db:
             self._database.add_to_total("parts", -1)
             db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
+            deleted = db.execute("DELETE FROM invalid WHERE part = ?", (part.number,)).rowcount
+            self._database.add_to_total("invalid", -deleted)
+
+    def invalid_rows(self) -> Counter[bytes]:
+        """Count the invalid rows of all parts by their digests."""
+        with self._database.reading() as db:
+            return Counter(
+                joined[place : place + INVALID_DIGEST]
+                for (joined,) in db.execute("SELECT digests FROM invalid")
+                for place in range(0, len(joined), INVALID_DIGEST)
+            )
 
 
 def _compressor() -> Callable[[bytes], bytes]:

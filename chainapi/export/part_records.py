@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import msgspec
-from attrs import frozen
+from attrs import field, frozen
 
 __all__ = [
     "BEGUN",
@@ -146,6 +146,7 @@ class Part:
             `CLEANED` once the journal has forgotten their pages.
         upto: number of the last page that it has.
         content: its files.
+        invalid: digests of its invalid rows, joined; empty once the journal has them.
 
     """
 
@@ -153,6 +154,7 @@ class Part:
     state: int
     upto: int
     content: Content
+    invalid: bytes = field(default=b"", repr=False)
 
     @classmethod
     def from_fields(cls, number: int, state: int, upto: int, content: str) -> Self:

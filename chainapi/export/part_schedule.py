@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.export.correction_writer import CorrectionWriter
 from chainapi.export.corrections import Corrections, Windows
 from chainapi.export.files import Target
+from chainapi.export.invalid_rows import InvalidRows
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import files_in_place
 from chainapi.export.part_records import Part, PartFile, Waiting
@@ -179,7 +181,7 @@ class PartSchedule:
         if part is not None:
             self.parts.append(part)
         if isinstance(writer, CorrectionWriter):
-            self.progress.corrected(writer.rows, writer.removed)
+            self.progress.corrected(writer.rows, writer.removed, len(writer.invalid.digests))
         return True
 
     def _writer(self) -> PartWriter | None:
@@ -212,18 +214,21 @@ class PartSchedule:
         if not sources:
             return None
         last, columns = self.journal.last_part(), self.columns()
+        pages = self.journal.pages_of(sources)
+        known = self.journal.invalid_rows() if any(page.invalid for _, page in pages) else None
         windows = Windows.of(sources.values(), columns)
         return CorrectionWriter(
             self.target,
             1 if last is None else last.number + 1,
             last,
-            self.journal.pages_of(sources),
+            pages,
             columns,
             self._run,
             self._thread.stop,
             self.progress.wrote,
             corrections=Corrections(windows),
             old=self._old_files(windows, last),
+            invalid=InvalidRows(known or Counter()),
         )
 
     def _old_files(self, windows: Windows, last: Part | None) -> list[PartFile]:

@@ -16,7 +16,6 @@ from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 
-import msgspec
 from attrs import field, frozen
 
 from chainapi.errors import ExportError
@@ -33,11 +32,12 @@ from chainapi.export.files import (
 )
 from chainapi.export.formats import DatabaseFormat, Dropped, TextFormat
 from chainapi.export.formats.markers import Marker
+from chainapi.export.invalid_rows import InvalidRows
 from chainapi.export.part_records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
-from chainapi.export.partition import PageRows, Partitioner, folder_of
+from chainapi.export.partition import PageRows, Partitioner, Values, folder_of
 from chainapi.export.segments import SegmentReader, link_segment
 from chainapi.export.worker import Stopped
-from chainapi.tables.columns import SOURCE, Column
+from chainapi.tables.columns import Column
 
 __all__ = ["PartWriter", "check_count"]
 
@@ -55,6 +55,7 @@ class PartWriter:
         run: name of the run.
         stop: once it is set, writing ends with `Stopped`.
         on_rows: called with the number of rows of each page that was written.
+        invalid: the invalid rows of the part.
 
     """
 
@@ -66,6 +67,7 @@ class PartWriter:
     run: str
     stop: threading.Event = field(repr=False)
     on_rows: Callable[[int], None] = field(repr=False)
+    invalid: InvalidRows = field(factory=InvalidRows, kw_only=True, repr=False)
 
     @property
     def rows(self) -> int:
@@ -103,36 +105,44 @@ class PartWriter:
         time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         columns = tuple((column.name, column.kind) for column in self.columns)
         upto = max((page.number for _, page in self.pages), default=0)
-        return Part(self.number, BEGUN, upto, Content(tuple(files), self.run, time, columns))
+        content = Content(tuple(files), self.run, time, columns)
+        return Part(self.number, BEGUN, upto, content, b"".join(self.invalid.digests))
 
     def _files(self, reader: SegmentReader) -> Iterator[PartFile]:
         """Write the files one by one."""
-        if self.target.partition:
-            yield from self._write_partitions(reader)
-        else:
-            yield self._write_rows(reader)
-        if any(page.invalid for _, page in self.pages):
-            yield self._write_invalid(reader)
+        yield from self._write_invalid(reader)
+        for values, rows in self._divided(reader):
+            if self.target.partition:
+                yield self._write_partition(reader, values, rows)
+            else:
+                yield self._write_rows(reader, rows)
 
-    def _write_partitions(self, reader: SegmentReader) -> Iterator[PartFile]:
-        """Write a file for each partition, one after the other."""
+    def _divided(self, reader: SegmentReader) -> Iterator[tuple[Values, Sequence[PageRows]]]:
+        """Yield the rows of each file, with the values of the keys of its partition."""
+        if not self.target.partition:
+            yield (), [PageRows.whole(label, page) for label, page in self.pages if page.rows]
+            return
+        divided = Partitioner(self.target.partition, self.columns)
+        yield from divided.divide(self.pages, partial(self._read, reader))
+
+    def _write_partition(self, reader: SegmentReader, values: Values, rows: Sequence[PageRows]) -> PartFile:
+        """Write the file of a partition."""
         keys = self.target.partition
-        read = partial(self._read, reader)
-        for values, rows in Partitioner(keys, self.columns).divide(self.pages, read):
-            path = self.target.part(self.number, folder_of(keys, values))
-            make_folders(path.parent, self.target.path)
-            yield self._write_file(path, reader, rows, partition=tuple(zip(keys, values, strict=True)))
+        path = self.target.part(self.number, folder_of(keys, values))
+        make_folders(path.parent, self.target.path)
+        return self._write_file(path, reader, rows, partition=tuple(zip(keys, values, strict=True)))
 
-    def _write_rows(self, reader: SegmentReader) -> PartFile:
+    def _write_rows(self, reader: SegmentReader, rows: Sequence[PageRows]) -> PartFile:
+        """Write the file of a part that is not divided, or what a single file gets."""
         path = self.target.part(self.number)
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
         if before is not None and self.target.appends:
             format_ = appending(self.target.format, path, self.columns)
             if isinstance(format_, DatabaseFormat):
-                return self._write_added(reader, path, before, format_)
+                return self._write_added(reader, rows, path, before, format_)
             if format_ is not None and not self.dropped:
-                return self._write_tail(reader, path, before, format_)
-        return self._write_file(path, reader, self._whole_pages, before)
+                return self._write_tail(reader, rows, path, before, format_)
+        return self._write_file(path, reader, rows, before)
 
     def _write_file(
         self,
@@ -146,7 +156,7 @@ class PartWriter:
         old, count = None, 0
         if before is not None:
             old, count = self.target.present(path), before.rows - len(self.dropped)
-        count += self._count(rows)
+        count += _count(rows)
 
         def write(new: Path) -> None:
             format_ = self.target.format
@@ -161,7 +171,7 @@ class PartWriter:
 
         size, digest = write_partial(path, write)
         name = path.relative_to(self.target.root).as_posix()
-        return PartFile(name, count, size, digest, self._sources(rows), partition=partition)
+        return PartFile(name, count, size, digest, _sources(rows), partition=partition)
 
     def _link(self, rows: Sequence[PageRows], new: Path) -> bool:
         """Make the segment with these rows the file, if it has them as the format writes them.
@@ -189,57 +199,49 @@ class PartWriter:
         return found
 
     def _write_tail(
-        self, reader: SegmentReader, path: Path, before: PartFile, format_: TextFormat
+        self,
+        reader: SegmentReader,
+        rows: Sequence[PageRows],
+        path: Path,
+        before: PartFile,
+        format_: TextFormat,
     ) -> PartFile:
         """Write the rows that are appended to a single file."""
+        count = before.rows + _count(rows)
 
         def write(new: Path) -> None:
-            lines = self._lines(reader, self._whole_pages, new)
+            lines = self._lines(reader, rows, new)
             found = format_.write_tail(new, self.columns, lines, path, self.stop)
-            check_count(path, before.rows + found, before.rows + self.rows)
+            check_count(path, before.rows + found, count)
 
         size, _ = write_partial(path, write)
         base = Base(before.size, before.digest)
-        return PartFile(
-            path.name,
-            before.rows + self.rows,
-            base.size + size,
-            digest_of(path, base.size, partial_of(path)),
-            self._sources(self._whole_pages),
-            base=base,
-        )
+        digest = digest_of(path, base.size, partial_of(path))
+        return PartFile(path.name, count, base.size + size, digest, _sources(rows), base=base)
 
     def _write_added(
-        self, reader: SegmentReader, path: Path, before: PartFile, format_: DatabaseFormat
+        self,
+        reader: SegmentReader,
+        rows: Sequence[PageRows],
+        path: Path,
+        before: PartFile,
+        format_: DatabaseFormat,
     ) -> PartFile:
         """Write a database with the rows that a transaction adds to another.
 
         It also names the rows that the transaction deletes.
         """
-        rows = self.rows
+        added = _count(rows)
 
         def write(new: Path) -> None:
-            lines = self._lines(reader, self._whole_pages, new)
-            check_count(path, format_.write(new, self.columns, lines, stop=self.stop), rows)
+            lines = self._lines(reader, rows, new)
+            check_count(path, format_.write(new, self.columns, lines, stop=self.stop), added)
             if self.dropped:
                 format_.remove(new, path, self.dropped)
 
-        added = Added(*write_partial(path, write))
-        count = before.rows + rows - len(self.dropped)
-        return PartFile(path.name, count, 0, "", self._sources(self._whole_pages), added=added)
-
-    def _count(self, rows: Sequence[PageRows]) -> int:
-        """Return the number of new rows of a file."""
-        return sum(one.rows for one in rows)
-
-    def _sources(self, rows: Sequence[PageRows]) -> tuple[SourceRows, ...]:
-        """Return the new rows of a file by source, once they are written."""
-        return _sources(rows)
-
-    @property
-    def _whole_pages(self) -> list[PageRows]:
-        """The valid rows of all pages."""
-        return [PageRows.whole(label, page) for label, page in self.pages if page.rows]
+        file = Added(*write_partial(path, write))
+        count = before.rows + added - len(self.dropped)
+        return PartFile(path.name, count, 0, "", _sources(rows), added=file)
 
     def _lines(
         self, reader: SegmentReader, rows: Iterable[PageRows], partial: Path
@@ -261,10 +263,13 @@ class PartWriter:
             raise Stopped
         return reader.read(page)[0]
 
-    def _write_invalid(self, reader: SegmentReader) -> PartFile:
-        """Write the invalid rows; those of a single file follow the earlier ones."""
+    def _write_invalid(self, reader: SegmentReader) -> Iterator[PartFile]:
+        """Write the invalid rows that are new; those of a single file follow the earlier ones."""
         path = self.target.invalid_part(self.number)
         refuse_link(path)
+        lines = self._invalid_lines(reader)
+        if (first := next(lines, None)) is None:
+            return
         old = None if self.target.folder else self.target.present(path)
 
         def write(new: Path) -> None:
@@ -272,13 +277,17 @@ class PartWriter:
                 if old is not None:
                     with old.open("rb") as earlier:
                         shutil.copyfileobj(earlier, file)
-                for label, page in self.pages:
-                    if page.invalid:
-                        file.write(_labelled(label, reader.read(page)[1]))
+                file.write(first)
+                file.writelines(lines)
 
         size, digest = write_partial(path, write)
-        count = sum(page.invalid for _, page in self.pages)
-        return PartFile(path.name, count, size, digest, invalid=True)
+        yield PartFile(path.name, len(self.invalid.digests), size, digest, invalid=True)
+
+    def _invalid_lines(self, reader: SegmentReader) -> Iterator[bytes]:
+        """Yield the invalid rows that are new as JSON lines."""
+        for label, page in self.pages:
+            if page.invalid:
+                yield from self.invalid.lines(label, reader.read(page)[1])
 
 
 def check_count(path: Path, found: int, count: int) -> None:
@@ -295,10 +304,8 @@ def check_count(path: Path, found: int, count: int) -> None:
         )
 
 
-def _labelled(label: str, lines: bytes) -> bytes:
-    """Return the JSON lines of invalid rows with the label of their source in front."""
-    head = b'{"%b":%b,' % (SOURCE.encode(), msgspec.json.encode(label))
-    return head + lines[1:-1].replace(b"\n{", b"\n" + head) + b"\n"
+def _count(rows: Sequence[PageRows]) -> int:
+    return sum(one.rows for one in rows)
 
 
 def _sources(given: Sequence[PageRows]) -> tuple[SourceRows, ...]:

@@ -129,17 +129,17 @@ def _complete(journal: Journal, target: Target, part: Part) -> Part:
 def _remove_replaced(target: Target, part: Part) -> None:
     """Delete the files that a part replaces; the manifest does not list them."""
     paths = [target.root / name for name in part.content.replaces]
-    for path in paths:
-        try:
+    try:
+        for path in paths:
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise ExportError(
-                f"{path} cannot be removed ({reason_of(error)}), and {target.part(part.number)} replaces it: "
-                "remove the cause and start the same export again"
-            ) from error
-    for folder in {path.parent for path in paths}:
-        if folder.is_dir():
-            sync_folder(folder)  # before the journal forgets that they are to be deleted
+        for folder in {path.parent for path in paths}:
+            if folder.is_dir():
+                sync_folder(folder)  # before the journal forgets that they are to be deleted
+    except OSError as error:
+        raise ExportError(
+            f"{', '.join(map(str, paths))} cannot be removed ({reason_of(error)}), and part "
+            f"{part.number} replaces them: remove the cause and start the same export again"
+        ) from error
 
 
 def _described(target: Target, file: PartFile) -> PartFile:

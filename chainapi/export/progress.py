@@ -213,9 +213,10 @@ class ExportProgress:
         """Note that the file of the part is put in place."""
         self.step = "place"
 
-    def corrected(self, rows: int, removed: int) -> None:
-        """Count the new rows of windows, and the rows that left the target."""
+    def corrected(self, rows: int, removed: int, invalid: int) -> None:
+        """Count the new rows of windows, valid or not, and the rows that left the target."""
         self.rows += rows
+        self.invalid += invalid
         self.removed += removed
         self.to_write = self.written  # the others were in the target
 

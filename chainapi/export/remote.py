@@ -5,8 +5,10 @@ The journal is a local folder; each part becomes an object exactly once:
 1. The files of a part are written beside the journal, synced and read back (`part_writer`).
 2. The journal stores their names, sizes and digests.
 3. Each file is uploaded under its name; the size and the digest of the object are compared.
-4. The journal stores that the part is in place; a folder gets a new manifest, which lists it from now on.
-5. The journal forgets the pages of the part, and the local files are deleted.
+4. The journal stores that the part is in place; a folder gets a new manifest, which lists it from now on, and
+   not what it replaces.
+5. The objects that the part replaces are deleted.
+6. The journal forgets the pages of the part, and the local files are deleted.
 
 A run that finds a part of step 2 uploads its files again under the same names, unless the objects are there.
 If a local file is missing, the part is written again from its pages. Before the first part an export
@@ -19,7 +21,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -42,6 +45,7 @@ from chainapi.export.formats import format_of
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import MANIFEST, manifest_lines
 from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile
+from chainapi.export.settings import format_name_of, settings_in
 from chainapi.export.store import Store, redacted
 from chainapi.export.worker import Worker
 
@@ -78,10 +82,12 @@ class RemoteTarget(Target):
     ) -> Target:
         """Return the target at a URL.
 
-        It is a folder if the URL ends with a slash, or its last name has no suffix.
+        It is a folder if the URL ends with a slash, or its last name has no suffix. The format of an export
+        that is there is the default.
 
         Raises:
             ConfigurationError: the URL, the format or an option is invalid, or a package is missing.
+            ExportError: the target has files of another format, or the journal cannot be read.
 
         """
         _check_url(url)
@@ -95,13 +101,11 @@ class RemoteTarget(Target):
             return Target.of(store.root + ("/" if folder else f"/{name}"), format_name)
         place = Path(journal or f"{name or protocol}.export").absolute()
         path = place / FILES if folder else place / FILES / name
-        return cls(
-            path=path,
-            folder=folder,
-            format=format_of(format_name or (FOLDER_FORMAT if folder else name)),
-            store=store,
-            place=place,
-        )
+        with os_errors_explained(place):
+            stored = settings_in(place)
+        default = FOLDER_FORMAT if folder else name
+        form = format_of(format_name_of(redacted(url), format_name, stored, default))
+        return cls(path=path, folder=folder, format=form, store=store, place=place, stored=stored)
 
     @property
     def journal(self) -> Path:
@@ -117,9 +121,25 @@ class RemoteTarget(Target):
         """Return the URL of a file by its name below the folder."""
         return f"{self.store.url}/{name}"
 
+    def exists(self, name: str) -> bool:
+        """Check whether there is an object, by its name below the folder."""
+        return self.store.state(name) is not None
+
+    @contextmanager
+    def fetched(self, name: str) -> Iterator[Path]:
+        """Download an object, by its name below the folder; delete the local file behind the block."""
+        path = self.root / f".old-{Path(name).name}"
+        try:
+            self._download(name, path)
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
     def present(self, path: Path) -> Path | None:
         """Download the present content of a file; return None if there is no such object."""
-        name = self.name_of(path)
+        return self._download(self.name_of(path), path)
+
+    def _download(self, name: str, path: Path) -> Path | None:
         found = self.store.state(name)
         if found is None:
             path.unlink(missing_ok=True)
@@ -279,6 +299,7 @@ async def publish(journal: Journal, target: RemoteTarget, part: Part, worker: Wo
     if target.folder:
         lines = await worker.run(_manifest, journal)
         await thread.run(target.store.replace, MANIFEST, lines)
+        await thread.run(target.store.remove, part.content.replaces)
     await worker.run(journal.clean, part, finished=not target.folder)
     await thread.run(target.clear)
 
@@ -303,6 +324,7 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
     if part is not None and target.folder:
         _check_manifest(journal, target)
     if part is not None and part.state != CLEANED:
+        target.store.remove(part.content.replaces)
         journal.clean(part, finished=not target.folder)
     target.clear()
     if part is not None and not target.folder:

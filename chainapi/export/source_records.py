@@ -322,7 +322,7 @@ class PageLog(Protocol):
         ...
 
     def extend(self, settings: Mapping[str, Any]) -> None:
-        """Replace the stored settings by ones with more columns."""
+        """Replace the stored settings by ones with more columns, or another compression."""
         ...
 
     def has_pages(self) -> bool:

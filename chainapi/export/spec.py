@@ -21,29 +21,27 @@ from chainapi._text import quoted
 from chainapi.api.options import NOT_SENT
 from chainapi.client.pages import Pages
 from chainapi.core.url import query_params
-from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.formats import Format
+from chainapi.errors import ConfigurationError
+from chainapi.export.formats import Format, options_of
 from chainapi.export.lookback import Lookback
 from chainapi.export.partition import check_label
 from chainapi.export.ranges import RangesOfSources
-from chainapi.tables.columns import Column, changes, described
+from chainapi.export.settings import COLUMNS, OPTIONS
+from chainapi.tables.columns import Column, described
 from chainapi.tables.types import Amounts
 
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
 
 __all__ = [
-    "COLUMNS",
     "Arguments",
     "ExportSpec",
     "Sources",
     "checked_sources",
-    "compare_settings",
     "free_label",
     "sent_values",
 ]
 
-COLUMNS = "columns"  # the setting with the names and kinds of the columns
 CHECKED_AT_ONCE = 256  # sources, before other tasks have their turn
 
 Sources: TypeAlias = Iterable[Any] | AsyncIterable[Any]
@@ -136,27 +134,6 @@ def _refusal(refused: Sequence[tuple[Arguments, ConfigurationError]], sources: i
     refusal = ConfigurationError(f"source {quoted(arguments.label)}{more}: {error}")
     refusal.__cause__ = error
     return refusal
-
-
-def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Refuse to continue the export in `target` with other settings.
-
-    Raises:
-        ExportError: they differ; the message names each of them.
-
-    """
-    differences = [
-        f"{name} was {old.get(name)}, is {new.get(name)}"
-        for name in sorted(old.keys() | new.keys())
-        if name != COLUMNS and old.get(name) != new.get(name)
-    ]
-    # A column that the rows gained is no other export.
-    differences = differences or changes(old.get(COLUMNS, {}), new.get(COLUMNS, {}))
-    if differences:
-        raise ExportError(
-            f"{target} holds another export: {'; '.join(differences)}. Use the same settings, or choose "
-            "another target"
-        )
 
 
 @frozen(eq=False)
@@ -294,6 +271,7 @@ class ExportSpec:
             "route": route,
             "format": self.format.name,
             COLUMNS: described(columns),
+            OPTIONS: options_of(self.format),
             "amounts": self.amounts,
             "limit": self.limit,
             "fields": None if self.fields is None else [*self.fields],

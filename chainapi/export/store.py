@@ -234,7 +234,7 @@ class Store:
         """Delete objects; those that are missing are left out."""
         for name in names:
             path = self._path(name)
-            with self._explained(name), suppress(FileNotFoundError):
+            with self._explained(name, "removed"), suppress(FileNotFoundError):
                 self.files.rm_file(path)
 
     def remove_unfinished(self) -> None:

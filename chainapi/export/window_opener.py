@@ -62,9 +62,9 @@ class WindowOpener:
         if self._files is None:
             self._files = self._find_files()
         for highest, name in self._files.get(label, ()):
-            if highest >= start and not (self.target.root / name).is_file():
+            if highest >= start and not self.target.exists(name):
                 raise ExportError(
-                    f"{self.target.root / name} is missing, and has rows of {label} that lookback= fetches "
+                    f"{self.target.file(name)} is missing, and has rows of {label} that lookback= fetches "
                     "again: put it back, or leave lookback= out until its rows are older than that"
                 )
 

@@ -21,7 +21,7 @@ from attrs import evolve
 
 from chainapi import Session
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.dask.partition import Folder, Outcome, export_partition, prepare
+from chainapi.dask.partition import DEFAULTS, Folder, Outcome, export_partition, prepare
 from chainapi.dask.parts import partition_of
 from chainapi.dask.state import DamagedStateError, State
 from chainapi.errors import AuthenticationError, ExportError
@@ -525,7 +525,7 @@ async def test_the_folder_of_the_other_kind_of_export_is_refused(tmp_path: Path)
     async with simulated(simulator) as session:
         await export(session.data.evm.blocks, [1], tmp_path / "local", format="parquet")
         with pytest.raises(ExportError, match="no distributed export wrote it"):
-            prepare(Folder(str(tmp_path / "local"), {}), {}, None)
-        prepare(Folder(str(tmp_path / "other"), {}), {}, None)
+            prepare(Folder(str(tmp_path / "local"), {}), dict.fromkeys(DEFAULTS))
+        prepare(Folder(str(tmp_path / "other"), {}), dict.fromkeys(DEFAULTS))
         with pytest.raises(ExportError, match="_export is not a journal"):
             await export(session.data.evm.blocks, [1], tmp_path / "other", format="parquet")

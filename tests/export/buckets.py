@@ -79,6 +79,15 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
         MemoryFileSystem.pipe_file(cls(), path, content)
 
     @classmethod
+    def copy_to(cls, folder: Path) -> None:
+        """Make a folder one of the objects of a bucket that has its name."""
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, content in cls.objects().items():
+            path = folder.parent / name.lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    @classmethod
     def objects(cls) -> dict[str, bytes]:
         """Return the content of all objects."""
         return {name: bytes(found.getvalue()) for name, found in cls.store.items()}

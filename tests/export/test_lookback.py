@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -19,44 +18,26 @@ from chainapi import Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import export
-from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.formats import FORMATS, format_of, without_source
 from chainapi.export.lookback import Lookback
 from chainapi.export.run import ExportResult
 from chainapi.simulator import Simulator
 from chainapi.tables.columns import columns_of
 from tests.documents import Maker
-from tests.export.power_cuts import PowerCuts
-from tests.export.windows import CASES, Case, check_windows, rows_of, transfers
-from tests.ledger import ADDRESS, Ledger, block, point
+from tests.export.corrected import DAY, Correction, invalid_in, points, values_of
+from tests.export.crashes import new
+from tests.export.windows import CASES, Case, check_folder, check_windows, rows_of, seconds, transfers
+from tests.ledger import ADDRESS, Ledger, block
 from tests.sessions import reaching, simulated
 
-DAY = 86_400
 TRANSACTION = Maker(1, whole=True).page(ROUTES["data.evm.address_transactions"], 1)["transactions"][0][
     "nativeTransaction"
 ]
 
 
-def points(days: Sequence[int]) -> Ledger:
-    """Return a service with one point a day."""
-    return Ledger([DAY * day for day in days], point, "results", by_number=True)
-
-
 async def exported(session: Session, out: Path, **options: Any) -> ExportResult:
     """Export the points of a metric."""
     return await export(session.metrics.chains.metric, [(43114, "txCount")], out, page_size=3, **options)
-
-
-def values_of(out: Path, suffix: str = "jsonl") -> dict[int, int]:
-    """Return the value of each day; fail where a day is there twice."""
-    found = [
-        (int(_seconds(row["timestamp"]) // DAY), int(float(row["value"]))) for row in rows_of(out, suffix)
-    ]
-    assert len({day for day, _ in found}) == len(found)
-    return dict(found)
-
-
-def _seconds(value: Any) -> float:
-    return float(value.timestamp()) if hasattr(value, "timestamp") else float(value)
 
 
 def manifest_of(folder: Path) -> list[dict[str, Any]]:
@@ -66,12 +47,18 @@ def manifest_of(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [*((name, "folder") for name in FORMATS if name != "duckdb"), ("csv", "file"), ("duckdb", "file")],
+    [
+        *((name, "folder") for name in FORMATS if name != "duckdb"),
+        ("csv", "file"),
+        ("duckdb", "file"),
+        *((name, "partitions") for name in ("jsonl.gz", "csv", "parquet")),
+    ],
 )
 async def test_the_window_is_corrected(name: str, shape: str, tmp_path: Path) -> None:
     """Changed rows replace the old ones, withdrawn rows leave, late and new rows come, in each format."""
-    ledger, out = points(range(10)), tmp_path / ("out" if shape == "folder" else f"out.{name}")
-    options: dict[str, Any] = {"format": name}
+    ledger, out = points(range(10)), tmp_path / (f"out.{name}" if shape == "file" else "out")
+    options: dict[str, Any] = {"format": name, "partition": ["source", "day"][: 9 * (shape == "partitions")]}
+    options["partition"] = options["partition"] or None
     async with reaching(ledger) as session:
         assert (await exported(session, out, **options)).rows == 10
         ledger.changed[8] = {"value": 80}
@@ -82,15 +69,20 @@ async def test_the_window_is_corrected(name: str, shape: str, tmp_path: Path) ->
         assert (result.rows, result.removed) == (3, 2)
         again = await exported(session, out, lookback="2d", **options)
         assert (again.rows, again.removed, again.written) == (0, 0, ())
-    found = [(int(_seconds(row["timestamp"])), float(row["value"])) for row in _typed(session, out, name)]
+        if shape != "file":
+            check_folder(out, name)
+    found = [(int(seconds(row["timestamp"])), float(row["value"])) for row in _typed(session, out, name)]
     expected = {**{DAY * day: day for day in range(8)}, 8 * DAY: 80, 10 * DAY: 10, 7 * DAY + 1: 11}
     assert sorted(found) == sorted(expected.items())
 
 
 def _typed(session: Session, out: Path, name: str) -> list[dict[str, Any]]:
     columns = columns_of(session.metrics.chains.metric.endpoint.rows)  # type: ignore[attr-defined]
-    files = [out] if out.is_file() else sorted(out.glob(f"part-*.{name}"))
-    return [row for file in files for row in format_of(name).read(file, columns)]
+    files = [out] if out.is_file() else sorted(out.rglob(f"part-*.{name}"))
+    form = format_of(name)
+    if not out.is_file() and any(out.glob("source=*")):
+        form = without_source(form)
+    return [row for file in files for row in form.read(file, columns)]
 
 
 async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
@@ -111,6 +103,64 @@ async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
     assert [line["sources"][0]["highest"] for line in lines] == [2 * DAY, 4 * DAY]
     assert sorted(path.name for path in (tmp_path / "out").glob("*.jsonl")) == sorted(names)
     assert values_of(tmp_path / "out") == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4}
+
+
+def take_invalid_away(out: Path) -> None:
+    """Remove the files with invalid rows."""
+    for file in [*out.glob("_invalid-*"), *out.parent.glob("*.invalid")]:
+        file.unlink()
+
+
+@pytest.mark.parametrize("shape", ["folder", "file"])
+async def test_invalid_rows_of_a_window(shape: str, tmp_path: Path) -> None:
+    """An invalid row is written once, also if it is moved away; one that is valid by now comes in."""
+    out = tmp_path / ("out" if shape == "folder" else "out.jsonl")
+    ledger = points(range(6))
+    ledger.changed = {day: {"value": "none"} for day in (3, 4)}
+    async with reaching(ledger) as session:
+
+        async def run() -> tuple[int, int, int]:
+            result = await exported(session, out, lookback="3d", on_invalid="raw")
+            assert len(result.written_invalid) == bool(result.invalid)
+            return result.rows, result.removed, result.invalid
+
+        assert await run() == (4, 0, 2)
+        ledger.changed = {4: {"value": "none"}, 5: {"value": "none"}}
+        assert await run() == (1, 1, 1)  # 3 is valid, 5 is not
+        assert await run() == (0, 0, 0)
+        assert invalid_in(out) == [3, 4, 5]
+        take_invalid_away(out)
+        ledger.changed[2] = {"value": "none"}
+        assert await run() == (0, 1, 1)
+    assert invalid_in(out) == [2]
+    assert values_of(out) == {0: 0, 1: 1, 3: 3}
+
+
+async def test_a_row_moves_to_another_partition(tmp_path: Path) -> None:
+    """A row of another day leaves the file of its old day, which goes with its last row."""
+    ledger, out = Ledger([1, 2, 3], by_number=True), tmp_path / "out"
+    days = iter(range(3))
+
+    def at(day: int) -> dict[str, Any]:
+        return {"blockTimestamp": DAY * day}
+
+    ledger.changed = {serial: at(next(days)) for serial in range(3)}
+    async with reaching(ledger) as session:
+        await transfers(session, out, partition=["day"])
+        ledger.changed[2] = at(1)  # with its block
+        ledger.changed[1] = at(4)
+        result = await transfers(session, out, lookback="1 block")
+        assert (result.rows, result.removed) == (2, 2)
+    assert [(line["name"], line["rows"], line["partition"]) for line in manifest_of(out)] == [
+        ("day=1970-01-01/part-00001.jsonl", 1, {"day": "1970-01-01"}),
+        ("day=1970-01-02/part-00002.jsonl", 1, {"day": "1970-01-02"}),
+        ("day=1970-01-05/part-00002.jsonl", 1, {"day": "1970-01-05"}),
+    ]
+    assert sorted(manifest_of(out)[1]["replaces"]) == [
+        "day=1970-01-02/part-00001.jsonl",
+        "day=1970-01-03/part-00001.jsonl",
+    ]
+    check_folder(out)
 
 
 @pytest.mark.parametrize("name", ["sqlite", "duckdb"])
@@ -358,22 +408,6 @@ async def test_wrong_lookbacks_are_refused(name: str, lookback: Any, said: str, 
 
 
 @pytest.mark.parametrize(
-    ("other", "named"),
-    [
-        ({"on_invalid": "raw"}, "on_invalid="),
-        ({"partition": ["source"]}, "partition="),
-        ({"out": "memory://window/out/"}, "a URL"),
-    ],
-)
-async def test_some_exports_are_not_corrected(other: dict[str, Any], named: str, tmp_path: Path) -> None:
-    """A lookback is refused for partitions, objects, and where invalid rows would be written again."""
-    options = {"out": tmp_path / "out", **other}
-    async with reaching(points(range(4))) as session:
-        with pytest.raises(ConfigurationError, match=f"lookback= does not go with {named}"):
-            await exported(session, lookback="1d", **options)
-
-
-@pytest.mark.parametrize(
     ("given", "size", "unit"),
     [
         ("1d", DAY, "seconds"),
@@ -399,37 +433,36 @@ def test_windows_are_exact(case: Case) -> None:
     check_windows(case)
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [("jsonl", "folder"), ("jsonl", "file"), ("sqlite", "file")],
-)
-async def test_a_correction_survives_kills_and_power_cuts(name: str, shape: str, tmp_path: Path) -> None:
-    """A kill or a power cut at any sync or rename of a correction leaves each row once, after another run.
+STOPPED = [
+    ("jsonl", "file"),
+    ("jsonl", "partitions"),
+    ("parquet", "file"),
+    ("parquet", "folder"),
+    ("sqlite", "file"),
+    ("duckdb", "file"),
+]
 
-    Of files there is a sample.
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(("name", "shape"), STOPPED)
+async def test_a_correction_survives_stops(name: str, shape: str, tmp_path: Path) -> None:
+    """After a kill, a power cut or a full disk at any step of a correction, the target is the list.
+
+    That is a sample; `python -m tests.export.corrected` runs all stops in all formats.
     """
-    folder = tmp_path / "run"
-    folder.mkdir()
-    ledger = points(range(6))
+    scene = Correction(name, shape)
+    assert await scene.stops(new(tmp_path / "stops"), 1 if name == "duckdb" else 2)
+    assert name == "duckdb" or await scene.full_disks(new(tmp_path / "disks"), 1)
 
-    def target(place: Path) -> Path:
-        return place if shape == "folder" else place / f"b.{name}"
 
-    async with reaching(ledger) as session:
-        await exported(session, target(folder), format=name)
-        ledger.changed[4] = {"value": 40}
-        ledger.gone.add(5)
-        ledger.numbers.append(6 * DAY)
-        with PowerCuts(folder) as cuts:
-            cuts.settle()
-            await exported(session, target(folder), format=name, lookback="3d")
-        states = cuts.take()
-        assert len(states) >= 8
-        for number, image in enumerate(states[:: 2 if shape == "folder" else 5]):
-            place = tmp_path / f"image-{number}"
-            cuts.restore(image, place)
-            await exported(session, target(place), format=name, lookback="3d")
-            assert values_of(target(place), name) == {0: 0, 1: 1, 2: 2, 3: 3, 4: 40, 6: 6}
-            if shape == "folder":
-                listed_ = {line["name"] for line in manifest_of(place)}
-                assert listed_ == {path.name for path in place.glob(f"part-*.{name}")}
+@pytest.mark.untraced
+@pytest.mark.parametrize("name", ["sqlite", "duckdb"])
+async def test_a_correction_of_a_database_survives_kills(name: str, tmp_path: Path) -> None:
+    """A kill between two statements of the transaction that corrects a database costs and repeats no row."""
+    assert await Correction(name, "file").statements(tmp_path, 3) == 3
+
+
+@pytest.mark.untraced
+async def test_a_correction_survives_each_full_disk(tmp_path: Path) -> None:
+    """A full disk at any step, the removal of replaced files included, is an error with the remedy."""
+    assert await Correction("jsonl", "folder").full_disks(tmp_path) >= 15

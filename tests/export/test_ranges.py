@@ -16,7 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi import Session
-from chainapi.errors import ArgumentError, ConfigurationError, ExportError, IncompleteExportError
+from chainapi.errors import (
+    ArgumentError,
+    ColumnValueError,
+    ConfigurationError,
+    ExportError,
+    IncompleteExportError,
+)
 from chainapi.export import export
 from chainapi.export.manifest import MANIFEST
 from chainapi.export.progress import ExportProgress
@@ -65,6 +71,44 @@ async def stopped_after(seconds: float, session: Session, path: Path, **options:
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
+
+
+# Values that fit no column
+
+
+@pytest.mark.parametrize(
+    ("shape", "misfits", "kept"), [("file", (77,), 170), ("folder", (77,), 170), ("folder", (77, 112), 150)]
+)
+async def test_a_value_that_does_not_fit_fails_its_source_alone(
+    shape: str, misfits: tuple[int, ...], kept: int, tmp_path: Path
+) -> None:
+    """The range with the value keeps the pages before it; its other ranges and the other sources end."""
+    path = tmp_path / ("t.jsonl" if shape == "file" else "t")
+    ledger, bad, good = Ledger(list(range(200))), f"43114/{ADDRESS}", f"43113/{ADDRESS}/70"
+    ledger.changed = {serial: {"blockTimestamp": 10**15} for serial in misfits}
+    over = [ONE, {"chain_id": 43113, "address": ADDRESS, "end_block": 70}]
+    counts = list[tuple[int, int, int]]()
+
+    def note(progress: ExportProgress) -> None:
+        counts.append((progress.done, progress.failed, progress.rows))
+
+    async with reaching(ledger) as session:
+        for fetched in (70 + kept, 0):  # the value is still there in the second run
+            with pytest.raises(IncompleteExportError) as caught:
+                await exported(session, path, over, ranges=4, on_progress=note)
+            ((label, failure),) = caught.value.failures.items()
+            assert (label, counts[-1]) == (bad, (1, 1, fetched))
+            assert isinstance(failure, ColumnValueError)
+            assert str(failure).startswith(f"$.block_timestamp: {10**15} does not fit its column")
+            found = Counter(row["source"] for row in rows_in(path))
+            assert (found[good], found[bad]) == (70, kept if shape == "folder" else 0)
+        result = await exported(session, path, over, ranges=4, on_invalid="raw")
+        assert (result.rows, result.invalid) == (200 - kept - len(misfits), len(misfits))
+        assert (await exported(session, path, over, ranges=4, on_invalid="raw")).rows == 0
+    found = Counter(row["source"] for row in rows_in(path))
+    assert found == Counter({good: 70, bad: 200 - len(misfits)})
+    serials = {int(row["tx_hash"][2:]) for row in rows_in(path) if row["source"] == bad}
+    assert serials == {*range(200)} - {*misfits}
 
 
 # Time and order

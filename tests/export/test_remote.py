@@ -22,9 +22,11 @@ from chainapi.export.formats import format_of
 from chainapi.export.run import ExportResult
 from chainapi.simulator import Simulator
 from tests.export.buckets import Bucket, Images, bucket
+from tests.export.corrected import Correction
 from tests.export.test_export import blocks_of
 from tests.export.test_invalid import Chains, session_of
-from tests.sessions import simulated
+from tests.ledger import Ledger
+from tests.sessions import reaching, simulated
 
 CHAINS, ROWS, NEW = (1, 2), 20, 7
 SECRET = "hunt3r2-of-the-bucket"
@@ -290,6 +292,107 @@ async def test_a_file_system_with_folders(tmp_path: Path, monkeypatch: pytest.Mo
         "part-00002.parquet",
     ]
     assert len(pq.read_table([*(tmp_path / "disk" / "x").glob("*.parquet")])) == len(CHAINS) * ROWS + NEW
+
+
+# Lookback
+
+
+@define
+class Corrected:
+    """A correction of objects, and the list."""
+
+    scene: Correction
+    ledger: Ledger
+    journal: Path
+
+    @classmethod
+    def of(cls, shape: str, name: str, place: Path) -> Corrected:
+        """Return a correction of the objects of a bucket ``x``."""
+        scene = Correction(name, shape)
+        return cls(scene, scene.ledger(), place / "journal")
+
+    async def run(self, lookback: str | None = "4d") -> ExportResult:
+        """Run the export."""
+        async with reaching(self.ledger) as session:
+            return await export(
+                session.metrics.chains.metric,
+                [(43114, "txCount")],
+                f"bucket://x/b.{self.scene.format}" if self.scene.shape == "file" else "bucket://x/",
+                page_size=3,
+                format=self.scene.format,
+                partition=["source", "day"] if self.scene.shape == "partitions" else None,
+                lookback=lookback,
+                on_invalid="raw",
+                journal=self.journal,
+            )
+
+    def check(self, files: type[Bucket], place: Path) -> None:
+        """Compare the objects with the list."""
+        files.copy_to(place / "x")
+        self.scene.check(place / "x")
+        assert local_names(self.journal / "files") == []
+
+
+CORRECTED = [("folder", "jsonl"), ("partitions", "jsonl"), ("file", "jsonl"), ("file", "sqlite")]
+
+
+@pytest.mark.parametrize(("shape", "name"), CORRECTED)
+async def test_a_correction_after_a_kill_at_any_step(
+    shape: str, name: str, files: type[Bucket], tmp_path: Path
+) -> None:
+    """A kill before, during or after each write and removal of a correction leaves the list, after a run."""
+    corrected = Corrected.of(shape, name, tmp_path)
+    await corrected.run(None)
+    corrected.scene.change(corrected.ledger)
+    (tmp_path / "images").mkdir()
+    with Images(files, corrected.journal, tmp_path / "images") as images:
+        await corrected.run()
+    corrected.check(files, tmp_path)
+    assert len(images.taken) >= 6
+    for image in images.taken:
+        images.restore(image)
+        await corrected.run()
+        corrected.check(files, tmp_path)
+
+
+async def test_replaced_objects_that_cannot_be_removed(files: type[Bucket], tmp_path: Path) -> None:
+    """If a replaced object stays, the run fails once the manifest lacks it, and the next run removes it."""
+    corrected = Corrected.of("folder", "jsonl", tmp_path)
+    await corrected.run(None)
+    corrected.scene.change(corrected.ledger)
+
+    def fail(path: str, now: str, content: bytes) -> None:
+        if now == "before" and not content:
+            raise PermissionError("no right to delete")
+
+    files.on_step = staticmethod(fail)
+    with pytest.raises(ExportError, match=r"part-00001\.jsonl cannot be removed: no right to delete"):
+        await corrected.run()
+    files.on_step = None
+    lines = files.objects()["/x/_manifest.ndjson"].splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["part-00002-00001.jsonl", "part-00002.jsonl"]
+    result = await corrected.run()
+    assert (result.rows, result.removed) == (0, 0)
+    corrected.check(files, tmp_path)
+
+
+async def test_an_object_of_a_window_that_is_gone(files: type[Bucket], tmp_path: Path) -> None:
+    """An object with rows of the window that is missing or was changed is named, and left alone."""
+    corrected = Corrected.of("folder", "jsonl", tmp_path)
+    await corrected.run(None)
+    corrected.scene.change(corrected.ledger)
+    content = files.objects()["/x/part-00001.jsonl"]
+    files.store_object("/x/part-00001.jsonl", content + b"{}\n")
+    with pytest.raises(ExportError, match=r"bucket://x/part-00001\.jsonl was changed since it was written"):
+        await corrected.run()
+    files.store_object("/x/part-00001.jsonl", content)
+    await corrected.run()
+    corrected.check(files, tmp_path)
+    files.store.pop("/x/part-00002.jsonl")
+    requests = len(corrected.ledger.requests)
+    with pytest.raises(ExportError, match=r"bucket://x/part-00002\.jsonl is missing, and has rows of 43114"):
+        await corrected.run()
+    assert len(corrected.ledger.requests) == requests
 
 
 # What is refused

@@ -1,17 +1,20 @@
 """Windows of a list that changes at random: `python -m tests.export.windows [EXAMPLES]`.
 
-Rows of the newest numbers change, leave, come late and come on top, while runs with a lookback are stopped
-and continued. After each run that ended, the target must be the list.
+Rows of the newest numbers change, leave, come late and come on top, and move to other partitions, while runs
+with a lookback are stopped and continued. After each run that ended, the target must be the list.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 from attrs import frozen
 from hypothesis import given, settings
@@ -23,10 +26,11 @@ from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.run import ExportResult
 from chainapi.testing import run
+from tests.export.buckets import Bucket, bucket
 from tests.ledger import ADDRESS, Ledger, block, transfer
 from tests.sessions import reaching
 
-__all__ = ["CASES", "Case", "check_windows", "rows_of", "transfers"]
+__all__ = ["CASES", "Case", "check_folder", "check_windows", "rows_of", "seconds", "transfers"]
 
 
 @frozen
@@ -53,22 +57,27 @@ class Case:
 
     Attributes:
         blocks: whether the list has blocks.
-        folder: whether the target is a folder.
+        shape: kind of the target: a file, a folder, or a folder with partitions; or objects like these.
+        raw: whether rows become invalid too, and valid again.
         numbers: numbers of the rows at first.
         steps: what follows the first run.
 
     """
 
     blocks: bool
-    folder: bool
+    shape: str
+    raw: bool
     numbers: list[int]
     steps: list[Step]
 
 
+SHAPES = ("file", "folder", "partitions", "object", "objects", "partitions of objects")
+HALF_DAY = 43_200  # seconds between the times of two blocks with consecutive numbers
+
 STEPS = st.builds(
     Step,
     changes=st.lists(
-        st.tuples(st.sampled_from(["change", "withdraw", "late", "new", "new"]), st.integers(0, 40)),
+        st.tuples(st.sampled_from(["change", "spoil", "withdraw", "late", "new", "new"]), st.integers(0, 40)),
         max_size=8,
     ),
     seconds=st.floats(0.01, 0.4),
@@ -78,7 +87,8 @@ STEPS = st.builds(
 CASES = st.builds(
     Case,
     blocks=st.booleans(),
-    folder=st.booleans(),
+    shape=st.sampled_from(SHAPES),
+    raw=st.booleans(),
     numbers=st.lists(st.integers(0, 9), min_size=1, max_size=14),
     steps=st.lists(STEPS, min_size=1, max_size=4),
 )
@@ -86,24 +96,34 @@ CASES = st.builds(
 
 def check_windows(case: Case) -> None:
     """Run a case, and compare the target with the list after each run that ended."""
-    with TemporaryDirectory() as place:
-        run(_check(case, Path(place) / ("out" if case.folder else "out.jsonl")))
+    with TemporaryDirectory() as place, bucket() as files:
+        run(_check(case, Path(place), files))
 
 
-async def _check(case: Case, out: Path) -> None:
-    make, items = (block, "blocks") if case.blocks else (transfer, "transactions")
+async def _check(case: Case, place: Path, files: type[Bucket]) -> None:
+    out = place / ("out.jsonl" if case.shape in ("file", "object") else "out")
+    make, items = (_block, "blocks") if case.blocks else (transfer, "transactions")
     ledger = Ledger(sorted(case.numbers), make, items, size=3, lifetime=100.0, by_number=True)
+    options: dict[str, Any] = {"partition": ["source", "day"] if "partitions" in case.shape else None}
+    target: Path | str = out
+    if "object" in case.shape:
+        target, options["journal"], out = f"bucket://b/{out.name}", place / "journal", place / "b" / out.name
+    options["on_invalid"] = "raw" if case.raw else "raise"
+    invalid = Counter[str]()
 
     async def once(session: Session, lookback: int | None) -> ExportResult:
-        if case.blocks:
-            return await export(session.data.evm.blocks, [1], out, page_size=3, lookback=lookback)
-        return await transfers(session, out, lookback=lookback)
+        if not case.blocks:
+            return await transfers(session, target, lookback=lookback, **options)
+        seconds = None if lookback is None else lookback * HALF_DAY
+        walk = session.data.evm.blocks
+        return await export(walk, [1], target, page_size=3, lookback=seconds, **options)
 
     async with reaching(ledger) as session:
         await once(session, None)
         for step in case.steps:
             newest = max((ledger.numbers[one] for one in _listed(ledger)), default=0)
             for kind, pick in step.changes:
+                kind = "change" if kind == "spoil" and not case.raw else kind
                 _change(ledger, kind, pick, newest, step.lookback)
             task = asyncio.create_task(once(session, step.lookback))
             await asyncio.wait([task], timeout=step.seconds)
@@ -112,11 +132,20 @@ async def _check(case: Case, out: Path) -> None:
             assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
             await asyncio.sleep(step.pause)
             await once(session, step.lookback)
-            expected = Counter(_expected(ledger, serial) for serial in _listed(ledger))
-            assert Counter(map(_content, rows_of(out))) == expected
+            spoilt = {serial for serial in _listed(ledger) if _is_spoilt(ledger, serial)}
+            expected = Counter(_expected(ledger, one) for one in _listed(ledger) if one not in spoilt)
+            if target != out:
+                files.copy_to(place / "b")
+            found = Counter(map(_content, rows_of(out)))
+            assert found == expected, (found - expected, expected - found)
+            if not out.suffix:
+                check_folder(out)
+            invalid |= Counter(_expected(ledger, serial)[2] for serial in spoilt)
+            assert _invalid_in(out) >= invalid
+            assert max(_invalid_in(out).values(), default=1) == 1
 
 
-async def transfers(session: Session, out: Path, **options: Any) -> ExportResult:
+async def transfers(session: Session, out: Path | str, **options: Any) -> ExportResult:
     """Export the transfers of an address, three rows a page."""
     walk = session.data.evm.erc20_transactions
     return await export(walk, [(43114, ADDRESS)], out, page_size=3, **options)
@@ -124,8 +153,32 @@ async def transfers(session: Session, out: Path, **options: Any) -> ExportResult
 
 def rows_of(out: Path, suffix: str = "jsonl") -> list[dict[str, Any]]:
     """Return the rows of a file, or of all parts of a folder."""
-    files = [out] if out.is_file() else sorted(out.glob(f"part-*.{suffix}"))
+    files = [out] if out.is_file() else sorted(out.rglob(f"part-*.{suffix}"))
     return [row for file in files for row in format_of(suffix).read(file)]
+
+
+def seconds(value: Any) -> float:
+    """Return a time of a file in seconds."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value) if "T" in value else int(value)
+    return float(value.timestamp()) if isinstance(value, datetime) else float(value)
+
+
+def check_folder(out: Path, suffix: str = "jsonl") -> None:
+    """Check that the manifest has the parts of a folder, and that rows are in the folder of their day."""
+    entries = [json.loads(line) for line in (out / "_manifest.ndjson").read_text().splitlines()]
+    assert {entry["name"] for entry in entries} == {
+        path.relative_to(out).as_posix() for path in out.rglob(f"part-*.{suffix}")
+    }
+    for entry in entries:
+        rows = [*format_of(suffix).read(out / entry["name"])]
+        assert entry["rows"] == len(rows) == sum(source["rows"] for source in entry["sources"]) > 0
+        if partition := entry.get("partition"):
+            times = [seconds(row.get("block_timestamp", row.get("timestamp"))) for row in rows]
+            days = {datetime.fromtimestamp(time, UTC).date().isoformat() for time in times}
+            assert days == {partition["day"]}
+            source = [f"source={quote(one, safe='')}" for one in [partition.get("source")] if one]
+            assert entry["name"].split("/")[:-1] == [*source, f"day={partition['day']}"]
 
 
 def _listed(ledger: Ledger) -> list[int]:
@@ -143,14 +196,33 @@ def _change(ledger: Ledger, kind: str, pick: int, newest: int, lookback: int) ->
     elif within and kind == "withdraw":
         ledger.gone.add(within[pick % len(within)])
     elif within:
-        ledger.changed[within[pick % len(within)]] = {"blockHash": f"0xc{pick}"}
+        serial = within[pick % len(within)]
+        moved = {} if ledger.make is _block else {"blockTimestamp": pick % 5 * 2 * HALF_DAY}
+        spoilt = {"gasUsed": "", "logIndex": ""} if kind == "spoil" else {}
+        version = f"0x{kind}{pick}of{serial}"  # no two blocks share a hash
+        ledger.changed[serial] = {"blockHash": version, **moved, **spoilt}
+
+
+def _block(number: int, serial: int) -> dict[str, Any]:
+    return block(number * HALF_DAY, serial)
 
 
 def _content(row: dict[str, Any]) -> tuple[int, int, str]:
     """Return number, serial and hash of a row of a file."""
     if "tx_hash" in row:
         return int(row["block_number"]), int(row["tx_hash"][2:]), row["block_hash"]
-    return int(row["block_timestamp"]), int(row["block_number"]), row["block_hash"]
+    return int(row["block_timestamp"]) // HALF_DAY, int(row["block_number"]), row["block_hash"]
+
+
+def _is_spoilt(ledger: Ledger, serial: int) -> bool:
+    return "" in ledger.changed.get(serial, {}).values()
+
+
+def _invalid_in(out: Path) -> Counter[str]:
+    """Count the invalid rows by the hashes of their blocks."""
+    files = [out.with_name(f"{out.name}.invalid"), *out.glob("_invalid-*.ndjson")]
+    lines = [line for file in files if file.is_file() for line in file.read_text().splitlines()]
+    return Counter(json.loads(line)["row"]["blockHash"] for line in lines)
 
 
 def _expected(ledger: Ledger, serial: int) -> tuple[int, int, str]:

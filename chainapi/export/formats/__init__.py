@@ -30,6 +30,7 @@ __all__ = [
     "TextFormat",
     "format_of",
     "name_of",
+    "options_of",
     "with_options",
     "without_source",
 ]
@@ -294,6 +295,18 @@ def with_options(
         return form
     _check_level(compression_level, form.name)
     return cast("Format", evolve(packed, files=evolve(packed.files, level=compression_level)))
+
+
+def options_of(form: Format) -> dict[str, Any]:
+    """Return the compression and the level of a format, as `with_options` takes them.
+
+    None is the default.
+    """
+    packed: Any = form
+    if form.name == "parquet":
+        return {"compression": packed.compression, "compression_level": packed.level}
+    level = packed.files.level if "." in form.name else None
+    return {"compression": None, "compression_level": level}
 
 
 def _check_level(level: int | None, compression: str) -> None:

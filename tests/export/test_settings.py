@@ -1,0 +1,127 @@
+"""Settings that a target knows: defaults of a later run, which may leave them out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from chainapi.errors import AuthenticationError, ExportError
+from chainapi.export import export
+from chainapi.export.journal import Journal
+from chainapi.export.run import ExportResult
+from chainapi.export.settings import settings_in
+from chainapi.simulator import Simulator
+from tests.export.windows import transfers
+from tests.ledger import Ledger
+from tests.sessions import reaching, simulated
+
+CHAINS, ROWS, NEW = (1, 2), 20, 7
+
+
+async def twice(simulator: Simulator, out: Any, first: dict[str, Any], later: dict[str, Any]) -> ExportResult:
+    """Run an export, add rows, and run it with other options."""
+    async with simulated(simulator) as session:
+        await export(session.data.evm.blocks, CHAINS, out, **first)
+        simulator.insert("/v1/chains/2/blocks", NEW)
+        return await export(session.data.evm.blocks, CHAINS, out, **later)
+
+
+@pytest.fixture
+def simulator() -> Simulator:
+    """Return chains of blocks."""
+    return Simulator(chains=CHAINS, rows=ROWS)
+
+
+@pytest.mark.parametrize("out", ["out/", "out.data", "memory://settings/{}/"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"format": "parquet", "amounts": "decimal", "fields": ["block_number", "gas_used"]},
+        {"format": "csv.gz", "partition": ["source"], "compression_level": 9},
+    ],
+)
+async def test_a_shorter_call_continues(
+    out: str, options: dict[str, Any], simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run without the form of the files adds its rows in that of the target: folder, file and URL."""
+    monkeypatch.chdir(tmp_path)
+    if out == "out.data":
+        options = {name: value for name, value in options.items() if name != "partition"}
+    result = await twice(simulator, out.format(tmp_path.name), options, {})
+    assert result.rows == NEW
+    assert all(str(name).endswith((options["format"], "data")) for name in result.written)
+    again = await twice(simulator, out.format(tmp_path.name), options, options)
+    assert again.rows == NEW
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"format": "csv"}, "format was parquet, is csv"),
+        ({"format": "sqlite"}, "format was parquet, is sqlite"),
+        ({"partition": ["day"]}, r"partition was \['source'\], is \['day'\]"),
+        ({"amounts": "float"}, "amounts was decimal, is float"),
+        ({"fields": ["tx_count"]}, r"fields was \['gas_used', 'block_number'\], is \['tx_count'\]"),
+        ({"limit": 5}, "limit was None, is 5"),
+        ({"walk": "chains"}, "route was .*/blocks, is .*/transactions"),
+    ],
+)
+async def test_another_form_is_refused(
+    options: dict[str, Any], said: str, simulator: Simulator, tmp_path: Path
+) -> None:
+    """What differs from the target is named, without a request, also if the rest is left out."""
+    first: dict[str, Any] = {
+        "format": "parquet",
+        "partition": ["source"],
+        "amounts": "decimal",
+        "fields": ["gas_used", "block_number"],
+    }
+    async with simulated(simulator) as session:
+        await export(session.data.evm.blocks, CHAINS, tmp_path / "out", **first)
+        requests = simulator.stats.requests
+        other = dict(options)
+        walk: Any = session.data.evm.blocks
+        if other.pop("walk", None):
+            walk = session.data.evm.transactions
+        with pytest.raises(ExportError, match=rf"out holds another export: {said}\. Use the same settings"):
+            await export(walk, CHAINS, tmp_path / "out", **other)
+    assert simulator.stats.requests == requests
+
+
+async def test_the_compression_is_kept_until_another_is_chosen(simulator: Simulator, tmp_path: Path) -> None:
+    """The compression of the last run is the default of the next, and so is its level."""
+    found = list[str]()
+    async with simulated(simulator) as session:
+        chosen: list[dict[str, Any]] = [{"compression": "gzip", "compression_level": 9}, {}]
+        for options in (*chosen, {"compression": "snappy"}, {}):
+            simulator.insert("/v1/chains/2/blocks", 1)
+            walk: Any = session.data.evm.blocks
+            result = await export(walk, CHAINS, tmp_path / "out", **{"format": "parquet", **options})
+            group = pq.ParquetFile(result.written[0]).metadata.row_group(0)
+            found.append(group.column(0).compression)
+            stored = settings_in(tmp_path / "out" / "_export")["options"]
+            assert stored["compression_level"] == (9 if found[-1] == "GZIP" else None)
+    assert found == ["GZIP", "GZIP", "SNAPPY", "SNAPPY"]
+
+
+async def test_an_export_without_pages_is_begun_in_another_way(tmp_path: Path) -> None:
+    """The form of an export that never had a page is no default: its call may have been a mistake."""
+    ledger = Ledger([1, 2, 3], statuses=[401])
+    async with reaching(ledger) as session:
+        with pytest.raises(AuthenticationError):
+            await transfers(session, tmp_path / "out", format="parquet")
+        result = await transfers(session, tmp_path / "out")
+    assert [Path(name).suffix for name in result.written] == [".jsonl"]
+
+
+async def test_a_journal_that_another_export_has_open(simulator: Simulator, tmp_path: Path) -> None:
+    """A run that leaves the format out is refused while another one writes to the target."""
+    async with simulated(simulator) as session:
+        await export(session.data.evm.blocks, CHAINS, tmp_path / "out", format="parquet")
+        journal = Journal.open(tmp_path / "out" / "_export")
+        with pytest.raises(ExportError, match="another export is writing to this target"):
+            await export(session.data.evm.blocks, CHAINS, tmp_path / "out")
+        journal.close()
