@@ -19,6 +19,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Watermark
 from chainapi.errors import ExportError
+from chainapi.export import segments
 from chainapi.export.database import FORMAT, SCHEMA
 from chainapi.export.integrity import checksum
 from chainapi.export.journal import Journal
@@ -396,12 +397,16 @@ def test_segments_without_waiting_pages_are_deleted(tmp_path: Path) -> None:
         assert [*folder.glob("pages-*")] == []
 
 
-def test_a_commit_that_fails_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("write_every", [1, segments.WRITE_EVERY])
+def test_a_commit_that_fails_leaves_nothing(
+    write_every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A failed commit takes its rows back, and the next one follows the last that succeeded."""
 
     def fail(_: Sequence[Any]) -> tuple[bytes, bytes]:
         raise ValueError("no row")
 
+    monkeypatch.setattr(segments, "WRITE_EVERY", write_every)
     with closing(Journal.open(tmp_path / "s")) as journal:
         one, other = journal.source("a", "q"), journal.source("b", "p")
         journal.commit([batch_of(one, [b"1"])])

@@ -12,7 +12,9 @@ import pytest
 
 from chainapi.export import export
 from chainapi.export.formats import format_of
+from chainapi.export.part_records import PageRecord
 from chainapi.export.progress import ExportProgress
+from chainapi.export.segments import link_segment, segment_path
 from chainapi.simulator import Simulator
 from chainapi.testing import run
 from tests.export.power_cuts import PowerCuts
@@ -91,6 +93,32 @@ def test_rows_in_another_form_are_written(options: dict[str, Any], tmp_path: Pat
     assert not {*map(number_of, parts)} & segments
     rows = [row for path in parts for row in format_of(path).read(path)]
     assert len(rows) == 60 * len(chains)
+
+
+@pytest.mark.parametrize(
+    ("places", "length"),
+    [
+        ([(1, 0, 4)], 6),  # bytes of a commit that failed follow
+        ([(1, 2, 4)], 6),  # a page in front of them is of another part
+        ([(1, 0, 2), (1, 4, 2)], 6),
+        ([(1, 0, 2), (2, 0, 4)], 6),  # pages of two segments
+        ([], 0),
+    ],
+)
+def test_a_segment_with_other_bytes_is_no_part(
+    places: list[tuple[int, int, int]], length: int, tmp_path: Path
+) -> None:
+    """A segment is a file only if it has the rows of its pages and not a byte more."""
+    for number in (1, 2):
+        segment_path(tmp_path, number).write_bytes(b"1\n" * (length // 2))
+    pages = [
+        PageRecord(number, 1, 0, segment, start, size, size // 2, 0, 0, None, None, 0)
+        for number, (segment, start, size) in enumerate(places, 1)
+    ]
+    assert not link_segment(tmp_path, pages, tmp_path / "part")
+    assert not (tmp_path / "part").exists()
+    whole = [PageRecord(1, 1, 0, 1, 0, length, length // 2, 0, 0, None, None, 0)]
+    assert link_segment(tmp_path, whole, tmp_path / "part")
 
 
 async def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
