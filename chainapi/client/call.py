@@ -132,7 +132,10 @@ class CallRunner(Generic[R]):
         return self._permit is not None
 
     def _decoded(self, exchange: Exchange) -> tuple[R, Exchange] | None:
-        """Decode the body of a success; None for another outcome, or for a body that takes long."""
+        """Decode the body of a success.
+
+        None for another outcome, and for a body that takes long.
+        """
         response = exchange.outcome
         if not isinstance(response, Response) or not self.flow.has_body(response):
             return None
