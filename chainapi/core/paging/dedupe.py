@@ -140,14 +140,9 @@ class Deduplicator:
         Numbers given, as long as the order of the list holds; the name of the field with the number; whether
         the order broke; whether the key was given up; the `head`.
         """
-        order, identity = self._order, self._identity
-        return (
-            None if order is None else order.given,
-            identity.number_field,
-            order is None and identity.number is not None,
-            identity.key is not None and not self._keyed,
-            self.head if self._resumed_page.marks else (),
-        )
+        given = None if self._order is None else self._order.given
+        head = self.head if self._resumed_page.marks else ()
+        return given, self._identity.number_field, self.broken, self.keyless, head
 
     def start_counting(self) -> None:
         """Count rows from now on, for a reader of rows."""
