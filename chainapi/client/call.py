@@ -89,8 +89,9 @@ class CallRunner(Generic[R]):
         try:
             if self._acquire_now():
                 # Nearly every call succeeds with a request that need not wait: it needs no command.
-                flow.send(clock())
-                exchange = await self._send(1)
+                now = clock()
+                flow.send(now)
+                exchange = await self._send(1, now)
                 if (done := self._decoded(exchange)) is not None:
                     return done
                 return await self._follow(flow.proceed(exchange, clock()))
@@ -173,7 +174,7 @@ class CallRunner(Generic[R]):
             case Acquire():
                 return self._acquire(command)
             case Send():
-                return self._send(command.attempt)
+                return self._send(command.attempt, self.timeouts.clock())
             case Decode():
                 return self.service.decode(self.decode, command.response.body)
             case Describe():
@@ -207,12 +208,12 @@ class CallRunner(Generic[R]):
                 events.admitted()
         return None
 
-    async def _send(self, attempt: int) -> Exchange:
+    async def _send(self, attempt: int, now: float) -> Exchange:
         """Send the request once, and report its outcome to the gate."""
         service, events, timeout, clock = self.service, self._events, self._timeout, self.timeouts.clock
         self._sent = True
         service.events.waits_until = -inf
-        sent = SentAt(clock(), service.member.now(), self.number)
+        sent = SentAt(now, service.member.now(), self.number)
         if events is not None:
             events.sent(attempt)
         timeout.set(min(sent.at + self.call.options.timeout, self.flow.deadline))

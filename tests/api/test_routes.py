@@ -290,10 +290,10 @@ def test_a_missing_argument_is_a_type_error() -> None:
         session.data.evm.blocks()  # type: ignore[call-arg]  # pyright: ignore
 
 
-NAMES = st.sampled_from(["chain_id", "page_size", "prefetch", "resume", "tag", "pagesize", "self"])
+ARGUMENTS = st.sampled_from(["chain_id", "page_size", "prefetch", "resume", "tag", "pagesize", "self"])
 
 
-@given(st.lists(st.integers(), max_size=4), st.dictionaries(NAMES, st.integers(), max_size=4))
+@given(st.lists(st.integers(), max_size=4), st.dictionaries(ARGUMENTS, st.integers(), max_size=4))
 def test_arguments_are_bound_as_python_binds_them(args: list[int], kwargs: dict[str, int]) -> None:
     """A method takes the arguments that its signature takes, with the same values for all parameters."""
     endpoint: Endpoint = EVM.blocks.endpoint  # type: ignore[attr-defined]  # pyright: ignore

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
@@ -178,7 +178,8 @@ class Deduplicator:
         order = self._order
         numbers: Sequence[int | None] = rows.numbers or ()
         last = None if order is None else order.last
-        rise = None if order is None else rising(numbers, last, rows.run)
+        falls = rows.run is not None and (last is None or rows.run[0] <= last)
+        rise = None if order is None or falls else rising(numbers, last)
         all_new = order is not None and bool(numbers) and rise is None and numbers[0] != last
         refuted: list[Assumption] = []
         if self._keyed and not self._keys.add(rows, all_new=all_new):
@@ -286,9 +287,7 @@ class Deduplicator:
         Return the stale ones, and whether any is fresh.
         """
         page, last, resumed = self._page, order.last, self._resumed_page
-        kept = cast(
-            "Sequence[int]", numbers if cut is None else numbers[:cut]
-        )  # none is missing before a cut
+        kept: Sequence[Any] = numbers if cut is None else numbers[:cut]  # none is missing before a cut
         page.ordered = ordered = Rows(indices[:cut], kept, page.run if len(kept) == page.size else None)
         if cut is not None:
             self._history.keep_ends(order)
