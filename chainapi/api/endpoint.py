@@ -41,7 +41,7 @@ _BASES = {"MetricPoint": MetricPoint, "str": None}
 
 
 class _Layout(NamedTuple):
-    """Parameters of a method: those that may be positional, defaults, and those without one."""
+    """Parameters of a method: names that may be positional, defaults, required ones."""
 
     positional: tuple[str, ...]
     defaults: Mapping[str, Any]

@@ -126,7 +126,7 @@ def identity_of(route: Route, *, declared: bool) -> Identity:
 
 
 def _plain_number(route: Route) -> Column | None:
-    """Return an unchecked reader of the numbers of rows; None for rows that are no objects."""
+    """Return an unchecked reader of numbers; None for rows that are no objects."""
     name = route.descending_key
     if name is None or route.model is None or typing.is_typeddict(route.model):
         return None

@@ -91,8 +91,9 @@ class CallRunner(Generic[R]):
         try:
             if self._acquire_now():
                 # Nearly every call succeeds with a request that need not wait: it needs no command.
-                flow.send(clock())
-                exchange = await self._send(1)
+                now = clock()
+                flow.send(now)
+                exchange = await self._send(1, now)
                 if (done := self._decoded(exchange)) is not None:
                     return done
                 return await self._follow(flow.proceed(exchange, clock()))
@@ -134,7 +135,10 @@ class CallRunner(Generic[R]):
         return self._permit is not None
 
     def _decoded(self, exchange: Exchange) -> tuple[R, Exchange] | None:
-        """Decode the body of a success; None for another outcome, or for a body that takes long."""
+        """Decode the body of a success.
+
+        None for another outcome, and for a body that takes long.
+        """
         response = exchange.outcome
         if not isinstance(response, Response) or not self.flow.has_body(response):
             return None
@@ -172,7 +176,7 @@ class CallRunner(Generic[R]):
             case Acquire():
                 return self._acquire(command)
             case Send():
-                return self._send(command.attempt)
+                return self._send(command.attempt, self.timeouts.clock())
             case Decode():
                 return self.service.decode(self.decode, command.response.body)
             case Describe():
@@ -206,12 +210,12 @@ class CallRunner(Generic[R]):
                 events.admitted()
         return None
 
-    async def _send(self, attempt: int) -> Exchange:
+    async def _send(self, attempt: int, now: float) -> Exchange:
         """Send the request once, and report its outcome to the gate."""
         service, events, timeout, clock = self.service, self._events, self._timeout, self.timeouts.clock
         self._sent = True
         service.events.waits_until = -inf
-        sent = SentAt(clock(), service.member.now(), self.number)
+        sent = SentAt(now, service.member.now(), self.number)
         if events is not None:
             events.sent(attempt)
         timeout.set(min(sent.at + self.call.options.timeout, self.flow.deadline))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["MetricPages", "OnInvalid", "Pages"]
 
 T = TypeVar("T")
+_UNKNOWN = object()  # a model that is not loaded yet; None stands for plain JSON values
 
 
 class Pages(Generic[T]):
@@ -56,6 +57,7 @@ class Pages(Generic[T]):
         self._source = source
         self._runner = WalkRunner(walk, source)
         self.left_out: list[Invalid] = []
+        self._model: Any = _UNKNOWN
 
     def __repr__(self) -> str:
         walk = self.walk
@@ -147,7 +149,9 @@ class Pages(Generic[T]):
         rest = list(walk.rows()) if begun or walk.resumed_inside else None
         page = self._page_type.of(walk, self._source.extra, rest)
         walk.leave()
-        page.model = self._source.model
+        if self._model is _UNKNOWN:
+            self._model = self._source.model  # now its module is loaded
+        page.model = self._model
         return page
 
     async def first(self) -> T | None:

@@ -116,8 +116,7 @@ class WalkRunner:
             expected = None if reports else walk.expected()
             walk.leave()
             answer = None if expected is None else await self._fetch(expected)
-            if answer is not None and not self.closed and walk.open_expected(answer):
-                self._fetch_ahead()
+            if answer is not None and self._open_expected(answer):
                 return True
             return await self._carry_out(walk.advance(*self._source.times(), reports=reports), answer)
         except ChainAPIError as error:
@@ -125,6 +124,17 @@ class WalkRunner:
             raise
         finally:
             self._running = False
+
+    def _open_expected(self, answer: Answer) -> bool:
+        """Open the page that was expected.
+
+        Returns False after `close`, or if that takes commands.
+        """
+        if self.closed or not self._walk.open_expected(answer):
+            return False
+        if self._source.prefetch:
+            self._fetch_ahead()
+        return True
 
     async def _carry_out(self, steps: Steps, answer: Answer) -> bool:
         """Carry out the commands of the next page.

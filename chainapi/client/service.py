@@ -149,8 +149,9 @@ class Service:
 
     def received(self, exchange: Exchange) -> RawResponse:
         """Return a successful response as it was received, the key masked in its headers."""
-        response, secret = cast("Response", exchange.outcome), self._secret
-        headers = response.headers
+        response, key = exchange.outcome, self.endpoint.key
+        assert isinstance(response, Response)  # noqa: S101 - a successful call has one
+        headers, secret = response.headers, "" if key is None else key.reveal()
         if secret and secret in "\n".join(headers.values()):
             headers = {name: masked(value, secret) for name, value in headers.items()}
         return RawResponse(response.status, headers, response.body, exchange.elapsed, exchange.age)

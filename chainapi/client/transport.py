@@ -402,7 +402,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 def _readable(descriptor: int) -> Callable[[], object]:
-    """Return a function that returns something true if the socket has bytes to read, or was closed."""
+    """Return a check of a socket: true if it has bytes to read, or was closed."""
     if sys.platform == "win32":
         return lambda: select.select([descriptor], [], [], 0)[0]
     poll = select.poll()  # takes descriptors of any number, and needs none of its own

@@ -15,7 +15,8 @@ import msgspec
 from attrs import field, frozen
 from msgspec import Struct
 
-from chainapi.core.http import Response, is_blank, is_markup
+from chainapi.core.cache import ResponseCache
+from chainapi.core.http import Response, is_markup
 from chainapi.core.idempotency import Idempotency, may_be_done
 from chainapi.core.limits.info import RateLimitInfo, hold
 from chainapi.core.limits.verdict import Verdict
@@ -321,7 +322,7 @@ class CallFlow:
         """Return whether a response is a success with a body to decode."""
         if not 200 <= response.status < 300 or self._call.query.bodiless:
             return False
-        return not is_blank(response.body)
+        return bool(response.body) and not response.body.isspace()
 
     def succeeded(self) -> None:
         """Record that the call succeeded."""

@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 from msgspec import Struct, field
 
-__all__ = ["Request", "Response", "is_blank", "is_markup", "reason_phrase", "request_id"]
+__all__ = ["Request", "Response", "is_markup", "reason_phrase", "request_id"]
 
 # Headers with the id that a service or the proxy before it gave to a request, the usual one first.
 _REQUEST_ID = ("x-request-id", "request-id", "x-amzn-requestid", "x-correlation-id", "cf-ray")
@@ -63,11 +63,6 @@ def reason_phrase(status: int) -> str:
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Return the id of a request by the headers of its response; None without one."""
     return next((value for name in _REQUEST_ID if (value := headers.get(name))), None)
-
-
-def is_blank(body: bytes) -> bool:
-    """Return whether a body is empty or white space only."""
-    return not body or body.isspace()
 
 
 def is_markup(body: bytes) -> bool:

@@ -117,7 +117,10 @@ class Stepwise(Generic[T]):
 
 
 class _FurtherField:
-    """Further field of an envelope; a number that is the same on each page is decoded once."""
+    """Further field of an envelope.
+
+    A number that is the same on each page is decoded once.
+    """
 
     def __init__(self, name: str, kind: Any) -> None:
         self.name = name
@@ -200,9 +203,12 @@ class PageDecoder(Stepwise[DecodedPage]):
 
     def __call__(self, body: bytes) -> DecodedPage:
         """Decode one page at once (see `decode`)."""
-        if self._envelope is not None and len(body) <= LARGE:  # as nearly all: without steps
-            page, _ = self._whole(self._envelope, body)
-            if page is not None:
+        if self._envelope is not None and len(body) <= LARGE:
+            try:
+                page = self._envelope.read(body)
+            except DecodeError:
+                pass  # the steps decode it again
+            else:
                 return self._page(page, body)
         return super().__call__(body)
 

@@ -14,7 +14,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -130,12 +130,7 @@ def _fast_path(model: Any, strict: bool, finish_of: FinishOf) -> FastPath | None
 
 def _fast_finish(model: Any) -> Finish:
     several: Any = types.GenericAlias(list, (model,))
-
-    def finish(rows: list[Any]) -> list[Any]:
-        made: list[Any] = msgspec.convert(rows, several, from_attributes=True)
-        return made
-
-    return finish
+    return partial(msgspec.convert, type=several, from_attributes=True)
 
 
 def _fast_union(tags: Sequence[Tag], strict: bool, finish_of: FinishOf) -> FastPath | None:

@@ -19,6 +19,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import chainapi
 from chainapi import Limit, Provider, Session
@@ -26,6 +28,7 @@ from chainapi._tooling import names
 from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint, _types_of
+from chainapi.api.groups.evm import EVM
 from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import UNITS
 from chainapi.client.pages import MetricPages, Pages
@@ -285,6 +288,23 @@ def test_a_missing_argument_is_a_type_error() -> None:
     session = session_of(scripted(lambda _: reply({})))
     with pytest.raises(TypeError, match=r"blocks\(\): missing a required argument: 'chain_id'"):
         session.data.evm.blocks()  # type: ignore[call-arg]  # pyright: ignore
+
+
+ARGUMENTS = st.sampled_from(["chain_id", "page_size", "prefetch", "resume", "tag", "pagesize", "self"])
+
+
+@given(st.lists(st.integers(), max_size=4), st.dictionaries(ARGUMENTS, st.integers(), max_size=4))
+def test_arguments_are_bound_as_python_binds_them(args: list[int], kwargs: dict[str, int]) -> None:
+    """A method takes the arguments that its signature takes, with the same values for all parameters."""
+    endpoint: Endpoint = EVM.blocks.endpoint  # type: ignore[attr-defined]  # pyright: ignore
+    try:
+        bound = inspect.signature(endpoint.function).bind(None, *args, **kwargs)
+    except TypeError:
+        with pytest.raises((TypeError, ConfigurationError)):
+            endpoint.bind((None, *args), kwargs)
+    else:
+        bound.apply_defaults()
+        assert list(endpoint.bind((None, *args), kwargs).items()) == list(bound.arguments.items())
 
 
 # Parameters

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import pytest
 from attrs import define, evolve, field, fields_dict, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+import chainapi
 from chainapi import Session
 from chainapi.client.config import ServiceConfig
 from chainapi.client.limiter import Gate
@@ -23,7 +28,11 @@ from chainapi.core.retry import RetryPolicy
 from chainapi.core.url import Query
 from chainapi.errors import APIConnectionError, ChainAPIError, ConnectError
 from chainapi.models.codec import decode_resource
+from chainapi.simulator import Simulator
 from chainapi.testing.loops import run
+from tests.sessions import simulated
+
+PACKAGE = str(Path(chainapi.__file__).parent)
 
 
 class Asking(Gate):
@@ -217,3 +226,30 @@ def test_calls_end_as_with_the_commands_of_the_flow(plans: list[Plan], closes: f
     """Results, errors, events, requests, quota and times are the same with and without commands."""
     straight = run(play(plans, closes, Gate(random=lambda: 0.5)))
     assert straight == run(play(plans, closes, Asking(random=lambda: 0.5)))
+
+
+@pytest.mark.untraced
+def test_a_page_takes_few_calls() -> None:
+    """A page of a walk that need not wait takes at most 145 calls of functions of the package."""
+    counted = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal counted
+        path = frame.f_code.co_filename
+        counted += event == "call" and PACKAGE in path and "simulator" not in path and "testing" not in path
+
+    async def calls(pages: int) -> int:
+        nonlocal counted
+        async with simulated(Simulator(rows=1_000)) as session:
+            stream = session.data.evm.blocks(43114, page_size=10)
+            await anext(stream)
+            counted = 0
+            sys.setprofile(count)
+            try:
+                for _ in range(pages):
+                    await anext(stream)
+            finally:
+                sys.setprofile(None)
+        return counted
+
+    assert (run(calls(40)) - run(calls(20))) / 20 <= 145

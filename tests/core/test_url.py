@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import pytest
 from hypothesis import example, given
@@ -406,3 +406,11 @@ def test_the_token_is_where_the_route_has_it() -> None:
 def test_the_page_size_is_read_from_either_place(query: Query, size: int | None) -> None:
     """The page size is a parameter of the query or a field of the body; None without one."""
     assert query.page_size == size
+
+
+@given(st.lists(st.tuples(UNICODE.filter(bool), UNICODE), min_size=1, max_size=3))
+@example([("pageSize", "100"), ("sortOrder", "desc")])
+@example([("a=b", "c")])
+def test_parameters_are_sent_as_python_encodes_them(pairs: list[tuple[str, str]]) -> None:
+    """Parameters that need no quoting are sent as those that may need it."""
+    assert Query("/v1/blocks", tuple(pairs)).url(BASE) == f"{BASE}/v1/blocks?{urlencode(pairs)}"

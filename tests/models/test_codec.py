@@ -111,6 +111,18 @@ def test_missing_others_are_none() -> None:
     assert points(b'{"results":[],"status":null}').extra == (None, None)
 
 
+def test_others_are_those_of_their_page() -> None:
+    """Each page has its own further fields, also after a page with the same ones or without any."""
+    decoder = PageDecoder(MetricPoint, "results", (("status", int), ("last_run", int)))
+    found = [
+        decoder.decode(b'{"results":[],%b"status":200}' % last_run).extra[1]
+        for last_run in (b'"lastRun":7,', b'"lastRun":7,', b"", b'"lastRun":8,', b'"lastRun":7,')
+    ]
+    assert found == [7, 7, None, 8, 7]
+    fault = refused(decoder.decode, b'{"results":[],"lastRun":"x"}')
+    assert fault.path == "$.lastRun"
+
+
 def test_equal_bodies_have_equal_digests() -> None:
     """Digests are equal exactly for equal bodies."""
     assert page(b'{"blocks":[1]}').digest == page(b'{"blocks":[1]}').digest

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from types import SimpleNamespace
@@ -131,8 +132,8 @@ def span_a_page_short() -> AbstractContextManager[object]:
     """Leave the last page out of the span of numbers given."""
     real = Order.take
 
-    def take(self: Order, rows: Rows, mark: Callable[[int], str]) -> set[int]:
-        stale = real(self, rows, mark)
+    def take(self: Order, rows: Rows, *marks: Callable[[int], Any]) -> AbstractSet[int]:
+        stale = real(self, rows, *marks)
         if rows and self._before.spans:
             self._after = self._before
         return stale

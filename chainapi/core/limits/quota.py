@@ -92,7 +92,7 @@ class Quota:
 
     @property
     def full(self) -> bool:
-        """Whether as many requests are in flight as may be: only a response lets another one leave."""
+        """Whether no place in flight is free: only a response lets a request leave."""
         return self._in_flight.number >= self.max_in_flight
 
     @property

@@ -188,8 +188,7 @@ class Scheduler(Generic[T]):
             elif (step := self._serve(now, turn)) is not None:
                 yield step
             else:
-                if not self.quota.full:  # else no request may pass it, and its wait has no known end
-                    yield from self._hold(now, turn)
+                yield from self._hold(now, turn)
                 break
         else:
             self.wakes_at = inf
@@ -216,6 +215,8 @@ class Scheduler(Generic[T]):
         One of these that cannot wait until its route opens is returned as its failure.
         """
         queue, routes = self.queue, self.quota.routes
+        if self.quota.full and not routes.known:
+            return None  # nobody has a turn before a response
         while (ticket := queue.first()) is not None:
             if ticket.over:
                 queue.remove(ticket)  # cancelled, and its task did not run yet

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
@@ -140,14 +140,9 @@ class Deduplicator:
         Numbers given, as long as the order of the list holds; the name of the field with the number; whether
         the order broke; whether the key was given up; the `head`.
         """
-        order, identity = self._order, self._identity
-        return (
-            None if order is None else order.given,
-            identity.number_field,
-            order is None and identity.number is not None,
-            identity.key is not None and not self._keyed,
-            self.head if self._resumed_page.marks else (),
-        )
+        given = None if self._order is None else self._order.given
+        head = self.head if self._resumed_page.marks else ()
+        return given, self._identity.number_field, self.broken, self.keyless, head
 
     def start_counting(self) -> None:
         """Count rows from now on, for a reader of rows."""
@@ -183,7 +178,8 @@ class Deduplicator:
         order = self._order
         numbers: Sequence[int | None] = rows.numbers or ()
         last = None if order is None else order.last
-        rise = None if order is None else rising(numbers, last, rows.run)
+        falls = rows.run is not None and (last is None or rows.run[0] <= last)
+        rise = None if order is None or falls else rising(numbers, last)
         all_new = order is not None and bool(numbers) and rise is None and numbers[0] != last
         refuted: list[Assumption] = []
         if self._keyed and not self._keys.add(rows, all_new=all_new):
@@ -291,9 +287,7 @@ class Deduplicator:
         Return the stale ones, and whether any is fresh.
         """
         page, last, resumed = self._page, order.last, self._resumed_page
-        kept = cast(
-            "Sequence[int]", numbers if cut is None else numbers[:cut]
-        )  # none is missing before a cut
+        kept: Sequence[Any] = numbers if cut is None else numbers[:cut]  # none is missing before a cut
         page.ordered = ordered = Rows(indices[:cut], kept, page.run if len(kept) == page.size else None)
         if cut is not None:
             self._history.keep_ends(order)

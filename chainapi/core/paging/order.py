@@ -190,7 +190,8 @@ class Order:
         """
         self._before = self._after
         stale: AbstractSet[int] = _NO_INDICES
-        tied = self._tied(rows)
+        numbers, last = rows.numbers, self._after.last
+        tied = self._tied(rows) if numbers and numbers[0] == last else 0
         if tied:
             self._after, stale = self._joined(rows.indices[:tied], mark)
             rows = rows.behind(tied)
@@ -211,11 +212,11 @@ class Order:
         return _written(self._sift(rows, mark)[0], self._before, self._number_field)
 
     def _tied(self, rows: Rows) -> int:
-        """Count the rows that share their number with the last row before them."""
-        before, numbers = self._after, rows.numbers
-        if self._unique or not numbers or numbers[0] != before.last or before.spans[-1][1] != before.last:
+        """Count the rows with the number of the last row before them; the first has it."""
+        before = self._after
+        if self._unique or before.last is None or before.spans[-1][1] != before.last:
             return 0
-        return numbers.count(before.last)
+        return rows.numbers.count(before.last)
 
     def _joined(self, indices: Sequence[int], mark: Mark) -> tuple[Given, set[int]]:
         """Return the position after rows that share the lowest number given.
@@ -378,10 +379,8 @@ def with_run(numbers: list[Any]) -> tuple[Sequence[Any], Run | None]:
     return run, (first, step, count)
 
 
-def rising(numbers: Sequence[int | None], last: int | None, run: Run | None = None) -> int | None:
+def rising(numbers: Sequence[int | None], last: int | None) -> int | None:
     """Return the place of the first number that rises or is missing."""
-    if run is not None and (last is None or run[0] <= last):
-        return None
     known = [number for number in numbers if number is not None]
     follows = last is None or not known or known[0] <= last
     if follows and len(known) == len(numbers) and known == sorted(known, reverse=True):  # in C

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain
-from keyword import iskeyword
 from operator import attrgetter
 from typing import Any, Protocol, TypeAlias, cast, overload
 
@@ -35,16 +34,19 @@ Column: TypeAlias = Callable[[Sequence[Any]], list[Any]]  # reads an attribute, 
 
 
 def column_of(*names: str) -> Column:
-    """Return a reader of attributes of many rows; of several attributes it makes tuples.
+    """Return a reader of an attribute of many rows; of several it makes tuples.
 
     Dots in a name lead into objects. Python specialises a loop with the names written out: it takes a third
     of the time of `operator.attrgetter` for each row.
     """
-    if any(not part.isidentifier() or iskeyword(part) for name in names for part in name.split(".")):
-        read = attrgetter(*names)
-        return lambda rows: list(map(read, rows))
+    read = attrgetter(*names)
     values = ", ".join(f"row.{name}" for name in names)
-    return cast("Column", eval(f"lambda rows: [({values}) for row in rows]"))  # noqa: S307 - names alone
+    try:
+        if all(part.isidentifier() for name in names for part in name.split(".")):
+            return cast("Column", eval(f"lambda rows: [({values}) for row in rows]"))  # noqa: S307 - names alone
+    except SyntaxError:  # a keyword is among them
+        pass
+    return lambda rows: list(map(read, rows))
 
 
 class Content(Protocol):
@@ -101,7 +103,7 @@ class Identity:
     plain_number: Column | None = None
 
     def keys_of(self, rows: Sequence[Any]) -> tuple[Sequence[Hashable], AbstractSet[Hashable]]:
-        """Return the key of each row, None for a row that lacks one, and the distinct keys."""
+        """Return the key of each row, None where it lacks one; and the distinct keys."""
         if self.key is None:
             return (None,) * len(rows), _NO_KEYS
         plain = None if self.plain_key is None else _plain_keys(self.plain_key, rows)
@@ -240,7 +242,7 @@ class PageRows:
 
 
 class KeyMark(Mapping[str, int]):
-    """Mark of a row by its key, counted once; it is made when it is read, which is rare."""
+    """Mark of a row by its key, counted once; it is made when it is read."""
 
     __slots__ = ("_key",)
 

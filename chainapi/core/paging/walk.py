@@ -454,7 +454,7 @@ class Walk:
         """
         if not isinstance(answer, Fetched) or len(answer.page.body) > HUGE:
             return False
-        self._call, self._answer = answer.call, answer
+        self._call, self._answer = answer.sent.call, answer
         try:
             self._open(answer, self._dedupe.add(answer.page))
         except PagingError as error:

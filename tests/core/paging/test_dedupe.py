@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -20,7 +21,8 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
 from chainapi.core.paging.keys import NEIGHBOURS
 from chainapi.core.paging.order import MAX_TIES, Watermark
-from chainapi.core.paging.rows import Identity, column_of
+from chainapi.core.paging.rows import Identity, PageRows, column_of
+from chainapi.models.codec import DecodedPage
 
 Row = dict[str, Any]
 Happening = tuple[str, Any]
@@ -764,6 +766,27 @@ PARTS: st.SearchStrategy[Any] = st.one_of(
 ATTRIBUTES = st.dictionaries(st.sampled_from(["a", "b"]), PARTS, max_size=2) | st.fixed_dictionaries(
     {"a": st.integers(0, 3), "b": st.text(max_size=1)}
 )
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b"), ("b.a",), ("a", "b.a"), ("class",), ("is ready",)])
+def test_columns_are_those_of_an_attrgetter(names: tuple[str, ...]) -> None:
+    """Attributes are read of many rows as of each by itself, also where no code can name them."""
+    rows: list[Any] = [
+        SimpleNamespace(**{"a": number, "b": SimpleNamespace(a=-number), "class": "x", "is ready": True})
+        for number in range(3)
+    ]
+    assert column_of(*names)(rows) == list(map(attrgetter(*names), rows))
+    assert column_of(*names)([]) == []
+
+
+def test_the_late_mark_of_a_key_is_its_mark() -> None:
+    """The mark of a key that is made when it is read is the one that is made at once."""
+    rows = [SimpleNamespace(a=number) for number in (7, 9)]
+    page = PageRows(DecodedPage(rows, None), Identity(key=lambda row: row.a), keyed=True)
+    late = page.late_mark(1)
+    assert (dict(late), len(late), late[page.mark(1)]) == ({page.mark(1): 1}, 1, 1)
+    with pytest.raises(KeyError):
+        late[page.mark(0)]
 
 
 @given(st.lists(ATTRIBUTES, max_size=4), st.sampled_from([("a",), ("a", "b")]))

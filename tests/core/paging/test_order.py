@@ -450,7 +450,6 @@ def test_rising(numbers: list[int | None], last: int | None) -> None:
             expected = place
             break
     assert rising(numbers, last) == expected
-    assert rising(numbers, last, run_of(numbers)) == expected
 
 
 @given(st.integers(-9, 9), st.integers(-5, 5), st.integers(0, 9), NUMBERS)
