@@ -264,7 +264,7 @@ class PartWriter:
         return reader.read(page)[0]
 
     def _write_invalid(self, reader: SegmentReader) -> Iterator[PartFile]:
-        """Write the invalid rows that are new; those of a single file follow the earlier ones."""
+        """Write the invalid rows that are new; in a single file they follow older ones."""
         path = self.target.invalid_part(self.number)
         refuse_link(path)
         lines = self._invalid_lines(reader)

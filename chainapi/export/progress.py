@@ -143,7 +143,7 @@ class ExportProgress:
         return max(0.0, (self.expected - self.rows) * self.pages / self.rows)
 
     def _estimates(self) -> dict[str, float]:
-        """Return the number of pages of each open source whose share is known, by its label."""
+        """Return the pages of each open source whose share is known, by its label."""
         if self.limit is not None:
             return {}
         shares = {label: sum(found.values()) / self._walks[label] for label, found in self._shares.items()}

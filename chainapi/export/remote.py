@@ -127,7 +127,7 @@ class RemoteTarget(Target):
 
     @contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
-        """Download an object, by its name below the folder; delete the local file behind the block."""
+        """Download an object of the folder; delete the local file behind the block."""
         path = self.root / f".old-{Path(name).name}"
         try:
             self._download(name, path)

@@ -86,7 +86,9 @@ class Store:
     files: Any = field(repr=False)  # its options may have the credentials of the file system
     root: str = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    advice: str = "what is there is kept: remove the cause and start the same export again"
+    advice: str = field(
+        default="what is there is kept: remove the cause and start the same export again", repr=False
+    )
 
     @classmethod
     def of(cls, url: str, options: Mapping[str, Any]) -> Self:
@@ -128,7 +130,7 @@ class Store:
         return sorted(name for name in names if not name.endswith(_UNFINISHED))
 
     def files_below(self) -> list[str]:
-        """Return the sorted names of all objects of the folder and of the folders in it, with slashes.
+        """Return the sorted names of all objects below the folder, with slashes.
 
         Raises:
             ExportError: they cannot be listed.

@@ -1,4 +1,4 @@
-"""Rows of an exported file, or of all files in a folder, on a disk or behind a URL."""
+"""Rows of an exported file, or of all files in a folder, also behind a URL."""
 
 from __future__ import annotations
 
