@@ -174,7 +174,7 @@ class PartWriter:
         return PartFile(name, count, size, digest, _sources(rows), partition=partition)
 
     def _link(self, rows: Sequence[PageRows], new: Path) -> bool:
-        """Make the segment with these rows the file, if it has them as the format writes them.
+        """Make the segment with these rows the file, if the format writes them so.
 
         So nothing is written. A segment has pages as they arrived: those of several sources in turns, which
         only a part of a folder may have.
