@@ -46,7 +46,7 @@ PLAIN = ChartOptions()
 
 
 async def plot(
-    path: Path,
+    path: str,
     /,
     *,
     x: str | None = None,
@@ -61,7 +61,8 @@ async def plot(
     A line with more points than the chart is wide shows the lowest and the highest of each stretch.
 
     Args:
-        path: A file of JSON lines, CSV, Parquet, SQLite or DuckDB, or a folder with the parts of an export.
+        path: A file of JSON lines, CSV, Parquet, SQLite or DuckDB, or a folder with the parts of an export;
+            or a URL of one, such as s3://bucket/blocks/.
         x: The column of the x axis; by default the only one of times.
         y: The column of the y axis; by default the only other one of numbers.
         series: A source to draw, by its label; again for more of them; by default all.

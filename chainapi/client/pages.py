@@ -14,6 +14,7 @@ from chainapi.core.arguments import whole_number
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Cursor
+from chainapi.core.paging.ranges import Interval
 from chainapi.core.paging.walk import Walk
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import OnInvalid as OnInvalid
@@ -94,6 +95,12 @@ class Pages(Generic[T]):
         None if rows have no such number, or the list descends by it.
         """
         return self._source.cursor
+
+    @property
+    def ends(self) -> Interval:
+        """Bounds that the query sets to the number of its rows; open where it sets none."""
+        ranges = self._source.ranges
+        return Interval() if ranges is None else ranges.ends
 
     @property
     def number_names(self) -> tuple[str, ...]:

@@ -157,7 +157,10 @@ class CorrectionWriter(PartWriter):
 
 
 def _labelled(file: PartFile, rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-    """Return the rows of a file with their source, which the name of its folder may have."""
+    """Return the rows of a file with their source.
+
+    The name of its folder may have it.
+    """
     label = dict(file.partition).get(SOURCE)
     return rows if label is None else ({SOURCE: label, **row} for row in rows)
 

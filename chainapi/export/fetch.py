@@ -112,7 +112,7 @@ class Fetcher:
             error = error.changed(advice=_ADVICE)
         if label not in self.failures:  # the other ranges of the source may fail too
             self.failures[label] = error
-            self.progress.failed += 1
+            self.progress.source_failed(label)
         self._open_sources.pop(label, None)
         self.report()
 
@@ -128,6 +128,7 @@ class Fetcher:
                 continue
             if batch is last[label] and batch.source.whole.done:
                 ended = self._open_sources.pop(label, None)
+            self.progress.walked(label, batch.source.place, 1.0 if batch.source.done else batch.share)
             self.progress.committed(label, done=ended is not None)
             if ended is not None and not self._shows_new_rows(ended.source, ended.pages):
                 self.progress.closed += 1
@@ -144,7 +145,9 @@ class Fetcher:
                 if one is not None:
                     label = one.source.label
                     self._open_sources[label] = one
-                    for record in [*one.source.ranges.values()] or [one.source]:
+                    records = [*one.source.ranges.values()] or [one.source]
+                    self.progress.opened(label, len(records))
+                    for record in records:
                         yield label, self._stream(one, record)
 
     async def _openings(self) -> AsyncGenerator[Coroutine[Any, Any, _Opened | None], None]:

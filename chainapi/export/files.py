@@ -154,7 +154,7 @@ class Target:
 
     @contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
-        """Yield the path of a local file with the content of a file, by its name below the folder."""
+        """Yield the path of a local file with the content of a file of the folder."""
         yield self.root / name
 
     def left_behind(self) -> Iterator[Path]:

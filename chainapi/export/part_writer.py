@@ -174,7 +174,7 @@ class PartWriter:
         return PartFile(name, count, size, digest, _sources(rows), partition=partition)
 
     def _link(self, rows: Sequence[PageRows], new: Path) -> bool:
-        """Make the segment with these rows the file, if it has them as the format writes them.
+        """Make the segment with these rows the file, if the format writes them so.
 
         So nothing is written. A segment has pages as they arrived: those of several sources in turns, which
         only a part of a folder may have.
@@ -264,7 +264,7 @@ class PartWriter:
         return reader.read(page)[0]
 
     def _write_invalid(self, reader: SegmentReader) -> Iterator[PartFile]:
-        """Write the invalid rows that are new; those of a single file follow the earlier ones."""
+        """Write the invalid rows that are new; in a single file they follow older ones."""
         path = self.target.invalid_part(self.number)
         refuse_link(path)
         lines = self._invalid_lines(reader)

@@ -69,6 +69,10 @@ class ExportProgress:
     to_write: int = 0
     step: Step | None = None
     _pages_of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # by label
+    _walks: dict[str, int] = field(factory=dict[str, int], init=False, repr=False)  # of open sources
+    _shares: dict[str, dict[int, float]] = field(
+        factory=dict[str, dict[int, float]], init=False, repr=False
+    )  # of these walks, by the places of their ranges
     limit: int | None = field(default=None, kw_only=True)
     ask: Callable[[float], float] | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
@@ -95,10 +99,12 @@ class ExportProgress:
     def seconds_left(self) -> float | None:
         """Estimated seconds until the last row is written; None if it is not known.
 
-        The estimate gives the open sources as many pages as the finished ones had; before a source is done,
-        as many rows as the limit. It is the pace so far, or what the quota allows if that takes longer. The
-        rows that wait for a part then are added at the pace of the parts so far, which includes all steps of
-        a part. The first part has the pace of its rows; how long its other steps take is not known.
+        An open source of a list whose rows have a number, and end at a known one, has as many pages as the
+        share of the numbers says that it has passed. The others have as many as these and the finished ones
+        on average; with a limit, before a source is done, as many rows as the limit. The pace is that so far,
+        or what the quota allows if that takes longer. The rows that wait for a part then are added at the
+        pace of the parts so far, which includes all steps of a part. The first part has the pace of its rows;
+        how long its other steps take is not known.
         """
         if self.stage == "done":
             return 0.0
@@ -125,12 +131,23 @@ class ExportProgress:
 
     def _pages_left(self) -> float | None:
         fetched, of_open = self.done - self.skipped, self._pages_of_open.total()
-        if self.sources is not None and fetched > 0:
-            pages_a_source = (self.pages - of_open) / fetched
-            return max(0.0, pages_a_source * (self.sources - self.done - self.failed) - of_open)
+        open_ = self._estimates()
+        if self.sources is not None and fetched + len(open_) > 0:
+            pages_a_source = (self.pages - of_open + sum(open_.values())) / (fetched + len(open_))
+            left = sum(pages - self._pages_of_open[label] for label, pages in open_.items())
+            others = of_open - sum(self._pages_of_open[label] for label in open_)
+            rest = self.sources - self.done - self.failed - len(open_)
+            return left + max(0.0, pages_a_source * rest - others)
         if self.expected is None or not self.rows:
             return None
         return max(0.0, (self.expected - self.rows) * self.pages / self.rows)
+
+    def _estimates(self) -> dict[str, float]:
+        """Return the pages of each open source whose share is known, by its label."""
+        if self.limit is not None:
+            return {}
+        shares = {label: sum(found.values()) / self._walks[label] for label, found in self._shares.items()}
+        return {label: self._pages_of_open[label] / share for label, share in shares.items()}
 
     @property
     def expected(self) -> int | None:
@@ -227,6 +244,21 @@ class ExportProgress:
             self._parts_took += self.clock() - self._part_since
             self.step = None
 
+    def opened(self, label: str, walks: int) -> None:
+        """Note how many walks of a source there are: one, or one for each of its ranges."""
+        self._walks[label] = walks
+
+    def walked(self, label: str, place: int, share: float | None) -> None:
+        """Note the share of a walk that is done, if it is known."""
+        if share is not None and label in self._walks:
+            self._shares.setdefault(label, {})[place] = share
+
+    def source_failed(self, label: str) -> None:
+        """Count a source that failed."""
+        self.failed += 1
+        self._shares.pop(label, None)
+        self._walks.pop(label, None)
+
     def committed(self, label: str, *, done: bool) -> None:
         """Count a page of a source."""
         self.pages += 1
@@ -234,3 +266,5 @@ class ExportProgress:
         if done:
             self.done += 1
             del self._pages_of_open[label]
+            self._shares.pop(label, None)
+            self._walks.pop(label, None)

@@ -46,7 +46,7 @@ from chainapi.export.journal import Journal
 from chainapi.export.manifest import MANIFEST, manifest_lines
 from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile
 from chainapi.export.settings import format_name_of, settings_in
-from chainapi.export.store import Store, redacted
+from chainapi.export.store import Store, check_url, redacted
 from chainapi.export.worker import Worker
 
 __all__ = ["RemoteTarget", "publish", "recover_uploads", "target_of"]
@@ -90,7 +90,7 @@ class RemoteTarget(Target):
             ExportError: the target has files of another format, or the journal cannot be read.
 
         """
-        _check_url(url)
+        check_url(url)
         protocol, _, rest = url.partition("://")
         above, _, name = rest.rstrip("/").rpartition("/")
         folder = rest.endswith("/") or not Path(name).suffix
@@ -127,7 +127,7 @@ class RemoteTarget(Target):
 
     @contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
-        """Download an object, by its name below the folder; delete the local file behind the block."""
+        """Download an object of the folder; delete the local file behind the block."""
         path = self.root / f".old-{Path(name).name}"
         try:
             self._download(name, path)
@@ -262,17 +262,6 @@ _LOCAL_JOURNAL = (
     "journal= applies to a URL such as s3://bucket/folder/; the journal of a local target is beside it: "
     "leave it out"
 )
-
-
-def _check_url(url: str) -> None:
-    """Refuse URLs whose credentials would be in messages, and chains of file systems."""
-    if "::" in url:
-        raise ConfigurationError(f"{redacted(url)} is a chain of file systems: name the last one alone")
-    if "?" in url or ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0]:
-        raise ConfigurationError(
-            f"{redacted(url)} was given with a password or a query: pass credentials with storage_options=, "
-            "or in the environment or the configuration of the file system"
-        )
 
 
 # Parts

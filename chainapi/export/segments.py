@@ -162,7 +162,7 @@ class SegmentReader:
 
 
 def link_segment(folder: Path, pages: Iterable[PageRecord], name: Path) -> bool:
-    """Give the segment with the valid rows of these pages, and nothing else, another name.
+    """Give the segment with the valid rows of these pages alone another name.
 
     Both names are one file on the disk, until the segment is removed. Return False if no segment has just
     these rows, or the file system has no hard links.

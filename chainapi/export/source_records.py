@@ -259,6 +259,7 @@ class Batch:
         matched: whether the journal matches rows of a later pass with the rows that it has.
         limit: number of rows that the source may have; None for any number.
         seen: number of rows that this pass has brought so far.
+        share: share of the walk that this run has done; None if it is not known.
 
     """
 
@@ -279,6 +280,7 @@ class Batch:
     matched: bool = False
     limit: int | None = None
     seen: int = 0
+    share: float | None = None
 
     def unmatched(self, known: Sequence[bool], *, met: bool) -> list[tuple[bytes, Any]]:
         """Return the rows of a later pass to store, with their digests.

@@ -10,6 +10,7 @@ from chainapi.client.page import Page
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend, trend_of
+from chainapi.export.reach import Reach
 from chainapi.export.source_records import Batch, SourceRecord
 
 __all__ = ["SourceStream", "shows_new_rows"]
@@ -39,6 +40,8 @@ class SourceStream:
         self._cursor = pages.cursor
         self._encode = encode
         self._limit = limit
+        ends = pages.ends
+        self._reach = Reach(source.exported if ends.start is None else ends.start, ends.end)
         self._taken = source.taken  # until the journal matches rows
         self._newest = source.newest
         self._trend = source.trend
@@ -78,6 +81,7 @@ class SourceStream:
         if walk.depth == 1:
             self._begin_pass(matched=matched)
         numbers = self._numbers(page)
+        self._reach.follow(numbers)
         self._follow(numbers, limited=matched and self._limit is not None)
         new = self._new_rows(page, numbers, matched=matched)
         repeats = [index for index in walk.stale if index not in walk.repeated]
@@ -102,6 +106,7 @@ class SourceStream:
             matched=matched,
             limit=self._limit,
             seen=self._rows_of_pass,
+            share=self._reach.share,
         )
 
     def _begin_pass(self, *, matched: bool) -> None:

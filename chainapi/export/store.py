@@ -34,7 +34,7 @@ from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import FileState, digest_of, reason_of, state_of, sync_folder
 from chainapi.export.worker import Stopped, look
 
-__all__ = ["Store", "absolute", "redacted"]
+__all__ = ["Store", "absolute", "check_url", "redacted"]
 
 SHORTEST_SECRET = 4  # characters: a shorter option is no secret, and its text may be anywhere
 
@@ -53,6 +53,22 @@ def redacted(url: str) -> str:
     return f"{protocol}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
+def check_url(url: str) -> None:
+    """Refuse URLs whose credentials would be in messages, and chains of file systems.
+
+    Raises:
+        ConfigurationError: the URL is one of these.
+
+    """
+    if "::" in url:
+        raise ConfigurationError(f"{redacted(url)} is a chain of file systems: name the last one alone")
+    if "?" in url or ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0]:
+        raise ConfigurationError(
+            f"{redacted(url)} was given with a password or a query: pass credentials with storage_options=, "
+            "or in the environment or the configuration of the file system"
+        )
+
+
 @frozen(eq=False)
 class Store:
     """Folder of an fsspec file system.
@@ -61,6 +77,8 @@ class Store:
         url: the folder as the user named it.
         files: the file system.
         root: path of the folder in it.
+        secrets: texts that no message may have.
+        advice: what the message of an error says to do.
 
     """
 
@@ -68,6 +86,9 @@ class Store:
     files: Any = field(repr=False)  # its options may have the credentials of the file system
     root: str = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    advice: str = field(
+        default="what is there is kept: remove the cause and start the same export again", repr=False
+    )
 
     @classmethod
     def of(cls, url: str, options: Mapping[str, Any]) -> Self:
@@ -107,6 +128,18 @@ class Store:
                 return []
         names = (name.rstrip("/").rpartition("/")[2] for name in found if name.rstrip("/") != path)
         return sorted(name for name in names if not name.endswith(_UNFINISHED))
+
+    def files_below(self) -> list[str]:
+        """Return the sorted names of all objects below the folder, with slashes.
+
+        Raises:
+            ExportError: they cannot be listed.
+
+        """
+        with self._explained("", "listed"):
+            self.files.invalidate_cache()
+            found = self.files.find(self.root)
+        return sorted(name.removeprefix(self.root).lstrip("/") for name in found)
 
     def create(self, name: str, content: bytes) -> bool:
         """Create an object with this content; return False if the name exists.
@@ -264,10 +297,9 @@ class Store:
             told = _masked(reason or type(error).__name__, self.secrets)
             whole = "".join(format_exception(error))
             place = f"{self.url}/{name}".rstrip("/")
-            raise ExportError(
-                f"{place} cannot be {step}: {told}; what is there is kept: remove the cause and start the "
-                "same export again"
-            ) from (error if _masked(whole, self.secrets) == whole else None)
+            raise ExportError(f"{place} cannot be {step}: {told}; {self.advice}") from (
+                error if _masked(whole, self.secrets) == whole else None
+            )
 
 
 def _texts(options: Any) -> Iterator[str]:

@@ -49,7 +49,14 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
         with self._step(path, value):
             super().pipe_file(path, value, mode, **options)
 
-    def put_file(self, lpath: str, rpath: str, callback: Callback = DEFAULT_CALLBACK, **options: Any) -> None:
+    def put_file(
+        self,
+        lpath: str,
+        rpath: str,
+        callback: Callback = DEFAULT_CALLBACK,
+        mode: str = "overwrite",
+        **options: Any,
+    ) -> None:
         """Upload a file; if the step fails with half an object, that is what is there.
 
         The object is there once all its bytes were reported, as in S3.

@@ -154,11 +154,11 @@ class Correction:
             found[hash(frozenset(one for one in image.items() if ".export/" not in one[0]))] = image
         return found.values()
 
-    async def full_disks(self, folder: Path, most: int = sys.maxsize) -> int:
+    async def full_disks(self, folder: Path, most: int = sys.maxsize, first: int = 1) -> int:
         """Let the disk be full from each step on, then make room; return the number of full disks."""
         disk, full = FullDisk(), 0
         await self._correct(new(folder / "counted"), disk)
-        for at in sample(range(1, disk.steps + 1), most):
+        for at in sample(range(first, disk.steps + 1), most):
             full += await self._correct(new(folder / f"{at}"), FullDisk(at))
         return full
 

@@ -8,7 +8,7 @@ import re
 import sqlite3
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -40,6 +40,7 @@ from chainapi.models import EvmBlock, MetricPoint, enums
 from chainapi.simulator import Simulator
 from chainapi.tables.codec import Codec
 from chainapi.testing.loops import VirtualLoop
+from tests.export.buckets import bucket
 from tests.export.test_formats import block
 
 DAY = 86_400
@@ -490,6 +491,58 @@ def test_folders(name: str, tmp_path: Path) -> None:
     chart = read_chart(folder)
     assert {label: len(series) for label, series in chart.series.items()} == {"43114": 3, "53935": 3}
     assert (chart.title, chart.x_label, chart.y_label) == ("tps", "timestamp (UTC)", "value")
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> Iterator[Callable[[Path], None]]:
+    """Return what copies a local folder to the bucket ``b``."""
+
+    def copy(folder: Path) -> None:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                files.store_object(f"/b/{path.relative_to(folder).as_posix()}", path.read_bytes())
+
+    with bucket() as files:
+        yield copy
+
+
+def test_a_chart_behind_a_url(objects: Callable[[Path], None], tmp_path: Path) -> None:
+    """A folder and a file behind a URL have the chart that they have on a disk, partitions included."""
+    folder = tmp_path / "tps"
+    for label, day in (("43114", 1), ("53935", 2)):
+        part = folder / f"source={label}" / f"day=2024-01-0{day}" / "part-00001.parquet"
+        part.parent.mkdir(parents=True)
+        exported(part, MetricPoint, {label: points(3)})
+    (folder / "_manifest.ndjson").write_text("{}")
+    exported(tmp_path / "f.duckdb", MetricPoint, {"43114": points(3)})
+    objects(tmp_path)
+    for name in ("tps", "f.duckdb"):
+        local = read_chart(tmp_path / name)
+        assert read_chart(f"bucket://b/{name}") == local
+        assert local.title == name
+    assert read_chart("bucket://b/tps/").series.keys() == {"43114", "53935"}
+    assert "tps: value" in chainapi("plot", "bucket://b/tps/").out
+    assert read_chart(f"file://{tmp_path}/f.duckdb") == read_chart(tmp_path / "f.duckdb")
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "message"),
+    [
+        ("bucket://b/none.csv", FAILED, "No such file or directory: 'bucket://b/none.csv'"),
+        ("bucket://b/empty/", WRONG_USAGE, "bucket://b/empty has no files of rows (jsonl, csv"),
+        ("bucket://me:hunt3r2@b/x/", WRONG_USAGE, "bucket://b/x/ was given with a password"),
+        ("nowhere://b/x/", WRONG_USAGE, "nowhere://b/x cannot be opened by fsspec"),
+    ],
+)
+def test_urls_that_cannot_be_drawn(
+    url: str, code: int, message: str, objects: Callable[[Path], None]
+) -> None:
+    """A wrong URL is one line of error, without a password."""
+    outcome = chainapi("plot", url)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert message in outcome.err
+    assert "hunt3r2" not in outcome.err
+    assert outcome.err.count("\n") == 1
 
 
 def test_sources_in_the_names_of_folders(tmp_path: Path) -> None:

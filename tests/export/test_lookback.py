@@ -463,6 +463,6 @@ async def test_a_correction_of_a_database_survives_kills(name: str, tmp_path: Pa
 
 
 @pytest.mark.untraced
-async def test_a_correction_survives_each_full_disk(tmp_path: Path) -> None:
-    """A full disk at any step, the removal of replaced files included, is an error with the remedy."""
-    assert await Correction("jsonl", "folder").full_disks(tmp_path) >= 15
+async def test_a_full_disk_at_the_last_steps(tmp_path: Path) -> None:
+    """A full disk when replaced files are removed is an error; the next run completes it."""
+    assert await Correction("jsonl", "folder").full_disks(tmp_path, first=16) >= 4

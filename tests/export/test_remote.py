@@ -340,7 +340,10 @@ CORRECTED = [("folder", "jsonl"), ("partitions", "jsonl"), ("file", "jsonl"), ("
 async def test_a_correction_after_a_kill_at_any_step(
     shape: str, name: str, files: type[Bucket], tmp_path: Path
 ) -> None:
-    """A kill before, during or after each write and removal of a correction leaves the list, after a run."""
+    """A kill before, during or after each write and removal of a correction leaves the list, after a run.
+
+    Of other targets than plain folders there is a sample.
+    """
     corrected = Corrected.of(shape, name, tmp_path)
     await corrected.run(None)
     corrected.scene.change(corrected.ledger)
@@ -349,7 +352,7 @@ async def test_a_correction_after_a_kill_at_any_step(
         await corrected.run()
     corrected.check(files, tmp_path)
     assert len(images.taken) >= 6
-    for image in images.taken:
+    for image in images.taken[:: 1 if shape == "folder" else 2]:
         images.restore(image)
         await corrected.run()
         corrected.check(files, tmp_path)

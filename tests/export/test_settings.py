@@ -95,11 +95,16 @@ async def test_the_compression_is_kept_until_another_is_chosen(simulator: Simula
     """The compression of the last run is the default of the next, and so is its level."""
     found = list[str]()
     async with simulated(simulator) as session:
-        chosen: list[dict[str, Any]] = [{"compression": "gzip", "compression_level": 9}, {}]
-        for options in (*chosen, {"compression": "snappy"}, {}):
+        chosen: list[dict[str, Any]] = [
+            {"format": "parquet", "compression": "gzip", "compression_level": 9},
+            {},
+            {"compression": "snappy"},
+            {},
+        ]
+        for options in chosen:
             simulator.insert("/v1/chains/2/blocks", 1)
             walk: Any = session.data.evm.blocks
-            result = await export(walk, CHAINS, tmp_path / "out", **{"format": "parquet", **options})
+            result = await export(walk, CHAINS, tmp_path / "out", **options)
             group = pq.ParquetFile(result.written[0]).metadata.row_group(0)
             found.append(group.column(0).compression)
             stored = settings_in(tmp_path / "out" / "_export")["options"]

@@ -1,17 +1,22 @@
-"""Rows of an exported file, or of all files in a folder."""
+"""Rows of an exported file, or of all files in a folder, also behind a URL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from errno import ENOENT
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from chainapi.errors import ConfigurationError
 from chainapi.export.formats import FORMATS, format_of, name_of
 from chainapi.export.partition import NULL
+from chainapi.export.store import Store, check_url
 
 __all__ = ["Files"]
 
@@ -21,55 +26,104 @@ class Files:
     """Files of one export.
 
     Attributes:
-        path: the file or folder that the user named.
-        files: its files, in the order of their names.
+        path: path or URL of the file or folder that the user named.
+        folder: folder of the files.
+        names: their names below it, with slashes, in order.
+        store: the folder, if it is behind a URL.
 
     """
 
-    path: Path
-    files: Sequence[Path]
+    path: str
+    folder: Path
+    names: Sequence[str]
+    store: Store | None = None
 
     @classmethod
-    def of(cls, path: Path) -> Files:
+    def of(cls, given: Path | str) -> Files:
         """Find the file, or all files of rows in a folder and the folders in it.
 
-        Files and folders whose names begin with "_" or "." are left out, as other tools do.
+        A URL is a folder if it ends with a slash, or with no suffix of a format. Files and folders whose
+        names begin with "_" or "." are left out, as other tools do.
 
         Raises:
-            ConfigurationError: the folder has no files of rows, or files of several formats.
+            ConfigurationError: the folder has no files of rows, or files of several formats; the URL is
+                invalid, or a package that it needs is missing.
+            ExportError: the folder behind a URL cannot be listed.
 
         """
+        if isinstance(given, str) and "://" in given:
+            return cls._behind(given)
+        path = Path(given)
         if not path.is_dir():
-            return cls(path, [path])
-        found = [file for file in sorted(path.rglob("*")) if file.is_file() and _has_rows(file, path)]
-        formats = sorted({f".{name_of(file)}" for file in found})
-        if not formats:
-            raise ConfigurationError(f"{path} has no files of rows ({', '.join(FORMATS)}) to plot")
-        if len(formats) > 1:
-            raise ConfigurationError(
-                f"{path} has files of several formats ({', '.join(formats)}): name one file"
-            )
-        return cls(path, found)
+            return cls(str(path), path.parent, [path.name])
+        found = (file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
+        return cls(str(path), path, _rows_in(str(path), found))
+
+    @classmethod
+    def _behind(cls, url: str) -> Files:
+        check_url(url)
+        protocol, _, rest = url.partition("://")
+        above, _, name = rest.rstrip("/").rpartition("/")
+        folder = rest.endswith("/") or name_of(name) is None
+        store = Store.of(f"{protocol}://{rest.rstrip('/') if folder else above}", {})
+        if store.is_local:
+            return cls.of(Path(store.root if folder else f"{store.root}/{name}"))
+        store = evolve(store, advice="remove the cause, and draw the chart again")
+        names = _rows_in(store.url, store.files_below()) if folder else [name]
+        return cls(store.url if folder else f"{store.url}/{name}", Path(), names, store)
+
+    @property
+    def name(self) -> str:
+        """Name of the file or folder."""
+        return self.path.rpartition("/")[2] if self.store is not None else Path(self.path).resolve().name
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of all files.
 
-        Values in the names of folders, such as ``source=43114``, are columns that the rows may lack.
+        Values in the names of folders, such as ``source=43114``, are columns that the rows may lack. A file
+        behind a URL is downloaded, and deleted behind its rows.
 
         Raises:
             ConfigurationError: a file is damaged or has another format.
+            ExportError: a file behind a URL cannot be read.
             OSError: a file cannot be read.
 
         """
-        for file in self.files:
-            named = _named(file.relative_to(self.path).parts[:-1]) if file != self.path else {}
-            for row in format_of(file).read(file):
-                yield {**named, **row} if named else row
+        for name in self.names:
+            named = _named(name.split("/")[:-1])
+            with self._fetched(name) as file:
+                for row in format_of(file).read(file):
+                    yield {**named, **row} if named else row
+
+    @contextmanager
+    def _fetched(self, name: str) -> Iterator[Path]:
+        """Yield the path of a local file with the content of a file."""
+        if self.store is None:
+            yield self.folder / name
+            return
+        if self.store.state(name) is None:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), f"{self.store.url}/{name}")
+        with TemporaryDirectory(prefix="chainapi-") as place:
+            path = Path(place) / name.rpartition("/")[2]
+            self.store.download(name, path)
+            yield path
 
 
-def _has_rows(file: Path, folder: Path) -> bool:
-    parts = file.relative_to(folder).parts
-    return name_of(file) is not None and not any(part.startswith(("_", ".")) for part in parts)
+def _rows_in(folder: str, names: Iterable[str]) -> list[str]:
+    """Return the names of the files of rows in a folder."""
+    found = sorted(name for name in names if _has_rows(name))
+    formats = sorted({f".{name_of(name)}" for name in found})
+    if not formats:
+        raise ConfigurationError(f"{folder} has no files of rows ({', '.join(FORMATS)}) to plot")
+    if len(formats) > 1:
+        raise ConfigurationError(
+            f"{folder} has files of several formats ({', '.join(formats)}): name one file"
+        )
+    return found
+
+
+def _has_rows(name: str) -> bool:
+    return name_of(name) is not None and not any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
 def _named(folders: Sequence[str]) -> dict[str, str | None]:

@@ -35,20 +35,23 @@ SAMPLE = 1_000  # first rows, which decide the kind of each column that has a va
 LISTED = 5  # labels in an error message
 
 
-def read_chart(path: Path, x: str | None = None, y: str | None = None, series: Collection[str] = ()) -> Chart:
+def read_chart(
+    path: Path | str, x: str | None = None, y: str | None = None, series: Collection[str] = ()
+) -> Chart:
     """Return a chart of exported rows: one column over another, for each source.
 
     Memory does not grow with the number of rows.
 
     Args:
-        path: a file, or a folder with the parts of an export.
+        path: a file, or a folder with the parts of an export; or the URL of one.
         x: column of the horizontal axis; by default the only column of times.
         y: column of the vertical axis; by default the only other column of numbers.
         series: labels of the sources to read; all by default.
 
     Raises:
         ConfigurationError: the format is unknown, the rows have no such column or source, there are no rows,
-            or the default of an axis is ambiguous.
+            or the default of an axis is ambiguous; the URL is invalid, or a package is missing.
+        ExportError: a file behind a URL cannot be read.
         OSError: a file cannot be read.
 
     """
@@ -56,13 +59,15 @@ def read_chart(path: Path, x: str | None = None, y: str | None = None, series: C
     kinds = _kinds(files, (x, y) if x and y else None)
     for name in (x, y):
         if name is not None and name not in kinds:
-            raise ConfigurationError(f"{path} has no column {name!r} of numbers or times; {_listed(kinds)}")
-    x = x or _only("time", kinds, "x", path)
-    y = y or _only("number", kinds, "y", path, but=x)
+            raise ConfigurationError(
+                f"{files.path} has no column {name!r} of numbers or times; {_listed(kinds)}"
+            )
+    x = x or _only("time", kinds, "x", files.path)
+    y = y or _only("number", kinds, "y", files.path, but=x)
     read = _series(files, x, y, frozenset(series))
     found = {label: visible(points.points) for label, points in read.items()}
     times = kinds[x] == "time" and in_calendar(found)
-    return scaled(Chart(x, y, found, times, unit_of(y, found), title=path.resolve().name))
+    return scaled(Chart(x, y, found, times, unit_of(y, found), title=files.name))
 
 
 def _series(files: Files, x: str, y: str, wanted: frozenset[str]) -> dict[str, Series]:
@@ -168,7 +173,7 @@ def _kinds(files: Files, named: Collection[str] | None) -> dict[str, Kind]:
     )
 
 
-def _only(kind: Kind, kinds: Mapping[str, Kind], axis: str, path: Path, *, but: str = "") -> str:
+def _only(kind: Kind, kinds: Mapping[str, Kind], axis: str, path: str, *, but: str = "") -> str:
     names = [name for name, found in kinds.items() if found == kind and name != but]
     if len(names) == 1:
         return names[0]

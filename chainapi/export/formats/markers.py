@@ -50,7 +50,7 @@ def add_marker(database: Any, marker: Marker) -> None:
 
 
 def newest_marker(database: Any) -> Marker | None:
-    """Return the newest marker that a connection sees; None if its table of markers is empty."""
+    """Return the newest marker that a connection sees; None if the table is empty."""
     found = database.execute(NEWEST).fetchone()
     return None if found is None else Marker(*found)
 
