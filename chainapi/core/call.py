@@ -15,7 +15,6 @@ import msgspec
 from attrs import field, frozen
 from msgspec import Struct
 
-from chainapi.core.cache import ResponseCache
 from chainapi.core.http import Response, is_markup
 from chainapi.core.idempotency import Idempotency, may_be_done
 from chainapi.core.limits.info import RateLimitInfo, hold
