@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from itertools import accumulate
-from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -766,17 +765,6 @@ PARTS: st.SearchStrategy[Any] = st.one_of(
 ATTRIBUTES = st.dictionaries(st.sampled_from(["a", "b"]), PARTS, max_size=2) | st.fixed_dictionaries(
     {"a": st.integers(0, 3), "b": st.text(max_size=1)}
 )
-
-
-@pytest.mark.parametrize("names", [("a",), ("a", "b"), ("b.a",), ("a", "b.a"), ("class",), ("is ready",)])
-def test_columns_are_those_of_an_attrgetter(names: tuple[str, ...]) -> None:
-    """Attributes are read of many rows as of each by itself, also where no code can name them."""
-    rows: list[Any] = [
-        SimpleNamespace(**{"a": number, "b": SimpleNamespace(a=-number), "class": "x", "is ready": True})
-        for number in range(3)
-    ]
-    assert column_of(*names)(rows) == list(map(attrgetter(*names), rows))
-    assert column_of(*names)([]) == []
 
 
 def test_the_late_mark_of_a_key_is_its_mark() -> None:
