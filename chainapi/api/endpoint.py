@@ -17,7 +17,7 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from chainapi import models
 from chainapi.api.identity import identity_of
@@ -104,7 +104,7 @@ class Endpoint:
         """Record of the route, with its model and the classes of its further fields."""
         extra = tuple(_types_of(dict(self.record.extra), {}).items())
         model = None if self.rows is str else self.rows  # a text is decoded like any plain value
-        return evolve(self.record, model=model, extra=extra)
+        return replace(self.record, model=model, extra=extra)
 
     @cached_property
     def unloaded(self) -> Route:
@@ -112,7 +112,7 @@ class Endpoint:
 
         A base class stands in place of the model.
         """
-        return evolve(self.record, model=_BASES.get(self._signature.rows_name, Record))
+        return replace(self.record, model=_BASES.get(self._signature.rows_name, Record))
 
     @property
     def rows(self) -> Any:

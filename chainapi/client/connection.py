@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
-from attrs import define, evolve, field
+from attrs import define, field
+from msgspec.structs import replace
 
 from chainapi.client.config import Unconfigured
 from chainapi.client.gates import Gates, OwnGates
@@ -127,7 +128,7 @@ class Connection:
         if limit is None:
             return options
         identity = limit.most, outer, options.waits, options.tag, options.coalesce, options.cache
-        return evolve(options, max_waiting=self._limits.setdefault(identity, limit))
+        return replace(options, max_waiting=self._limits.setdefault(identity, limit))
 
     def clock(self) -> float:
         """Return the time of the running loop in seconds."""

@@ -55,6 +55,8 @@ class DecodedPage(Struct, frozen=True, eq=False):
     items: str = ""
     kept: Sequence[int] | None = None
 
+    __repr__ = object.__repr__  # a body is long
+
     @property
     def key_rows(self) -> list[Any]:
         """Rows for keys and numbers: the rows themselves."""

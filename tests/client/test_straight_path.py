@@ -193,13 +193,14 @@ QUERIES = st.sampled_from(
         Query("/", route="d", method="POST", body=b"{}", idempotency=Idempotency.NON_IDEMPOTENT),
     )
 )
-OPTIONS = st.builds(
-    CallOptions,
-    timeout=st.sampled_from((0.75, 30.0)),
-    retry=st.builds(RetryPolicy, max_attempts=st.sampled_from((1, 3))),
-    max_wait=st.sampled_from((None, 0.0, 5.0)),
-    deadline=st.sampled_from((None, 0.75, 1.13, 4.13)),
-)
+OPTIONS = st.fixed_dictionaries(
+    {
+        "timeout": st.sampled_from((0.75, 30.0)),
+        "retry": st.builds(RetryPolicy, max_attempts=st.sampled_from((1, 3))),
+        "max_wait": st.sampled_from((None, 0.0, 5.0)),
+        "deadline": st.sampled_from((None, 0.75, 1.13, 4.13)),
+    }
+).map(lambda given: CallOptions(**given))
 PLANS = st.builds(
     Plan,
     begins=st.sampled_from((0.0, 0.0, 0.53, 1.07)),
