@@ -7,6 +7,7 @@ class of the rows. Until then no model is loaded.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import inspect
 import re
 import typing
@@ -236,7 +237,7 @@ def _types_of(annotations: Mapping[str, Any], known: dict[str, Any]) -> dict[str
     """Return the types that annotations such as ``"list[str]"`` name."""
     named = SimpleNamespace(__annotations__=annotations)
     try:
-        return typing.get_type_hints(named, known, _names(annotations.values()), include_extras=True)
+        return typing.get_type_hints(named, known, _names(annotations.values(), known), include_extras=True)
     except NameError as error:
         raise NameError(
             f"{error} in chainapi.models: a declared route uses it. Run `nox -s generate`"
@@ -244,12 +245,19 @@ def _types_of(annotations: Mapping[str, Any], known: dict[str, Any]) -> dict[str
         ) from error
 
 
-def _names(annotations: Iterable[Any]) -> dict[str, Any]:
-    """Return the models, enumerations and types of parameters that annotations name."""
+def _names(annotations: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the models, enumerations and types of parameters that annotations name.
+
+    `known` has the names of the module of the annotations.
+    """
     from chainapi.api import parameters
-    from chainapi.models import enums
 
     words = {word for one in annotations for word in re.findall(r"\w+", str(one))}
-    named = {word: getattr(enums, word) for word in words if hasattr(enums, word)}
-    named |= {word: getattr(parameters, word) for word in words & set(parameters.__all__)}
-    return named | {word: getattr(models, word) for word in words & set(dir(models))}
+    named = {word: getattr(parameters, word) for word in words & set(parameters.__all__)}
+    named |= {word: getattr(models, word) for word in words & set(dir(models))}
+    others = words - named.keys() - known.keys() - vars(builtins).keys()
+    if not others:
+        return named
+    from chainapi.models import enums  # imported here: its hundreds of values take longer than a route
+
+    return {word: getattr(enums, word) for word in others if hasattr(enums, word)} | named

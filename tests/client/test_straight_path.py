@@ -193,14 +193,15 @@ QUERIES = st.sampled_from(
         Query("/", route="d", method="POST", body=b"{}", idempotency=Idempotency.NON_IDEMPOTENT),
     )
 )
-OPTIONS = st.fixed_dictionaries(
-    {
-        "timeout": st.sampled_from((0.75, 30.0)),
-        "retry": st.builds(RetryPolicy, max_attempts=st.sampled_from((1, 3))),
-        "max_wait": st.sampled_from((None, 0.0, 5.0)),
-        "deadline": st.sampled_from((None, 0.75, 1.13, 4.13)),
-    }
-).map(lambda given: CallOptions(**given))
+OPTIONS = st.builds(
+    lambda timeout, attempts, max_wait, deadline: CallOptions(
+        timeout, RetryPolicy(attempts), max_wait, deadline
+    ),
+    st.sampled_from((0.75, 30.0)),
+    st.sampled_from((1, 3)),
+    st.sampled_from((None, 0.0, 5.0)),
+    st.sampled_from((None, 0.75, 1.13, 4.13)),
+)
 PLANS = st.builds(
     Plan,
     begins=st.sampled_from((0.0, 0.0, 0.53, 1.07)),
