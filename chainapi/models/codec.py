@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
-from msgspec import Struct
 
 from chainapi._text import quoted
 from chainapi.core.paging.checkpoint import MAX_TOKEN
@@ -41,7 +40,7 @@ _GET = "get() of the same path and parameters, without a model, returns the reso
 PART = 256  # rows of a large body that are decoded in one step
 
 
-class DecodedPage(Struct, frozen=True, eq=False):
+class DecodedPage(msgspec.Struct, frozen=True, eq=False):
     """Rows of a page, the next page token, and further fields of the envelope.
 
     `items` is the name of the list field of `body`, `extra` has the further fields of the route. `kept` has
@@ -55,7 +54,7 @@ class DecodedPage(Struct, frozen=True, eq=False):
     items: str = ""
     kept: Sequence[int] | None = None
 
-    __repr__ = object.__repr__  # a body is long
+    __repr__ = object.__repr__  # without rows and page token
 
     @property
     def key_rows(self) -> list[Any]:
