@@ -200,7 +200,7 @@ class _Sources(Struct, frozen=True):
 def trusted(
     given: ssl.SSLContext | None, environment: Mapping[str, str] = os.environ
 ) -> Callable[[], ssl.SSLContext] | None:
-    """Return the function that makes the context of connections; None to trust the system's.
+    """Return what makes the context of connections; None to trust the system's.
 
     With None, the authorities of the system are trusted. Without `given` it trusts those in the file
     SSL_CERT_FILE and the folder SSL_CERT_DIR, as OpenSSL does. The whole file is read with the first
