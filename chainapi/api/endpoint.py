@@ -7,6 +7,7 @@ class of the rows. Until then no model is loaded.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import inspect
 import re
 import typing
@@ -17,7 +18,7 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from chainapi import models
 from chainapi.api.identity import identity_of
@@ -123,7 +124,7 @@ class Endpoint:
         """Record of the route, with its model and the classes of its further fields."""
         extra = tuple(_types_of(dict(self.record.extra), {}).items())
         model = None if self.rows is str else self.rows  # a text is decoded like any plain value
-        return evolve(self.record, model=model, extra=extra)
+        return replace(self.record, model=model, extra=extra)
 
     @cached_property
     def unloaded(self) -> Route:
@@ -131,7 +132,7 @@ class Endpoint:
 
         A base class stands in place of the model.
         """
-        return evolve(self.record, model=_BASES.get(self._signature.rows_name, Record))
+        return replace(self.record, model=_BASES.get(self._signature.rows_name, Record))
 
     @property
     def rows(self) -> Any:
@@ -269,7 +270,7 @@ def _types_of(annotations: Mapping[str, Any], known: dict[str, Any]) -> dict[str
     """Return the types that annotations such as ``"list[str]"`` name."""
     named = SimpleNamespace(__annotations__=annotations)
     try:
-        return typing.get_type_hints(named, known, _names(annotations.values()), include_extras=True)
+        return typing.get_type_hints(named, known, _names(annotations.values(), known), include_extras=True)
     except NameError as error:
         raise NameError(
             f"{error} in chainapi.models: a declared route uses it. Run `nox -s generate`"
@@ -277,12 +278,19 @@ def _types_of(annotations: Mapping[str, Any], known: dict[str, Any]) -> dict[str
         ) from error
 
 
-def _names(annotations: Iterable[Any]) -> dict[str, Any]:
-    """Return the models, enumerations and types of parameters that annotations name."""
+def _names(annotations: Iterable[Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the models, enumerations and types of parameters that annotations name.
+
+    `known` has the names of the module of the annotations.
+    """
     from chainapi.api import parameters
-    from chainapi.models import enums
 
     words = {word for one in annotations for word in re.findall(r"\w+", str(one))}
-    named = {word: getattr(enums, word) for word in words if hasattr(enums, word)}
-    named |= {word: getattr(parameters, word) for word in words & set(parameters.__all__)}
-    return named | {word: getattr(models, word) for word in words & set(dir(models))}
+    named = {word: getattr(parameters, word) for word in words & set(parameters.__all__)}
+    named |= {word: getattr(models, word) for word in words & set(dir(models))}
+    others = words - named.keys() - known.keys() - vars(builtins).keys()
+    if not others:
+        return named
+    from chainapi.models import enums  # imported here: its hundreds of values take longer than a route
+
+    return {word: getattr(enums, word) for word in others if hasattr(enums, word)} | named

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
-from attrs import evolve, frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from chainapi._text import closest, quoted
 from chainapi.client.pages import OnInvalid
@@ -24,8 +25,7 @@ NOT_SENT = ("resume", "on_invalid", "prefetch", "priority", "deadline", "tag")
 MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
 
 
-@frozen
-class Options:
+class Options(Struct, frozen=True):
     """Options of a walk: the arguments that are not sent (`NOT_SENT`)."""
 
     resume: Checkpoint | None
@@ -35,7 +35,7 @@ class Options:
     deadline: float | None
     tag: str | None
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         one_of("on_invalid", self.on_invalid, ("raise", "raw"))
         whole_number("prefetch", self.prefetch, 0, MAX_PREFETCH)
 
@@ -53,7 +53,7 @@ def call_options(options: CallOptions, given: Mapping[str, Any]) -> CallOptions:
         changed["retry"] = RetryPolicy(whole_number("max_attempts", wanted["max_attempts"]))
     if "headers" in wanted:
         changed["headers"] = {**options.headers, **_headers(wanted["headers"])}
-    return evolve(options, **changed)
+    return replace(options, **changed)
 
 
 def own_options(

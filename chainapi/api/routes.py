@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from attrs import evolve, frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.ranges import Ranged
@@ -32,8 +33,7 @@ _WITHOUT: Mapping[Conditional, dict[str, Any]] = {
 }
 
 
-@frozen
-class Route:
+class Route(Struct, frozen=True):
     """Record of one route.
 
     Names of row attributes may be paths with dots, such as ``native_transaction.tx_hash``.
@@ -126,7 +126,7 @@ class Route:
         for field, name, wanted in self.holds_if:
             if not _meets(given[name], wanted):
                 undone |= _WITHOUT[field]
-        return evolve(self, **undone) if undone else self
+        return replace(self, **undone) if undone else self
 
     def key_reader(self) -> Callable[[Any], Any] | None:
         """Return a function from a row to its key, or to None; None if rows have no keys."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
+from msgspec.structs import replace
 
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import cursor_of, deduplicator, descending_number, number_reader
@@ -196,10 +197,10 @@ class ListSource:
             within = None
         else:
             within = Interval(since, self._within.end)
-        options = evolve(self._options, resume=evolve(start, range=within), prefetch=0)
+        options = replace(self._options, resume=evolve(start, range=within), prefetch=0)
         calls = self._call_options
         priority = LOWEST if options.priority is None and not calls.priority else calls.priority
-        calls = evolve(calls, priority=priority, cache=None)
+        calls = replace(calls, priority=priority, cache=None)
         args = self._connection, self._service, self._route, self._whole, options, calls, self._endpoint
         return open_list(*args)
 
@@ -258,7 +259,7 @@ class ListSource:
     def _open(self, query: Query, start: Checkpoint | None) -> tuple[Walk, ListSource]:
         """Return the walk and the source of a query with the options of this one."""
         connection, service, route = self._connection, self._service, self._route
-        options = evolve(self._options, resume=start)
+        options = replace(self._options, resume=start)
         return open_list(connection, service, route, query, options, self._call_options, self._endpoint)
 
     def _call(self, fetch: Fetch, needed: Callable[[], bool] | None) -> Call:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
-from attrs import define, evolve, field
+from attrs import define, field
+from msgspec.structs import replace
 
 from chainapi.client.config import Unconfigured
 from chainapi.client.gates import Gates, OwnGates
@@ -61,7 +62,7 @@ class Connection:
     _process: int = field(factory=lambda: os.getpid(), init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _timeouts: Timeouts | None = field(default=None, init=False)  # of the calls under way
-    _runner: type[CallRunner[Any]] = field(init=False)  # loaded with the first loop
+    _runner: type[CallRunner[Any]] | None = field(default=None, init=False)  # loaded with the loop
     _reuse: ResponseReuse | None = field(default=None, init=False)  # made when it is used first
 
     def __reduce__(self) -> NoReturn:
@@ -127,7 +128,7 @@ class Connection:
         if limit is None:
             return options
         identity = limit.most, outer, options.waits, options.tag, options.coalesce, options.cache
-        return evolve(options, max_waiting=self._limits.setdefault(identity, limit))
+        return replace(options, max_waiting=self._limits.setdefault(identity, limit))
 
     def clock(self) -> float:
         """Return the time of the running loop in seconds."""
@@ -168,6 +169,7 @@ class Connection:
     ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
         """Send one request, with all its retries."""
         assert self._timeouts is not None  # noqa: S101 - the connection has joined a loop
+        assert self._runner is not None  # noqa: S101 - likewise
         flow = CallFlow(call, self.settings, began)
         runner = self._runner(service, call, decode, flow, self._timeouts)
         return runner.run_observed() if service.events.emit else runner.run()

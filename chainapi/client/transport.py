@@ -72,8 +72,8 @@ class AiohttpTransport:
             None makes one at the first request: no cookies, no environment proxies, no limit of connections
             (the gate limits the requests in flight).
         max_body: bytes that a body may have, decompressed; reading one takes at most twice the memory.
-        ssl_context: decides which certificates are trusted; a `client` has its own. None trusts the
-            authorities of the system.
+        ssl_context: decides which certificates are trusted, or returns the context that does, at the first
+            request; a `client` has its own. None trusts the authorities of the system.
 
     Raises:
         ConfigurationError: an argument cannot be used.
@@ -85,7 +85,7 @@ class AiohttpTransport:
         client: aiohttp.ClientSession | None = None,
         *,
         max_body: int = MAX_BODY,
-        ssl_context: ssl.SSLContext | None = None,
+        ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         whole_number("max_body", max_body)
         if client is not None and ssl_context is not None:
@@ -144,7 +144,8 @@ class AiohttpTransport:
 
     async def _open(self) -> aiohttp.ClientSession:
         if self._client is None and not self._closed:
-            client = _own_client(self._ssl_context)
+            given = self._ssl_context
+            client = _own_client(given() if callable(given) else given)
             _let_go()
             self._loop, self._keeper = asyncio.get_running_loop(), _kept(client)
             _KEPT[client] = _Kept(ref(self._keeper), self._loop, os.getpid())

@@ -12,7 +12,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
-from attrs import field, frozen
 from msgspec import Struct
 
 from chainapi.core.http import Response, is_markup
@@ -75,8 +74,7 @@ class SentAt(Struct, frozen=True):
     call: int | None = None
 
 
-@frozen(eq=False, repr=False)
-class CallOptions:
+class CallOptions(Struct, frozen=True, eq=False):
     """Options of a call; a view of a session has one set for all of its calls.
 
     Attributes:
@@ -94,15 +92,17 @@ class CallOptions:
     """
 
     timeout: float = 30.0
-    retry: RetryPolicy = field(factory=RetryPolicy)
+    retry: RetryPolicy = RetryPolicy()
     max_wait: float | None = None
     deadline: float | None = None
     priority: int = 0
     tag: str | None = None
-    headers: Mapping[str, str] = field(factory=dict[str, str])
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     max_waiting: WaitingLimit | None = None
     coalesce: bool = False
     cache: ResponseCache | None = None
+
+    __repr__ = object.__repr__  # the headers may hold secrets
 
     @property
     def waits(self) -> tuple[object, ...]:

@@ -31,10 +31,10 @@ _NOT_FAILED = frozenset({"", "CancelledError", "GeneratorExit", "GivenUp"})
 def _suppressor() -> Callable[[], AbstractContextManager[None]]:
     """Return the context in which instrumentations of HTTP clients record nothing."""
     try:
-        from opentelemetry.instrumentation.utils import suppress_http_instrumentation
+        from opentelemetry.instrumentation.utils import suppress_instrumentation
     except ImportError:  # without that package nothing is instrumented
         return nullcontext
-    return suppress_http_instrumentation
+    return suppress_instrumentation  # older instrumentations know no narrower one
 
 
 _suppressed = _suppressor()

@@ -81,10 +81,12 @@ class Generated(EncodedRows):
         echoes = dict(self.echoes)
         shared = {name: text for name, text in self.echoes if name in SHARED}
         random = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
+        context = Context(random, 0, 0, self.chains, echoes, shared)
         for number in range(stop - 1, start - 1, -1):
-            time = (self.epoch // self.step - (self.size - 1 - number)) * self.step
             random.seed(self.draw(number))  # a new generator would be seeded twice
-            yield Context(random, number, time, self.chains, echoes, shared)
+            context.number, context.index = number, 0
+            context.time = (self.epoch // self.step - (self.size - 1 - number)) * self.step
+            yield context
 
 
 # From types to factories
@@ -150,9 +152,9 @@ def _record(model: Any, *, outer: bool) -> Factory:
         fields.append((field.wire, not field.required and field.wire not in always, make, _echo(field)))
 
     def record(context: Context) -> Row:
-        context.index = context.below(256)
         echoes = context.echoes if outer else context.shared
         chance = context.random.random
+        context.index = int(chance() * 256)
         row: Row = {}
         for name, optional, make, echo in fields:
             if name in echoes and echo is not None and (value := echo(echoes[name])) is not None:

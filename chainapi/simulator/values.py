@@ -108,7 +108,8 @@ def _whole(name: str, owner: Any) -> Factory:
 
 
 def _hex(size: int) -> Factory:
-    return lambda context: "0x" + context.bytes(size).hex()
+    bits = size * 8
+    return lambda context: "0x" + context.random.getrandbits(bits).to_bytes(size, "little").hex()
 
 
 def _words(*choices: Any) -> Factory:
@@ -124,7 +125,7 @@ def _named(*choices: Any) -> Factory:
 
 
 def _below(limit: int, least: int = 0) -> Factory:
-    return lambda context: least + context.below(limit)
+    return lambda context: least + int(context.random.random() * limit)
 
 
 def _address_at(web: str) -> Factory:
@@ -178,8 +179,9 @@ def _height(context: Context) -> int:
 
 def _amount(context: Context) -> int:
     """Return a random amount of 4 to 30 digits, each length as often as any other."""
-    power: int = 10 ** (3 + context.below(27))
-    return power * (1 + context.below(9)) + context.below(1_000)
+    random = context.random.random
+    power: int = 10 ** (3 + int(random() * 27))
+    return power * (1 + int(random() * 9)) + int(random() * 1_000)
 
 
 def _supply(context: Context) -> str:

@@ -203,11 +203,13 @@ QUERIES = st.sampled_from(
     )
 )
 OPTIONS = st.builds(
-    CallOptions,
-    timeout=st.sampled_from((0.75, 30.0)),
-    retry=st.builds(RetryPolicy, max_attempts=st.sampled_from((1, 3))),
-    max_wait=st.sampled_from((None, 0.0, 5.0)),
-    deadline=st.sampled_from((None, 0.75, 1.13, 4.13)),
+    lambda timeout, attempts, max_wait, deadline: CallOptions(
+        timeout, RetryPolicy(attempts), max_wait, deadline
+    ),
+    st.sampled_from((0.75, 30.0)),
+    st.sampled_from((1, 3)),
+    st.sampled_from((None, 0.0, 5.0)),
+    st.sampled_from((None, 0.75, 1.13, 4.13)),
 )
 PLANS = st.builds(
     Plan,

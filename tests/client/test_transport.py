@@ -926,14 +926,40 @@ def test_certificates_are_read_once(authority: trustme.CA, tmp_path: Path) -> No
     place = tmp_path / "own.pem"
     place.write_bytes(authority.cert_pem.bytes())
     variables = {"SSL_CERT_FILE": str(place)}
-    first = trusted(None, variables)
-    assert first is not None
-    assert trusted(None, variables) is first
+    read, again = trusted(None, variables), trusted(None, variables)
+    assert read is not None
+    assert again is not None
+    first = read()
+    assert again() is first
     place.write_bytes(authority.cert_pem.bytes() + trustme.CA().cert_pem.bytes())
-    second = trusted(None, variables)
-    assert second is not None
+    second = again()
     assert second is not first
     assert len(second.get_ca_certs()) == len(first.get_ca_certs()) + 1
+
+
+async def test_certificates_are_read_with_the_first_request(
+    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session reads the first certificate of a file, its first request the others and their fault."""
+    place = tmp_path / "own.pem"
+    good, broken = authority.cert_pem.bytes(), b"-----BEGIN CERTIFICATE-----\nAAAA\n"
+    monkeypatch.setenv("SSL_CERT_FILE", str(place))
+    place.write_bytes(good + broken)
+    async with Session(data_base_url="https://127.0.0.1:1", api_key=KEY) as session:
+        with pytest.raises(ConfigurationError, match=r"SSL_CERT_FILE names no certificates: .*own\.pem"):
+            await session.data.get("/v1/x")
+        place.write_bytes(good)
+        with pytest.raises(APIConnectionError):  # read again, and nobody listens
+            await session.with_options(max_attempts=1).data.get("/v1/x")
+
+
+def test_other_forms_of_certificates_are_read_at_once(authority: trustme.CA, tmp_path: Path) -> None:
+    """A file of another PEM form of certificates is read by the session."""
+    place = tmp_path / "own.pem"
+    place.write_bytes(authority.cert_pem.bytes().replace(b" CERTIFICATE", b" X509 CERTIFICATE"))
+    read = trusted(None, {"SSL_CERT_FILE": str(place)})
+    assert read is not None
+    assert len(read().get_ca_certs()) >= 1
 
 
 def test_context_that_checks_nothing_is_refused() -> None:

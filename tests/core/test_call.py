@@ -8,9 +8,10 @@ from math import inf
 from typing import Any
 
 import pytest
-from attrs import define, evolve, field
+from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from chainapi.core.call import (
     Acquire,
@@ -232,7 +233,7 @@ def test_a_retry_after_is_kept() -> None:
     script.run()
     assert script.pauses == [7.0]
     script = Script([busy, OK])
-    script.options = evolve(script.options, max_wait=6.0)
+    script.options = replace(script.options, max_wait=6.0)
     with pytest.raises(ServerError):
         script.run()
     assert script.pauses == []
@@ -241,7 +242,7 @@ def test_a_retry_after_is_kept() -> None:
 def test_without_retries_every_fault_is_final() -> None:
     """A fault is final if only one attempt is allowed."""
     script = Script([BROKEN])
-    script.options = evolve(script.options, retry=RetryPolicy(max_attempts=1))
+    script.options = replace(script.options, retry=RetryPolicy(max_attempts=1))
     with pytest.raises(APIConnectionError):
         script.run()
     assert script.kinds == ["Acquire", "Send"]
@@ -281,8 +282,8 @@ def test_an_empty_budget_ends_the_retries() -> None:
 def attempts(verdict: Verdict, max_attempts: int = 3, max_wait: float | None = 1e9) -> int:
     """Return how many requests a call sends that is always refused, 100 at most."""
     script = Script([*[refusal(verdict)] * 99, OK], took=0.0)
-    script.options = evolve(script.options, retry=RetryPolicy(max_attempts))
-    script.options = evolve(script.options, max_wait=max_wait)
+    script.options = replace(script.options, retry=RetryPolicy(max_attempts))
+    script.options = replace(script.options, max_wait=max_wait)
     with suppress(RateLimitedError):
         script.run()
     assert script.pauses == []
@@ -329,7 +330,7 @@ def test_a_patient_call_takes_any_number_of_refusals() -> None:
 def test_a_refusal_keeps_the_wait(limits: RateLimitInfo, retry_after: float | None) -> None:
     """The error of a 429 has the last retry-after, else the last reset."""
     script = Script([refusal(Verdict.ROUTE, limits)])
-    script.options = evolve(script.options, retry=RetryPolicy(max_attempts=1))
+    script.options = replace(script.options, retry=RetryPolicy(max_attempts=1))
     with pytest.raises(RateLimitedError) as caught:
         script.run()
     assert caught.value.retry_after == retry_after
@@ -348,7 +349,7 @@ def test_a_request_that_costs_more_than_the_limit() -> None:
 def test_the_deadline_counts_from_the_beginning() -> None:
     """The deadline of a call counts from `began`, by default from now on."""
     script = Script()
-    script.options = evolve(script.options, deadline=30.0)
+    script.options = replace(script.options, deadline=30.0)
     script.run(began=90.0)
     assert script.commands[0] == Acquire(None, 120.0, again=False)
     script.run(Call(Query("/v1/x"), options=CallOptions(deadline=5.0)))
@@ -358,7 +359,7 @@ def test_the_deadline_counts_from_the_beginning() -> None:
 def test_a_retry_behind_the_deadline_is_not_waited_for() -> None:
     """A retry behind the deadline ends the call at once, with its time by phase."""
     script = Script([BROKEN], queue=2.0, took=3.0)
-    script.options = evolve(script.options, deadline=12.0)
+    script.options = replace(script.options, deadline=12.0)
     with pytest.raises(DeadlineExceededError) as caught:
         script.run(began=99.0)
     error = caught.value
@@ -373,7 +374,7 @@ def test_a_retry_behind_the_deadline_is_not_waited_for() -> None:
 def test_a_pause_must_end_before_the_deadline(deadline: float, pauses: list[float]) -> None:
     """A pause that ends exactly at the deadline leaves no time for another attempt."""
     script = Script([BROKEN])
-    script.options = evolve(script.options, deadline=deadline)
+    script.options = replace(script.options, deadline=deadline)
     with pytest.raises(DeadlineExceededError):
         script.run()
     assert script.pauses == pauses
@@ -383,7 +384,7 @@ def test_a_pause_must_end_before_the_deadline(deadline: float, pauses: list[floa
 def test_the_phases_add_up(queue: float, took: float, cut: float) -> None:
     """The phases of a call cut off at any deadline add up to the time that passed."""
     script = Script([BROKEN, status(503), BROKEN, status(429), OK], queue=queue, took=took)
-    script.options = evolve(script.options, deadline=1_000.0)
+    script.options = replace(script.options, deadline=1_000.0)
     script.run(began=90.0)
     error = script.flow.exceeded(script.now + cut)
     phases = error.in_queue + error.in_attempts + error.between_attempts
@@ -394,7 +395,7 @@ def test_the_phases_add_up(queue: float, took: float, cut: float) -> None:
 def test_waits_of_all_attempts_count_towards_max_wait() -> None:
     """Waits of earlier attempts reduce `max_wait`, at most to 0."""
     script = Script([refusal(Verdict.QUOTA)] * 3 + [OK], queue=4.0)
-    script.options = evolve(script.options, max_wait=10.0)
+    script.options = replace(script.options, max_wait=10.0)
     script.run(began=99.0)
     waits = [command.max_wait for command in script.commands if isinstance(command, Acquire)]
     assert waits == [9.0, 5.0, 1.0, 0.0]

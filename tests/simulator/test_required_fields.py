@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 import attrs
 import pytest
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from chainapi.api.catalogue import ROUTES
 from chainapi.models.codec import PageDecoder, decode_resource
@@ -113,7 +114,7 @@ def extend(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
         (other, extended(kind) if row_classes(kind) else kind) for other, kind in endpoint.route.extra
     )
     model = extended(endpoint.route.model)
-    monkeypatch.setitem(vars(endpoint), "route", evolve(endpoint.route, model=model, extra=others))
+    monkeypatch.setitem(vars(endpoint), "route", replace(endpoint.route, model=model, extra=others))
     return model
 
 
@@ -175,7 +176,7 @@ def test_a_union_in_a_field_has_a_value_of_one_kind(monkeypatch: pytest.MonkeyPa
     endpoint = ROUTES["data.evm.transactions"]
     added = {"either": attrs.field(type=Either)}
     model = attrs.make_class("Model", added, (endpoint.route.model,), frozen=True, kw_only=True, slots=True)
-    monkeypatch.setitem(vars(endpoint), "route", evolve(endpoint.route, model=model))
+    monkeypatch.setitem(vars(endpoint), "route", replace(endpoint.route, model=model))
     rows = Caller().body(path_of("data.evm.transactions"), pageSize=20)["transactions"]
     assert {(row["either"]["kind"], len(row["either"])) for row in rows} == {("first", 2), ("second", 2)}
 
