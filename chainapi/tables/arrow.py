@@ -18,7 +18,16 @@ from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text
 from chainapi.tables.types import BYTES, PRECISION, SCALARS, SCALE, Kind, bytes_of, hexadecimal
 
-__all__ = ["array_of", "arrow_schema", "arrow_type", "grows_to", "of_buffer", "places_of", "times_of"]
+__all__ = [
+    "array_of",
+    "arrow_schema",
+    "arrow_type",
+    "grows_to",
+    "of_buffer",
+    "places_of",
+    "texts_of",
+    "times_of",
+]
 
 _TIME = pa.timestamp("ms", "UTC")
 _KNOWN = (
@@ -85,6 +94,16 @@ def times_of(seconds: Any) -> Any:
     return pc.multiply(seconds, _MILLISECONDS).view(_TIME)
 
 
+def texts_of(content: bytes, sizes: bytes, validity: Any = None) -> Any:
+    """Return an array of texts in UTF-8, which are in the buffer one after the other.
+
+    `sizes` has four bytes for the size of each. `validity` is as in `of_buffer`.
+    """
+    offsets = pc.cumulative_sum_checked(of_buffer(pa.int32(), bytes(4) + sizes))
+    buffers = [validity, offsets.buffers()[1], pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+
 def _validity(values: Sequence[Any]) -> Any:
     return of_buffer(pa.uint8(), bytes(map(is_not, values, repeat(None)))).cast(pa.bool_()).buffers()[1]
 
@@ -105,21 +124,17 @@ def _records(column: Column, values: Sequence[Any], validity: Any) -> Any:
 def _lists(column: Column, values: Sequence[Any], validity: Any) -> Any:
     lists = _filled(values, validity, ())
     items = array_of(column.fields[0], [*chain.from_iterable(lists)])
-    offsets = _offsets(lists)
-    return pa.Array.from_buffers(arrow_type(column), len(lists), [validity, offsets], children=[items])
+    offsets = struct.pack(f"{len(lists) + 1}i", *accumulate(map(len, lists), initial=0))
+    buffers = [validity, pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(arrow_type(column), len(lists), buffers, children=[items])
 
 
 def _texts(_: Column, values: Sequence[Any], validity: Any) -> Any:
     texts = _filled(values, validity, "")
     joined = "".join(texts)
     content = joined.encode()
-    offsets = _offsets(texts if len(content) == len(joined) else [*map(str.encode, texts)])
-    return pa.Array.from_buffers(pa.string(), len(texts), [validity, offsets, pa.py_buffer(content)])
-
-
-def _offsets(parts: Sequence[Sequence[Any]]) -> Any:
-    """Return the places where the parts begin, and the end of the last one."""
-    return pa.py_buffer(struct.pack(f"{len(parts) + 1}i", *accumulate(map(len, parts), initial=0)))
+    parts = texts if len(content) == len(joined) else [*map(str.encode, texts)]
+    return texts_of(content, struct.pack(f"{len(parts)}i", *map(len, parts)), validity)
 
 
 def _packed(form: str, column: Column, values: Sequence[Any], validity: Any) -> Any:

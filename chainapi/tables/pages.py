@@ -30,14 +30,24 @@ from chainapi.models.unions import tags_of
 from chainapi.tables.columns import Column, columns_of, has_extra
 from chainapi.tables.shapes import Misfit, Shape
 from chainapi.tables.structs import POINT, struct_rows
-from chainapi.tables.types import INT64, YEARS, Amounts
+from chainapi.tables.types import INT64, YEARS, Amounts, Kind
 
-__all__ = ["ColumnarDecoder", "ColumnarPage", "Values", "columnar_type"]
+__all__ = ["ColumnarDecoder", "ColumnarPage", "Texts", "Values", "columnar_type"]
 
-# Values of a column: bytes in the order of the machine, or the objects that `chainapi.tables.rows.reader`
-# returns. Whole numbers have eight bytes each, those of ``digits`` too, floats eight, times (Unix seconds)
+
+@frozen(eq=False)
+class Texts:
+    """Texts of a column in UTF-8, one after the other; `sizes` has four bytes for the size of each."""
+
+    content: bytes
+    sizes: bytes
+
+
+# Values of a column: packed, or the objects that `chainapi.tables.rows.reader` returns. Packed ones take less
+# memory, which later pages use again while the caches of the processor hold it. Bytes are in the order of the
+# machine. Whole numbers have eight bytes each, those of ``digits`` too, floats eight, times (Unix seconds)
 # four.
-Values: TypeAlias = bytes | Sequence[Any]
+Values: TypeAlias = bytes | Texts | Sequence[Any]
 
 WIDEST = 256  # rows from which on reading each field by itself is faster than whole rows
 
@@ -187,21 +197,36 @@ def _of_structs(model: Any, amounts: Amounts) -> RowType | None:
         shape = Shape(kinds[0], named, row=True, extra=extra, exact=True)
     except TypeError:
         return None
-    return struct_rows(model, lambda _: partial(_shaped, shape, slice(1, 1 + len(named))))
+    return struct_rows(model, lambda _: partial(_shaped, shape))
 
 
 def _has_json(column: Column) -> bool:
     return column.kind == "json" or any(map(_has_json, column.fields))
 
 
-def _shaped(shape: Shape, named: slice, rows: list[Any]) -> Any:
+def _shaped(shape: Shape, rows: list[Any]) -> Any:
     """Return Structs with the attributes of a model, and their columns."""
     structs = shape.of(rows)
     try:
         changed = shape.change(structs)
     except Misfit:
         raise msgspec.ValidationError("a value does not fit its column") from None
-    return _Checked(structs, [*zip(*map(astuple, changed), strict=True)][named] or [()] * named.stop)
+    columns = [*zip(*map(astuple, changed), strict=True)][1:] or [()] * len(shape.columns)
+    pairs = zip(shape.columns.values(), columns, strict=False)
+    return _Checked(structs, [_packed(column.kind, values) for column, values in pairs])
+
+
+def _packed(kind: Kind, values: Sequence[Any]) -> Values:
+    """Return the values of a column packed, if that is possible."""
+    if kind in ("text", "digits"):
+        return _texts(values)
+    try:
+        return struct.pack(f"{len(values)}{_FORMS[kind]}", *values)
+    except (KeyError, struct.error):
+        return values
+
+
+_FORMS: Mapping[Kind, str] = {"integer": "q", "time": "I", "float": "d"}
 
 
 def _finish(checks: Mapping[str, Check], read: Callable[[list[Any]], Sequence[Sequence[Any]]]) -> Finish:
@@ -287,14 +312,20 @@ def _check(field: Field) -> Check | None:
         case "boolean":
             return Check(None, partial(_of, {bool} | nothing))
         case "text":
-            return Check(None, _as_decoded)
+            return Check(None, _texts)
         case "literal" if {*map(type, kind.choices)} == {str}:
             return Check(None, partial(_chosen, {*kind.choices, None} if kind.optional else {*kind.choices}))
     return None
 
 
-def _as_decoded(values: Sequence[Any]) -> Values:
-    return values
+def _texts(values: Sequence[Any]) -> Values:
+    try:
+        joined = "".join(values)
+    except TypeError:  # there is None
+        return values
+    content = joined.encode()
+    parts = values if len(content) == len(joined) else [*map(str.encode, values)]
+    return Texts(content, struct.pack(f"{len(values)}i", *map(len, parts)))
 
 
 def _of(kinds: set[type], values: Sequence[Any]) -> Sequence[Any]:
@@ -306,7 +337,7 @@ def _of(kinds: set[type], values: Sequence[Any]) -> Sequence[Any]:
 def _chosen(choices: set[str | None], values: Sequence[Any]) -> Values:
     if not choices.issuperset(values):
         raise msgspec.ValidationError("a value is not in the list")
-    return values
+    return _texts(values)
 
 
 # There is None, a number beyond 64 bits, or a fraction among the values.
