@@ -4,9 +4,10 @@
 
     await export(session.data.evm.blocks, [43114, 43113], "blocks.parquet", page_size=100)
 
-A run has two stages. Pages are fetched and committed to a journal, a SQLite database beside the target; then
-the rows of finished sources are written to the final file. Start reading at ``run``, which calls the stages:
-``fetch`` (``sources``, ``writer``, ``journal``), ``part_writer`` (``files``, ``formats``) and ``placement``.
+Pages are fetched and committed to a journal, a SQLite database and files with rows beside the target. A
+folder gets its parts meanwhile; a single file gets the rows of finished sources at the end. Start reading at
+``run``, which calls ``fetch`` (``sources``, ``writer``, ``journal``) and ``part_schedule`` (``part_writer``,
+``placement`` or ``remote``).
 """
 
 from __future__ import annotations

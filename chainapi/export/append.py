@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
 from chainapi.errors import ExportError
-from chainapi.export.files import SYNC_EVERY, digest_of, partial_of, reason_of, refuse_link
+from chainapi.export.files import SYNC_EVERY, chunks, digest_of, partial_of, reason_of, refuse_link
 from chainapi.export.formats import DatabaseFormat, Format, TextFormat
 from chainapi.export.part_records import Base, PartFile
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import Column
 
 __all__ = ["append", "appending", "cut", "has_base", "has_tail"]
-
-CHUNK = 1 << 20  # bytes between two looks at `stop`
 
 
 def appending(format_: Format, path: Path, columns: Sequence[Column]) -> TextFormat | DatabaseFormat | None:
@@ -100,7 +98,7 @@ def append(path: Path, base: Base, stop: threading.Event) -> None:
 def _copy(tail: FileIO, file: FileIO, start: int, stop: threading.Event) -> None:
     unsynced = 0
     file.seek(start)
-    for chunk in _chunks(tail):
+    for chunk in chunks(tail):
         if stop.is_set():
             raise Stopped
         rest = memoryview(chunk)
@@ -116,15 +114,10 @@ def _copy(tail: FileIO, file: FileIO, start: int, stop: threading.Event) -> None
 def _compare(path: Path, tail: FileIO, file: FileIO, start: int) -> None:
     tail.seek(0)
     file.seek(start)
-    for chunk in _chunks(tail):
+    for chunk in chunks(tail):
         if file.read(len(chunk)) != chunk:
             raise ExportError(
                 f"{path} has other rows when it is read back than were appended: the disk or the file system "
                 "lost some of them. All rows are kept in the journal: check the disk, and start the same "
                 "export again"
             )
-
-
-def _chunks(file: FileIO) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK):
-        yield chunk

@@ -141,6 +141,10 @@ class CorrectionWriter(PartWriter):
                 yield one.label, lines
                 self.on_rows(lines.count(b"\n"))
 
+    def _link(self, rows: Sequence[PageRows], new: Path) -> bool:
+        """Return False: a segment also has rows that the target has."""
+        return False
+
     def _count(self, rows: Sequence[PageRows]) -> int:
         return self.rows
 

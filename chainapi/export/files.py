@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -21,6 +22,8 @@ from chainapi.errors import ExportError
 from chainapi.export.formats import format_of
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsRead
+
     from chainapi.export.formats import Format
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "SYNC_EVERY",
     "FileState",
     "Target",
+    "chunks",
     "digest_of",
     "make_folders",
     "os_errors_explained",
@@ -43,6 +47,7 @@ __all__ = [
 ]
 
 HEAD, TAIL = 16 << 10, 64 << 10  # bytes of a file whose digest is kept
+CHUNK = 1 << 20  # bytes that are read at a time
 SYNC_EVERY = 64 << 20  # bytes: a sync of gigabytes at once could not be stopped
 JOURNAL = "journal"  # name of the database in the folder of a journal
 FOLDER_FORMAT = "jsonl"  # default format of the files in a folder
@@ -315,6 +320,13 @@ class FileState:
 
     size: int
     digest: str
+
+
+def chunks(file: SupportsRead[bytes], left: int = sys.maxsize) -> Iterator[bytes]:
+    """Yield the next bytes of a file, up to `left` of them."""
+    while left > 0 and (chunk := file.read(min(CHUNK, left))):
+        left -= len(chunk)
+        yield chunk
 
 
 def digest_of(path: Path, size: int | None = None, tail: Path | None = None) -> str:

@@ -86,10 +86,16 @@ class Journal:
         self._database.close()
 
     def _check_pages(self) -> None:
-        """Compare the rows of each waiting page with its checksum."""
+        """Compare the rows of each page that waits for a part with its checksum.
+
+        The segment of a part that was begun may be its file, which a user may have changed since.
+        """
+        part = self.last_part()
+        begun = 0 if part is None or part.state == CLEANED else part.upto
         with SegmentReader(self.folder) as reader:
             for page in self._waiting_pages():
-                reader.read(page)
+                if page.number > begun:
+                    reader.read(page)
         with self._database.reading() as db:
             (self._pages,) = db.execute(
                 "SELECT max((SELECT coalesce(max(upto), 0) FROM parts),"

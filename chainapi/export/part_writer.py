@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import msgspec
@@ -35,7 +35,7 @@ from chainapi.export.formats import DatabaseFormat, Dropped, TextFormat
 from chainapi.export.formats.markers import Marker
 from chainapi.export.part_records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
 from chainapi.export.partition import PageRows, Partitioner, folder_of
-from chainapi.export.segments import SegmentReader
+from chainapi.export.segments import SegmentReader, link_segment
 from chainapi.export.worker import Stopped
 from chainapi.tables.columns import SOURCE, Column
 
@@ -149,8 +149,12 @@ class PartWriter:
         count += self._count(rows)
 
         def write(new: Path) -> None:
-            format_, lines = self.target.format, self._lines(reader, rows, new)
-            found = format_.write(new, self.columns, lines, old, self.stop, self.dropped)
+            format_ = self.target.format
+            if old is None and self._link(rows, new):
+                found = self._count_lines(reader, rows)
+            else:
+                lines = self._lines(reader, rows, new)
+                found = format_.write(new, self.columns, lines, old, self.stop, self.dropped)
             check_count(path, found, count)
             if isinstance(format_, DatabaseFormat) and not self.target.folder:
                 format_.mark(new, Marker(self.number, self.run, count))
@@ -158,6 +162,31 @@ class PartWriter:
         size, digest = write_partial(path, write)
         name = path.relative_to(self.target.root).as_posix()
         return PartFile(name, count, size, digest, self._sources(rows), partition=partition)
+
+    def _link(self, rows: Sequence[PageRows], new: Path) -> bool:
+        """Make the segment with these rows the file, if it has them as the format writes them.
+
+        So nothing is written. A segment has pages as they arrived: those of several sources in turns, which
+        only a part of a folder may have.
+        """
+        format_ = self.target.format
+        if not (isinstance(format_, TextFormat) and format_.keeps_lines):
+            return False
+        if any(
+            one.page.number > after.page.number and (one.label == after.label or not self.target.folder)
+            for one, after in pairwise(rows)
+        ):
+            return False
+        whole = all(one.places is None for one in rows)
+        return whole and link_segment(self.target.journal, [one.page for one in rows], new)
+
+    def _count_lines(self, reader: SegmentReader, rows: Sequence[PageRows]) -> int:
+        """Read a segment that is the file; return the number of its rows."""
+        found = 0
+        for one in rows:
+            found += self._read(reader, one.page).count(b"\n")
+            self.on_rows(one.rows)
+        return found
 
     def _write_tail(
         self, reader: SegmentReader, path: Path, before: PartFile, format_: TextFormat

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -269,10 +270,11 @@ async def publish(journal: Journal, target: RemoteTarget, part: Part, worker: Wo
 
     Raises:
         ExportError: an object or the journal cannot be written; the next run completes the part.
+        Stopped: the caller was cancelled during an upload; the next run repeats it.
 
     """
     await worker.run(journal.begin_part, part)
-    await thread.run(_upload, target, part)
+    await thread.run(_upload, target, part, thread.stop)
     await worker.run(journal.complete_part, part)
     if target.folder:
         lines = await worker.run(_manifest, journal)
@@ -281,17 +283,18 @@ async def publish(journal: Journal, target: RemoteTarget, part: Part, worker: Wo
     await thread.run(target.clear)
 
 
-def recover_uploads(journal: Journal, target: RemoteTarget) -> None:
+def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Event) -> None:
     """Complete the part of a killed run; check that a single file is unchanged.
 
     Raises:
         ExportError: the file is missing or was changed, or the journal has no record of it.
+        Stopped: `stop` was set during an upload; the next run repeats it.
 
     """
     part = journal.last_part()
     if part is not None and part.state == BEGUN:
         if _is_ready(target, part):
-            _upload(target, part)
+            _upload(target, part, stop)
             journal.complete_part(part)
         else:
             _withdraw(target, part)
@@ -308,11 +311,11 @@ def recover_uploads(journal: Journal, target: RemoteTarget) -> None:
         _check_free(target, target.name_of(target.part(1 if part is None else part.number + 1)))
 
 
-def _upload(target: RemoteTarget, part: Part) -> None:
+def _upload(target: RemoteTarget, part: Part, stop: threading.Event) -> None:
     """Upload the files that are not there yet."""
     for file in part.content.files:
         if target.store.state(file.name) != FileState(file.size, file.digest):
-            target.store.upload(file.name, partial_of(target.root / file.name))
+            target.store.upload(file.name, partial_of(target.root / file.name), stop)
 
 
 def _is_ready(target: RemoteTarget, part: Part) -> bool:

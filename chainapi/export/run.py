@@ -100,7 +100,7 @@ class Exporter:
     async def _run(self, journal: Journal) -> ExportResult:
         target, progress, worker = self.target, self.progress, self._worker
         if isinstance(target, RemoteTarget):
-            await worker.run(recover_uploads, journal, target)
+            await worker.run(recover_uploads, journal, target, worker.stop)
         else:
             await worker.run(recover, journal, target, worker.stop)
         fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(schedule))

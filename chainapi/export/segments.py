@@ -10,9 +10,11 @@ Everything here blocks.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
+from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
 from typing import Self
 from zlib import crc32
@@ -24,9 +26,10 @@ from chainapi.export.files import reason_of, sync_folder
 from chainapi.export.integrity import damaged
 from chainapi.export.part_records import PageRecord
 
-__all__ = ["SegmentReader", "Segments"]
+__all__ = ["SegmentReader", "Segments", "link_segment"]
 
 PREFIX = "pages-"
+WRITE_EVERY = 1 << 20  # bytes
 OPEN_AT_ONCE = 64  # segments of a reader
 
 
@@ -45,6 +48,7 @@ class Segments:
     _file: FileIO | None = field(default=None, init=False)
     _synced: int = field(default=0, init=False)  # bytes of the open segment
     _end: int = field(default=0, init=False)
+    _unwritten: bytearray = field(factory=bytearray, init=False, repr=False)
 
     def append(self, content: bytes) -> tuple[int, int]:
         """Append the rows of a page; return the number of the segment and the place.
@@ -55,11 +59,18 @@ class Segments:
         """
         with _explained(self.folder):
             file, start = self._opened(), self._end
-            rest = memoryview(content)
-            while rest:
-                rest = rest[file.write(rest) :]
+            self._unwritten += content
+            if len(self._unwritten) >= WRITE_EVERY:
+                self._write(file)
         self._end += len(content)
         return self.number, start
+
+    def _write(self, file: FileIO) -> None:
+        # One call for several pages: at each one, the thread waits for the interpreter again.
+        rest = memoryview(bytes(self._unwritten))
+        self._unwritten.clear()
+        while rest:
+            rest = rest[file.write(rest) :]
 
     def sync(self) -> None:
         """Sync what was appended to the disk.
@@ -70,11 +81,13 @@ class Segments:
         """
         if self._file is not None and self._end > self._synced:
             with _explained(self.folder):
+                self._write(self._file)
                 os.fsync(self._file.fileno())
             self._synced = self._end
 
     def rewind(self) -> None:
         """Take back what was appended since the last sync."""
+        self._unwritten.clear()
         if self._file is not None:
             with suppress(OSError):
                 self._file.truncate(self._synced)
@@ -146,6 +159,31 @@ class SegmentReader:
         file.seek(page.start)
         content = file.read(page.stored or page.length + page.invalid_length)
         return b"" if content is None else content
+
+
+def link_segment(folder: Path, pages: Iterable[PageRecord], name: Path) -> bool:
+    """Give the segment with the valid rows of these pages, and nothing else, another name.
+
+    Both names are one file on the disk, until the segment is removed. Return False if no segment has just
+    these rows, or the file system has no hard links.
+    """
+    found = sorted(pages, key=attrgetter("start"))
+    if not found:
+        return False
+    size = sum(page.length for page in found)
+    starts = accumulate((page.length for page in found), initial=0)
+    if {page.segment for page in found} != {found[0].segment} or any(
+        page.start != start or page.stored or page.invalid for page, start in zip(found, starts, strict=False)
+    ):
+        return False
+    path = segment_path(folder, found[0].segment)
+    if path.stat().st_size != size:
+        return False
+    try:
+        os.link(path, name)
+    except OSError:
+        return False
+    return True
 
 
 def segment_path(folder: Path, number: int) -> Path:

@@ -18,6 +18,7 @@ what they know. No error has a credential from the options of the file system. E
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import EIO, ENOTDIR
@@ -31,6 +32,7 @@ from attrs import field, frozen
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import FileState, digest_of, reason_of, state_of, sync_folder
+from chainapi.export.worker import Stopped, look
 
 __all__ = ["Store", "absolute", "redacted"]
 
@@ -179,15 +181,19 @@ class Store:
                 with self._explained(name, "read"):
                     raise
 
-    def upload(self, name: str, path: Path) -> None:
+    def upload(self, name: str, path: Path, stop: threading.Event | None = None) -> None:
         """Copy a local file to an object, and compare the two.
 
         Raises:
             ExportError: the object cannot be written, or has other bytes than the file.
+            Stopped: `stop` was set before the file system reported the last bytes as sent.
 
         """
+        from fsspec.callbacks import Callback  # type: ignore[import-untyped]
+
+        watching = Callback(hooks={"stop": lambda *_, **__: look(stop)})
         with self._explained(name):
-            self.files.put_file(str(path), self._path(name))
+            self.files.put_file(str(path), self._path(name), callback=watching)
         if self.state(name) != FileState(path.stat().st_size, digest_of(path)):
             raise ExportError(
                 f"{self.url}/{name} has other bytes when it is read back than were uploaded; all rows are "
@@ -251,6 +257,8 @@ class Store:
     def _explained(self, name: str, step: str = "written") -> Iterator[None]:
         try:
             yield
+        except Stopped:
+            raise
         except Exception as error:  # noqa: BLE001 - each driver has errors of its own
             reason = reason_of(error) if isinstance(error, OSError) else str(error)
             told = _masked(reason or type(error).__name__, self.secrets)

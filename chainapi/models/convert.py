@@ -103,11 +103,11 @@ def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
 
 
 def fast_path(model: Any, finish_of: FinishOf, *, strict: bool = False) -> FastPath | None:
-    """Return a fast path whose rows other functions make; None if there is none.
+    """Return the fast path of a model with other makers of rows; None without one.
 
     Args:
         model: the model.
-        finish_of: returns the function that makes rows of a class.
+        finish_of: returns the maker of the rows of a class.
         strict: as in `row_type`.
 
     """

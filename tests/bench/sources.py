@@ -120,13 +120,14 @@ def measure(pipe: Connection, served: Served, sources: int, out: str, name: str)
 
 
 def size_of(folder: Path, *, journals: bool = True) -> int:
-    """Return the bytes of the files below a folder."""
-    size = 0
+    """Return the bytes of the files below a folder; a file of several names counts once."""
+    sizes = dict[int, int]()
     for path in folder.rglob("*"):
         with suppress(OSError):
             if path.is_file() and (journals or "export" not in str(path.relative_to(folder))):
-                size += path.stat().st_size
-    return size
+                state = path.stat()
+                sizes[state.st_ino] = state.st_size
+    return sum(sizes.values())
 
 
 def bytes_written() -> int:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import fsspec  # type: ignore[import-untyped]
 from attrs import define, field
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback  # type: ignore[import-untyped]
 from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
 
 __all__ = ["Bucket", "Image", "Images", "bucket"]
@@ -48,10 +49,14 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
         with self._step(path, value):
             super().pipe_file(path, value, mode, **options)
 
-    def put_file(self, lpath: str, rpath: str, *arguments: Any, **options: Any) -> None:
-        """Upload a file; if the step fails with half an object, that is what is there."""
+    def put_file(self, lpath: str, rpath: str, callback: Callback = DEFAULT_CALLBACK, **options: Any) -> None:
+        """Upload a file; if the step fails with half an object, that is what is there.
+
+        The object is there once all its bytes were reported, as in S3.
+        """
         content = Path(lpath).read_bytes()
         with self._step(rpath, content):
+            callback.relative_update(len(content))
             super().pipe_file(rpath, content)
 
     def rm_file(self, path: str) -> None:

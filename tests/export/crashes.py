@@ -137,7 +137,7 @@ SCENES = [*(Scene(name) for name in FORMATS), *(Scene(name, ("source", "day")) f
 
 
 def sample(states: Sequence[T], most: int) -> Sequence[T]:
-    """Return at most so many states, evenly spread."""
+    """Return at most `most` of the states, evenly spread."""
     step = max(1, len(states) / most)
     return [states[int((place + 0.5) * step)] for place in range(min(most, len(states)))]
 

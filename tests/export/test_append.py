@@ -13,7 +13,7 @@ import pytest
 
 from chainapi.errors import ExportError
 from chainapi.export import append as appends
-from chainapi.export import export
+from chainapi.export import export, files
 from chainapi.export.append import append
 from chainapi.export.files import digest_of, partial_of
 from chainapi.export.part_records import Base
@@ -222,7 +222,7 @@ async def test_an_export_that_is_cancelled_while_it_appends(
             assert go.wait(20)
 
     with monkeypatch.context() as patched:
-        patched.setattr(appends, "CHUNK", 500)
+        patched.setattr(files, "CHUNK", 500)
         patched.setattr(appends, "SYNC_EVERY", 500)
         patched.setattr(os, "fsync", slow)
         run = asyncio.create_task(growing.run())
@@ -259,7 +259,7 @@ def test_appended_rows_that_the_disk_loses_are_missed(
 def test_gigabytes_are_synced_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long append syncs as it goes, so that no sync at its end takes long."""
     path, base = ready(tmp_path)
-    monkeypatch.setattr(appends, "CHUNK", 1_000)
+    monkeypatch.setattr(files, "CHUNK", 1_000)
     monkeypatch.setattr(appends, "SYNC_EVERY", 2_000)
     sync, sizes = os.fsync, list[int]()
 

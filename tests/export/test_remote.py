@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -229,6 +231,30 @@ async def test_a_write_that_fails(url: str, when: str, files: type[Bucket], tmp_
                 await growing.run(journal=place)
         await growing.run(journal=place)
         growing.check(files, tmp_path, new=0)
+
+
+@pytest.mark.real_time
+async def test_a_stop_ends_an_upload(files: type[Bucket], tmp_path: Path) -> None:
+    """An export that is cancelled during an upload ends at its next piece; the next run uploads the part."""
+    growing, begun, go = Growing.to("bucket://b/x/"), threading.Event(), threading.Event()
+
+    def wait(name: str, when: str, _content: bytes) -> None:
+        if when == "before" and "part-" in name:
+            begun.set()
+            assert go.wait(20)
+
+    files.on_step = staticmethod(wait)
+    run = asyncio.create_task(growing.run())
+    await asyncio.to_thread(begun.wait, 20)
+    run.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert not [name for name in names_in(files) if "part-" in name]
+    files.on_step = None
+    await growing.run()
+    growing.check(files, tmp_path, new=0)
 
 
 async def test_an_upload_that_loses_bytes(files: type[Bucket], tmp_path: Path) -> None:

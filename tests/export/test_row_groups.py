@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chainapi.errors import ExportError
+from chainapi.export import files
 from chainapi.export.formats import row_groups
 from chainapi.export.formats.parquet import FORMAT, Parquet
 from chainapi.export.worker import Stopped
@@ -123,7 +124,7 @@ def test_copied_groups_that_the_disk_changes(tmp_path: Path, monkeypatch: pytest
 
 def test_a_copy_that_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop ends the copy at the next piece; pieces are synced as the copy goes."""
-    monkeypatch.setattr(row_groups, "CHUNK", 1_000)
+    monkeypatch.setattr(files, "CHUNK", 1_000)
     monkeypatch.setattr(row_groups, "SYNC_EVERY", 2)
     stop, old, syncs = threading.Event(), written(tmp_path), list[Path]()
 

@@ -34,6 +34,11 @@ class SlowLines(JsonLines):
     written: list[str] = field(factory=list[str])
 
     @property
+    def keeps_lines(self) -> bool:
+        """Check whether a segment may be the file; it would not be written."""
+        return False
+
+    @property
     def pages(self) -> int:
         """Number of pages that were written."""
         return len(self.written)

@@ -403,7 +403,7 @@ async def test_a_transaction_that_is_stopped(
     growing, _ = await started(tmp_path, format_)
     monkeypatch.setattr(worker, "LOOK_EVERY", 0.001)
     module = import_module(f"chainapi.export.formats.{format_}")
-    mark = module._mark
+    mark = module.add_marker
 
     def endless(database: Any, marker: Any) -> None:
         mark(database, marker)
@@ -416,7 +416,7 @@ async def test_a_transaction_that_is_stopped(
     form.write(partial, COLUMNS, many(5))
     before = growing.path.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_mark", endless)
+        patch.setattr(module, "add_marker", endless)
         with pytest.raises(Stopped):
             form.merge(growing.path, partial, 2, "run", stopping)
     assert growing.path.read_bytes() == before or format_ == "duckdb"

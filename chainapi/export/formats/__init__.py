@@ -133,6 +133,11 @@ class Format(Protocol):
 class TextFormat(Format, Protocol):
     """File format whose rows may be appended as bytes."""
 
+    @property
+    def keeps_lines(self) -> bool:
+        """Check whether a new file has the JSON lines of its rows, byte by byte."""
+        ...
+
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
         """Check whether rows of these columns can follow the bytes of a file."""
         ...

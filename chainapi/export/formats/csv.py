@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import lru_cache, partial
+from functools import lru_cache
 from io import TextIOWrapper
 from itertools import repeat
 from pathlib import Path
@@ -21,8 +21,9 @@ from zlib import crc32
 
 from attrs import frozen
 
+from chainapi.export.files import chunks
 from chainapi.export.formats import Dropped, Rows
-from chainapi.export.formats.text_files import PLAIN, DamagedTextError, TextFiles
+from chainapi.export.formats.text_files import DamagedTextError, TextFileFormat, TextFiles
 from chainapi.export.formats.values import (
     DAMAGED,
     NESTED,
@@ -43,32 +44,14 @@ from chainapi.tables.types import Kind
 
 __all__ = ["FORMAT", "Csv"]
 
-CHUNK = 1 << 20  # bytes
-
 
 @frozen
-class Csv:
-    """Rows as comma-separated values under a header.
+class Csv(TextFileFormat):
+    """Rows as comma-separated values under a header."""
 
-    Attributes:
-        source: whether files have the column ``source``.
-        files: opener of the files, plain or compressed.
-
-    """
-
+    base: ClassVar[str] = "csv"
     needs_columns: ClassVar[bool] = True
-    source: bool = True
-    files: TextFiles = PLAIN
-
-    @property
-    def name(self) -> str:
-        """Name of the format."""
-        return self.suffix[1:]
-
-    @property
-    def suffix(self) -> str:
-        """Suffix of its file names."""
-        return f".csv{self.files.suffix}"
+    keeps_lines: ClassVar[bool] = False
 
     def write(
         self,
@@ -257,7 +240,7 @@ def _tally(path: Path, files: TextFiles, stop: threading.Event | None = None, *,
     count, checksum, within = -headers, 0, 0
     try:
         with files.open(path) as file:
-            for chunk in until(stop, iter(partial(file.read, CHUNK), b"")):
+            for chunk in until(stop, chunks(file)):
                 checksum = crc32(chunk, checksum)
                 # Two quotation marks with nothing between them neither open nor close a text.
                 pieces = chunk.translate(None, _OTHERS).replace(b'""', b"").split(b'"')

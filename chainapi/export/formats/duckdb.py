@@ -5,16 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 
 from chainapi.errors import ConfigurationError, ExportError
+from chainapi.export.files import chunks
 from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.arrow import BATCH_ROWS, chosen_rows, python_rows, tables_of
-from chainapi.export.formats.markers import CREATE, INSERT, MARKERS, NEWEST, REMOVED, Marker, differs, in_use
+from chainapi.export.formats.markers import (
+    MARKERS,
+    REMOVED,
+    Marker,
+    add_marker,
+    differs,
+    in_use,
+    newest_marker,
+    quoted_name,
+)
 from chainapi.export.formats.values import (
     Tally,
     check_written,
@@ -92,7 +101,7 @@ class DuckDb:
             if dropped:
                 self.remove(added, previous, dropped)
             with previous.open("rb") as old, path.open("wb") as new:
-                for chunk in until(stop, iter(partial(old.read, CHUNK), b"")):
+                for chunk in until(stop, chunks(old)):
                     new.write(chunk)
             with _changed(path, stop) as database:
                 return _insert(path, database, added)
@@ -114,7 +123,7 @@ class DuckDb:
     def mark(self, path: Path, marker: Marker) -> None:
         """Add a marker to a database."""
         with _changed(path) as database:
-            _mark(database, marker)
+            add_marker(database, marker)
 
     def newest(self, path: Path, stop: threading.Event | None = None) -> tuple[Marker | None, int]:
         """Return the newest marker and the number of rows.
@@ -133,7 +142,7 @@ class DuckDb:
         """
         with _changed(path, stop) as database:
             marker = Marker(part, run, _insert(path, database, added))
-            _mark(database, marker)
+            add_marker(database, marker)
         self.compare(path, added, stop)
         return marker
 
@@ -149,7 +158,7 @@ class DuckDb:
     def compare(self, path: Path, added: Path, stop: threading.Event | None = None) -> None:
         """Compare the newest rows of a database with those that were added."""
         with _confined(added, stop) as database:
-            names = ", ".join(map(_name, _types(database, "rows")))
+            names = ", ".join(map(quoted_name, _types(database, "rows")))
             wanted = _counted(database, "rows")
         with _confined(path, stop) as database:
             table = _plain_table(path, database)
@@ -159,8 +168,6 @@ class DuckDb:
 
 
 # Writing
-
-CHUNK = 1 << 20  # bytes
 
 
 def _log(path: Path) -> Path:
@@ -251,7 +258,8 @@ def _insert(path: Path, database: duckdb.DuckDBPyConnection, added: Path) -> int
         _alter(path, database, _types(fresh, "rows"))
         keys = _types(fresh, REMOVED)
         if keys:
-            same = " AND ".join(f"taken.{_name(key)} IS NOT DISTINCT FROM fresh.{_name(key)}" for key in keys)
+            names = [*map(quoted_name, keys)]
+            same = " AND ".join(f"taken.{name} IS NOT DISTINCT FROM fresh.{name}" for name in names)
             _run(database, f"DELETE FROM {table} taken USING fresh WHERE {same}", fresh, REMOVED)  # noqa: S608
         inserted = _run(database, f"INSERT INTO {table} BY NAME SELECT * FROM fresh", fresh, "rows")  # noqa: S608
         if inserted != _count(fresh, "rows"):
@@ -284,9 +292,9 @@ def _alter(path: Path, database: duckdb.DuckDBPyConnection, wanted: dict[str, st
     for name, kind in wanted.items():
         try:
             if name not in old:
-                database.execute(f"ALTER TABLE main.rows ADD COLUMN {_name(name)} {kind}")
+                database.execute(f"ALTER TABLE main.rows ADD COLUMN {quoted_name(name)} {kind}")
             elif kind != old[name]:
-                database.execute(f"ALTER TABLE main.rows ALTER COLUMN {_name(name)} TYPE {kind}")
+                database.execute(f"ALTER TABLE main.rows ALTER COLUMN {quoted_name(name)} TYPE {kind}")
         except duckdb.DependencyException as error:
             raise ExportError(
                 f"{path} cannot get the column {name!r}: an index or another object depends on the table "
@@ -304,21 +312,11 @@ def _types(database: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
     return dict(database.execute(query, [table]).fetchall())
 
 
-def _mark(database: duckdb.DuckDBPyConnection, marker: Marker) -> None:
-    database.execute(CREATE)
-    database.execute(INSERT, (marker.part, marker.run, marker.rows))
-
-
 def _newest(path: Path, database: duckdb.DuckDBPyConnection) -> Marker | None:
     if not _types(database, MARKERS):
         return None
     _plain_table(path, database, MARKERS)
-    found = database.execute(NEWEST).fetchone()
-    return None if found is None else Marker(*found)
-
-
-def _name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return newest_marker(database)
 
 
 # Reading
@@ -390,7 +388,7 @@ def _plain_table(path: Path, database: duckdb.DuckDBPyConnection, name: str = "r
         raise not_a_table(path, "a view") if viewed else unlike(path, "duckdb")
     if any(one[2] for one in listed("table_name, is_generated", "duckdb_columns") if is_it(one)):
         raise not_a_table(path, "a table with generated columns")
-    return f"{_name(str(rows[0][0]))}.main.{name}"
+    return f"{quoted_name(str(rows[0][0]))}.main.{name}"
 
 
 @contextmanager

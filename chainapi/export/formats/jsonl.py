@@ -8,46 +8,33 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 from zlib import crc32
 
 import msgspec
 from attrs import frozen
 
+from chainapi.export.files import chunks
 from chainapi.export.formats import Dropped, Rows
-from chainapi.export.formats.text_files import PLAIN, DamagedTextError, TextFiles
+from chainapi.export.formats.text_files import DamagedTextError, TextFileFormat, TextFiles
 from chainapi.export.formats.values import DAMAGED, Tally, check_written, kept, loads, typed_row, unlike
 from chainapi.export.worker import until
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "JsonLines"]
 
-CHUNK = 1 << 20  # bytes
-
 
 @frozen
-class JsonLines:
-    """Rows as JSON lines.
+class JsonLines(TextFileFormat):
+    """Rows as JSON lines."""
 
-    Attributes:
-        source: whether rows have the column ``source``.
-        files: opener of the files, plain or compressed.
-
-    """
-
+    base: ClassVar[str] = "jsonl"
     needs_columns: ClassVar[bool] = False
-    source: bool = True
-    files: TextFiles = PLAIN
 
     @property
-    def name(self) -> str:
-        """Name of the format."""
-        return self.suffix[1:]
-
-    @property
-    def suffix(self) -> str:
-        """Suffix of its file names."""
-        return f".jsonl{self.files.suffix}"
+    def keeps_lines(self) -> bool:
+        """Check whether a new file has the JSON lines of its rows, byte by byte."""
+        return self.source and not self.files.suffix
 
     def write(
         self,
@@ -101,7 +88,7 @@ class JsonLines:
         if previous is not None:
             try:
                 with self.files.open(previous) as old:
-                    yield from kept(old, dropped) if dropped else _chunks(old)
+                    yield from kept(old, dropped) if dropped else chunks(old)
             except DamagedTextError:
                 raise unlike(previous, self.name) from None
         for label, lines in rows:
@@ -127,16 +114,11 @@ def _tally(path: Path, files: TextFiles, stop: threading.Event | None = None) ->
     count = checksum = 0
     try:
         with files.open(path) as file:
-            for chunk in until(stop, _chunks(file)):
+            for chunk in until(stop, chunks(file)):
                 count, checksum = count + chunk.count(b"\n"), crc32(chunk, checksum)
     except DamagedTextError:
         checksum = DAMAGED
     return Tally(count, checksum)
-
-
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK):
-        yield chunk
 
 
 FORMAT = JsonLines()

@@ -7,12 +7,13 @@ marker says whether a part is in the database. SQLite and DuckDB share the state
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
 from chainapi.errors import ExportError, TargetInUseError
 
-__all__ = ["CREATE", "INSERT", "MARKERS", "NEWEST", "REMOVED", "Marker", "differs", "in_use"]
+__all__ = ["MARKERS", "REMOVED", "Marker", "add_marker", "differs", "in_use", "newest_marker", "quoted_name"]
 
 MARKERS = "chainapi_parts"
 REMOVED = "removed"  # in a file with new rows: keys of rows that they replace
@@ -35,6 +36,23 @@ class Marker:
     part: int
     run: str
     rows: int
+
+
+def quoted_name(name: str) -> str:
+    """Return the name of a column as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def add_marker(database: Any, marker: Marker) -> None:
+    """Add a marker within the transaction of a connection."""
+    database.execute(CREATE)
+    database.execute(INSERT, (marker.part, marker.run, marker.rows))
+
+
+def newest_marker(database: Any) -> Marker | None:
+    """Return the newest marker that a connection sees; None if its table of markers is empty."""
+    found = database.execute(NEWEST).fetchone()
+    return None if found is None else Marker(*found)
 
 
 def in_use(path: Path) -> TargetInUseError:

@@ -12,11 +12,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from chainapi.export.files import chunks
 from chainapi.export.formats import Compression
 from chainapi.export.formats.arrow import GROUP_ROWS
 from chainapi.export.formats.values import Tally, lost
@@ -24,7 +25,6 @@ from chainapi.export.worker import until
 
 __all__ = ["can_copy", "copy_groups"]
 
-CHUNK = 1 << 20  # bytes
 SYNC_EVERY = 64  # chunks: a sync of gigabytes at once could not be stopped
 SMALL_GROUPS, SMALL_BYTES = 32, 8 << 20  # number of small groups that a file may have; bytes of one
 TRAILER = 8  # bytes behind the footer: its length, and the magic number
@@ -81,13 +81,13 @@ def copy_groups(
     end = _end_of_groups(previous)
     with pa.OSFile(str(path), "wb") as sink, pq.ParquetWriter(sink, schema, **options) as writer:
         # The writer takes the places of its groups from the sink, and has written the magic number.
-        for number, chunk in enumerate(until(stop, _chunks(previous, sink.tell(), end)), 1):
+        for number, chunk in enumerate(until(stop, _bytes_of(previous, sink.tell(), end)), 1):
             sink.write(chunk)
             if number % SYNC_EVERY == 0:
                 _sync(path)
         written = write(writer)
     _write_footer(path, file.metadata)
-    both = zip(_chunks(previous, 0, end), _chunks(path, 0, end), strict=True)
+    both = zip(_bytes_of(previous, 0, end), _bytes_of(path, 0, end), strict=True)
     if any(old != new for old, new in until(stop, both)):
         raise lost(path, "other rows when it is read back than were copied to it")
     return written
@@ -112,17 +112,11 @@ def _end_of_groups(path: Path) -> int:
         return size - TRAILER - int.from_bytes(file.read(4), "little")
 
 
-def _chunks(path: Path, start: int, end: int) -> Iterator[bytes]:
+def _bytes_of(path: Path, start: int, end: int) -> Iterator[bytes]:
     """Yield the bytes of a file between two places."""
     with path.open("rb") as file:
         file.seek(start)
-        yield from _pieces(file, end - start)
-
-
-def _pieces(file: BinaryIO, left: int) -> Iterator[bytes]:
-    while left > 0 and (chunk := file.read(min(CHUNK, left))):
-        left -= len(chunk)
-        yield chunk
+        yield from chunks(file, end - start)
 
 
 def _sync(path: Path) -> None:

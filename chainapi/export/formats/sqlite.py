@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from chainapi.export.formats import Dropped, Rows
-from chainapi.export.formats.markers import CREATE, INSERT, MARKERS, NEWEST, REMOVED, Marker, differs, in_use
+from chainapi.export.formats.markers import (
+    MARKERS,
+    REMOVED,
+    Marker,
+    add_marker,
+    differs,
+    in_use,
+    newest_marker,
+    quoted_name,
+)
 from chainapi.export.formats.values import (
     NESTED,
     Tally,
@@ -113,7 +122,7 @@ class Sqlite:
     def mark(self, path: Path, marker: Marker) -> None:
         """Add a marker to a database."""
         with _changed(path) as database:
-            _mark(database, marker)
+            add_marker(database, marker)
 
     def newest(self, path: Path, stop: threading.Event | None = None) -> tuple[Marker | None, int]:
         """Return the newest marker and the number of rows.
@@ -133,7 +142,7 @@ class Sqlite:
         """
         with _changed(path, stop, added) as database:
             marker = Marker(part, run, _insert(path, database))
-            _mark(database, marker)
+            add_marker(database, marker)
         self.compare(path, added, stop)
         return marker
 
@@ -149,7 +158,7 @@ class Sqlite:
     def compare(self, path: Path, added: Path, stop: threading.Event | None = None) -> None:
         """Compare the newest rows of a database with those that were added."""
         with _opened(added, stop) as database:
-            names = ", ".join(map(_name, _columns_of(database, "main")))
+            names = ", ".join(map(quoted_name, _columns_of(database, "main")))
             wanted = _sum(database, f"SELECT {names} FROM main.rows")  # noqa: S608
         with _opened(path, stop) as database:
             query = f"SELECT {names} FROM main.rows WHERE rowid > (SELECT max(rowid) FROM main.rows) - ?"  # noqa: S608
@@ -164,12 +173,8 @@ BUSY = 5.0  # seconds that a transaction waits for the lock of another program
 _LABEL = Column(SOURCE, "text")
 
 
-def _name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _declared(column: Column) -> str:
-    return f"{_name(column.name)} {_type(column)}"
+    return f"{quoted_name(column.name)} {_type(column)}"
 
 
 def _type(column: Column) -> str:
@@ -257,9 +262,9 @@ def _insert(path: Path, database: sqlite3.Connection) -> int:
         raise unlike(path, "sqlite")
     for name, kind in new.items():
         if name not in old:
-            database.execute(f"ALTER TABLE main.rows ADD COLUMN {_name(name)} {kind}")
+            database.execute(f"ALTER TABLE main.rows ADD COLUMN {quoted_name(name)} {kind}")
     removed = _remove(database)
-    names = ", ".join(map(_name, new))
+    names = ", ".join(map(quoted_name, new))
     inserted = database.execute(
         f"INSERT INTO main.rows ({names}) SELECT {names} FROM added.rows ORDER BY rowid"  # noqa: S608
     ).rowcount
@@ -276,23 +281,17 @@ def _remove(database: sqlite3.Connection) -> int:
     keys = _columns_of(database, "added", REMOVED)
     if not keys:
         return 0
-    same = " AND ".join(f"taken.{_name(key)} IS removed.{_name(key)}" for key in keys)
+    same = " AND ".join(f"taken.{quoted_name(key)} IS removed.{quoted_name(key)}" for key in keys)
     return database.execute(
         "DELETE FROM main.rows WHERE rowid IN"  # noqa: S608
         f" (SELECT taken.rowid FROM added.{REMOVED} removed JOIN main.rows taken ON {same})"
     ).rowcount
 
 
-def _mark(database: sqlite3.Connection, marker: Marker) -> None:
-    database.execute(CREATE)
-    database.execute(INSERT, (marker.part, marker.run, marker.rows))
-
-
 def _newest(database: sqlite3.Connection) -> Marker | None:
     if not _columns_of(database, "main", MARKERS):
         return None
-    found = database.execute(NEWEST).fetchone()
-    return None if found is None else Marker(*found)
+    return newest_marker(database)
 
 
 # Reading

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from gzip import BadGzipFile, GzipFile
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Self
+from typing import IO, Any, BinaryIO, ClassVar, Self
 
 from attrs import frozen
 
 from chainapi.core.extras import missing_extra
 
-__all__ = ["PLAIN", "DamagedTextError", "TextFiles"]
+__all__ = ["PLAIN", "DamagedTextError", "TextFileFormat", "TextFiles"]
 
 LEVELS = {".gz": 6, ".zst": 3}  # the default levels: those of the programs gzip and zstd
 
@@ -108,6 +108,32 @@ class TextFiles:
 
 
 PLAIN = TextFiles()
+
+
+@frozen
+class TextFileFormat:
+    """Names of a format of text files.
+
+    Attributes:
+        base: name of the format without a compression.
+        source: whether files have the column ``source``.
+        files: opener of the files, plain or compressed.
+
+    """
+
+    base: ClassVar[str]
+    source: bool = True
+    files: TextFiles = PLAIN
+
+    @property
+    def name(self) -> str:
+        """Name of the format."""
+        return f"{self.base}{self.files.suffix}"
+
+    @property
+    def suffix(self) -> str:
+        """Suffix of its file names."""
+        return f".{self.name}"
 
 
 def _zstandard() -> Any:

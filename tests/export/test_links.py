@@ -1,0 +1,135 @@
+"""Parts of JSON lines that are segments of the journal: a second name, and no second writing."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from errno import EPERM
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainapi.export import export
+from chainapi.export.formats import format_of
+from chainapi.export.progress import ExportProgress
+from chainapi.simulator import Simulator
+from chainapi.testing import run
+from tests.export.power_cuts import PowerCuts
+from tests.export.test_export import blocks_of, numbers_in, rows_in
+from tests.export.test_parts import CHAINS, blocks_in, parts_of
+from tests.sessions import simulated
+
+
+async def exported(simulator: Simulator, out: Path, **options: Any) -> set[int]:
+    """Export blocks in pages of 10; return the numbers of the files that were segments meanwhile."""
+    segments = set[int]()
+
+    def note(progress: ExportProgress) -> None:
+        journal = out if not out.suffix else out.with_name(f"{out.name}.export")
+        for path in (journal / "_export" if journal == out else journal).glob("pages-*"):
+            segments.add(path.stat().st_ino)
+
+    async with simulated(simulator) as session:
+        chains = options.pop("chains", CHAINS)
+        walk = session.data.evm.blocks
+        await export(walk, chains, out, page_size=10, on_progress=note, **options)
+    return segments
+
+
+def number_of(path: Path) -> int:
+    """Return the number of a file on its disk."""
+    return path.stat().st_ino
+
+
+async def test_a_part_of_a_folder_is_a_segment(tmp_path: Path) -> None:
+    """Each part of a folder is the segment that had its rows, under another name."""
+    simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
+    segments = await exported(simulator, tmp_path, part_rows=100)
+    assert {*map(number_of, parts_of(tmp_path))} <= segments
+    assert len(parts_of(tmp_path)) >= 2
+    assert all(path.stat().st_nlink == 1 for path in parts_of(tmp_path))
+    assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 100, CHAINS))
+
+
+@pytest.mark.parametrize(
+    ("options", "is_segment"),
+    [
+        ({"chains": (1,)}, True),
+        ({}, False),  # its rows are sorted by source
+    ],
+)
+async def test_a_single_file_of_one_source_is_a_segment(
+    options: dict[str, Any], is_segment: bool, tmp_path: Path
+) -> None:
+    """The first rows of a single file are the segment, if the segment has them sorted by source."""
+    simulator = Simulator(chains=CHAINS, rows=30, latency=1.0)
+    out = tmp_path / "b.jsonl"
+    segments = await exported(simulator, out, **options)
+    assert (number_of(out) in segments) is is_segment
+    keys = [(row["source"], -row["block_number"]) for row in rows_in(out)]
+    assert keys == sorted(keys)
+    assert numbers_in(out) == Counter(blocks_of(simulator, 30, options.get("chains", CHAINS)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partition": ("source",)},  # a segment has several partitions
+        {"format": "jsonl.gz"},
+        {"format": "csv"},
+    ],
+    ids=["partition", "gzip", "csv"],
+)
+def test_rows_in_another_form_are_written(options: dict[str, Any], tmp_path: Path) -> None:
+    """A part whose rows have another form than the segment, or are some of it, is a file of its own."""
+    simulator = Simulator(chains=CHAINS, rows=60, latency=1.0)
+    chains, suffix = options.get("chains", CHAINS), options.get("format", "jsonl")
+    segments = run(exported(simulator, tmp_path, **options))
+    parts = sorted(tmp_path.rglob(f"part-*.{suffix}"))
+    assert parts
+    assert not {*map(number_of, parts)} & segments
+    rows = [row for path in parts for row in format_of(path).read(path)]
+    assert len(rows) == 60 * len(chains)
+
+
+async def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without hard links, the rows of a part are written, sorted by source."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(EPERM, "no hard links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    simulator = Simulator(chains=CHAINS, rows=30)
+    segments = await exported(simulator, tmp_path)
+    (part,) = parts_of(tmp_path)
+    assert number_of(part) not in segments
+    keys = [(row["source"], -row["block_number"]) for row in rows_in(part)]
+    assert keys == sorted(keys)
+    assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 30, CHAINS))
+
+
+async def test_a_part_that_was_changed_before_its_pages_were_forgotten(tmp_path: Path) -> None:
+    """A part may be changed as soon as it has its name, also while its segment has not been removed."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    simulator = Simulator(chains=CHAINS, rows=20)
+    with PowerCuts(folder) as cuts:
+        await exported(simulator, folder)
+    changed = 0
+    for number, image in enumerate(cuts.take()):
+        place = tmp_path / f"image-{number}"
+        segments = [name for name in image if "pages-" in name]
+        if "part-00001.jsonl" not in image or not segments:
+            continue
+        cuts.restore(image, place)
+        part, segment = place / "part-00001.jsonl", place / segments[0]
+        segment.unlink()
+        segment.hardlink_to(part)
+        content = part.read_bytes().replace(b'"source"', b'"SOURCE"')
+        part.write_bytes(content)
+        await exported(simulator, place)
+        assert part.read_bytes() == content
+        assert parts_of(place) == [part]
+        changed += 1
+    assert changed
