@@ -1,7 +1,8 @@
-"""Arrow arrays of pages of columns (extra `arrow`)."""
+"""Arrow arrays of packed values (extra `arrow`)."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise
@@ -11,8 +12,8 @@ import pyarrow as pa
 
 from chainapi.tables.arrow import array_of, arrow_type, of_buffer, texts_of, times_of
 from chainapi.tables.columns import Column
-from chainapi.tables.pages import Texts, Values
 from chainapi.tables.types import Kind
+from chainapi.tables.values import FORMS, Texts, Values
 
 __all__ = ["packed_arrays"]
 
@@ -20,7 +21,7 @@ __all__ = ["packed_arrays"]
 def packed_arrays(columns: Sequence[Column], pages: Sequence[Sequence[Values]]) -> list[Any]:
     """Return the array of each column of several pages, one after the other.
 
-    The column of unnamed fields is null: a page with such fields is no page of columns.
+    A page may lack the column of unnamed fields: it is null.
     """
     fields = zip(columns, zip(*pages, strict=True), strict=False)
     arrays = [_array(column, parts) for column, parts in fields]
@@ -43,11 +44,7 @@ def _unpacked(column: Column, part: Values) -> Sequence[Any]:
         return _unpacked_texts(part)
     if not isinstance(part, bytes):
         return part
-    if column.kind == "time":
-        return memoryview(part).cast("I").tolist()
-    if column.kind == "float":
-        return memoryview(part).cast("d").tolist()
-    numbers = memoryview(part).cast("q").tolist()
+    numbers = [value for (value,) in struct.iter_unpack(FORMS[column.kind], part)]
     return [*map(str, numbers)] if column.kind == "digits" else numbers
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import NoneType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import attrs
 import msgspec
@@ -30,24 +30,10 @@ from chainapi.models.unions import tags_of
 from chainapi.tables.columns import Column, columns_of, has_extra
 from chainapi.tables.shapes import Misfit, Shape
 from chainapi.tables.structs import POINT, struct_rows
-from chainapi.tables.types import INT64, YEARS, Amounts, Kind
+from chainapi.tables.types import INT64, YEARS, Amounts
+from chainapi.tables.values import Values, packed, packed_texts
 
-__all__ = ["ColumnarDecoder", "ColumnarPage", "Texts", "Values", "columnar_type"]
-
-
-@frozen(eq=False)
-class Texts:
-    """Texts of a column in UTF-8, one after the other; `sizes` has four bytes for the size of each."""
-
-    content: bytes
-    sizes: bytes
-
-
-# Values of a column: packed, or the objects that `chainapi.tables.rows.reader` returns. Packed ones take less
-# memory, which later pages use again while the caches of the processor hold it. Bytes are in the order of the
-# machine. Whole numbers have eight bytes each, those of ``digits`` too, floats eight, times (Unix seconds)
-# four.
-Values: TypeAlias = bytes | Texts | Sequence[Any]
+__all__ = ["ColumnarDecoder", "ColumnarPage", "columnar_type"]
 
 WIDEST = 256  # rows from which on reading each field by itself is faster than whole rows
 
@@ -213,20 +199,7 @@ def _shaped(shape: Shape, rows: list[Any]) -> Any:
         raise msgspec.ValidationError("a value does not fit its column") from None
     columns = [*zip(*map(astuple, changed), strict=True)][1:] or [()] * len(shape.columns)
     pairs = zip(shape.columns.values(), columns, strict=False)
-    return _Checked(structs, [_packed(column.kind, values) for column, values in pairs])
-
-
-def _packed(kind: Kind, values: Sequence[Any]) -> Values:
-    """Return the values of a column packed, if that is possible."""
-    if kind in ("text", "digits"):
-        return _texts(values)
-    try:
-        return struct.pack(f"{len(values)}{_FORMS[kind]}", *values)
-    except (KeyError, struct.error):
-        return values
-
-
-_FORMS: Mapping[Kind, str] = {"integer": "q", "time": "I", "float": "d"}
+    return _Checked(structs, [packed(column.kind, values) for column, values in pairs])
 
 
 def _finish(checks: Mapping[str, Check], read: Callable[[list[Any]], Sequence[Sequence[Any]]]) -> Finish:
@@ -312,20 +285,10 @@ def _check(field: Field) -> Check | None:
         case "boolean":
             return Check(None, partial(_of, {bool} | nothing))
         case "text":
-            return Check(None, _texts)
+            return Check(None, packed_texts)
         case "literal" if {*map(type, kind.choices)} == {str}:
             return Check(None, partial(_chosen, {*kind.choices, None} if kind.optional else {*kind.choices}))
     return None
-
-
-def _texts(values: Sequence[Any]) -> Values:
-    try:
-        joined = "".join(values)
-    except TypeError:  # there is None
-        return values
-    content = joined.encode()
-    parts = values if len(content) == len(joined) else [*map(str.encode, values)]
-    return Texts(content, struct.pack(f"{len(values)}i", *map(len, parts)))
 
 
 def _of(kinds: set[type], values: Sequence[Any]) -> Sequence[Any]:
@@ -337,7 +300,7 @@ def _of(kinds: set[type], values: Sequence[Any]) -> Sequence[Any]:
 def _chosen(choices: set[str | None], values: Sequence[Any]) -> Values:
     if not choices.issuperset(values):
         raise msgspec.ValidationError("a value is not in the list")
-    return _texts(values)
+    return packed_texts(values)
 
 
 # There is None, a number beyond 64 bits, or a fraction among the values.
