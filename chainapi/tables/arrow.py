@@ -76,7 +76,7 @@ def array_of(column: Column, values: Sequence[Any]) -> Any:
 
 
 def of_buffer(kind: Any, content: bytes, validity: Any = None) -> Any:
-    """Return an array of values of a fixed size, which are in the buffer one after the other.
+    """Return an array of values of a fixed size, from their bytes.
 
     `validity` is the bitmap of the values that are not null; None where all are.
     """
@@ -95,9 +95,9 @@ def times_of(seconds: Any) -> Any:
 
 
 def texts_of(content: bytes, sizes: bytes, validity: Any = None) -> Any:
-    """Return an array of texts in UTF-8, which are in the buffer one after the other.
+    """Return an array of texts in UTF-8, from their bytes.
 
-    `sizes` has four bytes for the size of each. `validity` is as in `of_buffer`.
+    `sizes` has four bytes for the size of each text. `validity` is as in `of_buffer`.
     """
     offsets = pc.cumulative_sum_checked(of_buffer(pa.int32(), bytes(4) + sizes))
     buffers = [validity, offsets.buffers()[1], pa.py_buffer(content)]
@@ -114,8 +114,11 @@ def _filled(values: Sequence[Any], validity: Any, nothing: Any) -> Sequence[Any]
 
 
 def _records(column: Column, values: Sequence[Any], validity: Any) -> Any:
-    nothing = (None,) * len(column.fields)
-    rows = [*map(astuple, values)] if validity is None else [astuple(v) if v else nothing for v in values]
+    if validity is None:
+        rows = [*map(astuple, values)]
+    else:
+        nothing = (None,) * len(column.fields)
+        rows = [nothing if value is None else astuple(value) for value in values]
     parts = zip(*rows, strict=True) if rows else [()] * len(column.fields)
     arrays = [array_of(field, part) for field, part in zip(column.fields, parts, strict=True)]
     return pa.Array.from_buffers(arrow_type(column), len(values), [validity], children=arrays)

@@ -19,7 +19,13 @@ __all__ = ["FORMS", "Texts", "Values", "packed", "packed_texts"]
 
 @frozen(eq=False)
 class Texts:
-    """Texts of a column in UTF-8, one after the other; `sizes` has four bytes for the size of each."""
+    """Texts of a column in UTF-8.
+
+    Attributes:
+        content: the texts, one after the other.
+        sizes: the bytes of each text, as a number of four bytes.
+
+    """
 
     content: bytes
     sizes: bytes
@@ -34,7 +40,10 @@ FORMS: Mapping[Kind, str] = {"integer": "q", "digits": "q", "time": "I", "float"
 
 
 def packed(kind: Kind, values: Sequence[Any]) -> Values:
-    """Return the values of a column packed, if that is possible; those of ``digits`` are texts."""
+    """Return the values of a column packed if that is possible.
+
+    Those of ``digits`` are texts.
+    """
     if kind in ("text", "digits"):
         return packed_texts(values)
     try:
