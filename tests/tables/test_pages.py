@@ -134,7 +134,7 @@ def test_pages_of_one_table(model: type, data: st.DataObject) -> None:
 
 def test_texts_of_one_table() -> None:
     """Texts keep their bytes next to null and to texts of other languages, in each order of the pages."""
-    names = (["a", "bc"], ["é", "日本", ""], [None], ["x", None, "ü"], [])
+    names: tuple[list[str | None], ...] = (["a", "bc"], ["é", "日本", ""], [None], ["x", None, "ü"], [])
     row = {"number": 1, "share": 1.5, "sure": True, "unit": "a", "gasPrice": 1, "name": "n"}
     decoder = ColumnarDecoder(Reading, "rows")
     for order in permutations(names):
