@@ -91,7 +91,7 @@ def places_of(indices: Sequence[int]) -> Any:
 
 def times_of(seconds: Any) -> Any:
     """Return an array of Unix seconds as times."""
-    return pc.multiply(seconds, _MILLISECONDS).view(_TIME)
+    return pc.call_function("multiply", [seconds, _MILLISECONDS]).view(_TIME)
 
 
 def texts_of(content: bytes, sizes: bytes, validity: Any = None) -> Any:
@@ -99,7 +99,7 @@ def texts_of(content: bytes, sizes: bytes, validity: Any = None) -> Any:
 
     `sizes` has four bytes for the size of each text. `validity` is as in `of_buffer`.
     """
-    offsets = pc.cumulative_sum_checked(of_buffer(pa.int32(), bytes(4) + sizes))
+    offsets = pc.call_function("cumulative_sum_checked", [of_buffer(pa.int32(), bytes(4) + sizes)])
     buffers = [validity, offsets.buffers()[1], pa.py_buffer(content)]
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
 
