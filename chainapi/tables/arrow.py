@@ -18,7 +18,16 @@ from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text
 from chainapi.tables.types import BYTES, PRECISION, SCALARS, SCALE, Kind, bytes_of, hexadecimal
 
-__all__ = ["array_of", "arrow_schema", "arrow_type", "grows_to", "of_buffer", "places_of", "times_of"]
+__all__ = [
+    "array_of",
+    "arrow_schema",
+    "arrow_type",
+    "grows_to",
+    "of_buffer",
+    "places_of",
+    "texts_of",
+    "times_of",
+]
 
 _TIME = pa.timestamp("ms", "UTC")
 _KNOWN = (
@@ -67,7 +76,7 @@ def array_of(column: Column, values: Sequence[Any]) -> Any:
 
 
 def of_buffer(kind: Any, content: bytes, validity: Any = None) -> Any:
-    """Return an array of values of a fixed size, which are in the buffer one after the other.
+    """Return an array of values of a fixed size, from their bytes.
 
     `validity` is the bitmap of the values that are not null; None where all are.
     """
@@ -82,7 +91,17 @@ def places_of(indices: Sequence[int]) -> Any:
 
 def times_of(seconds: Any) -> Any:
     """Return an array of Unix seconds as times."""
-    return pc.multiply(seconds, _MILLISECONDS).view(_TIME)
+    return pc.call_function("multiply", [seconds, _MILLISECONDS]).view(_TIME)
+
+
+def texts_of(content: bytes, sizes: bytes, validity: Any = None) -> Any:
+    """Return an array of texts in UTF-8, from their bytes.
+
+    `sizes` has four bytes for the size of each text. `validity` is as in `of_buffer`.
+    """
+    offsets = pc.call_function("cumulative_sum_checked", [of_buffer(pa.int32(), bytes(4) + sizes)])
+    buffers = [validity, offsets.buffers()[1], pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
 
 
 def _validity(values: Sequence[Any]) -> Any:
@@ -95,8 +114,11 @@ def _filled(values: Sequence[Any], validity: Any, nothing: Any) -> Sequence[Any]
 
 
 def _records(column: Column, values: Sequence[Any], validity: Any) -> Any:
-    nothing = (None,) * len(column.fields)
-    rows = [*map(astuple, values)] if validity is None else [astuple(v) if v else nothing for v in values]
+    if validity is None:
+        rows = [*map(astuple, values)]
+    else:
+        nothing = (None,) * len(column.fields)
+        rows = [nothing if value is None else astuple(value) for value in values]
     parts = zip(*rows, strict=True) if rows else [()] * len(column.fields)
     arrays = [array_of(field, part) for field, part in zip(column.fields, parts, strict=True)]
     return pa.Array.from_buffers(arrow_type(column), len(values), [validity], children=arrays)
@@ -105,21 +127,17 @@ def _records(column: Column, values: Sequence[Any], validity: Any) -> Any:
 def _lists(column: Column, values: Sequence[Any], validity: Any) -> Any:
     lists = _filled(values, validity, ())
     items = array_of(column.fields[0], [*chain.from_iterable(lists)])
-    offsets = _offsets(lists)
-    return pa.Array.from_buffers(arrow_type(column), len(lists), [validity, offsets], children=[items])
+    offsets = struct.pack(f"{len(lists) + 1}i", *accumulate(map(len, lists), initial=0))
+    buffers = [validity, pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(arrow_type(column), len(lists), buffers, children=[items])
 
 
 def _texts(_: Column, values: Sequence[Any], validity: Any) -> Any:
     texts = _filled(values, validity, "")
     joined = "".join(texts)
     content = joined.encode()
-    offsets = _offsets(texts if len(content) == len(joined) else [*map(str.encode, texts)])
-    return pa.Array.from_buffers(pa.string(), len(texts), [validity, offsets, pa.py_buffer(content)])
-
-
-def _offsets(parts: Sequence[Sequence[Any]]) -> Any:
-    """Return the places where the parts begin, and the end of the last one."""
-    return pa.py_buffer(struct.pack(f"{len(parts) + 1}i", *accumulate(map(len, parts), initial=0)))
+    parts = texts if len(content) == len(joined) else [*map(str.encode, texts)]
+    return texts_of(content, struct.pack(f"{len(parts)}i", *map(len, parts)), validity)
 
 
 def _packed(form: str, column: Column, values: Sequence[Any], validity: Any) -> Any:

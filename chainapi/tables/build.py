@@ -17,9 +17,10 @@ from chainapi.errors import ColumnValueError, ConfigurationError
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import to_dict, to_wire
 from chainapi.tables.codec import Codec
-from chainapi.tables.pages import ColumnarPage, Values, columnar_type
+from chainapi.tables.pages import ColumnarPage, columnar_type
 from chainapi.tables.rows import reader
 from chainapi.tables.types import Amounts, checked_amounts
+from chainapi.tables.values import Values
 
 try:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import NoneType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import attrs
 import msgspec
@@ -31,13 +31,9 @@ from chainapi.tables.columns import Column, columns_of, has_extra
 from chainapi.tables.shapes import Misfit, Shape
 from chainapi.tables.structs import POINT, struct_rows
 from chainapi.tables.types import INT64, YEARS, Amounts
+from chainapi.tables.values import Values, packed, packed_texts
 
-__all__ = ["ColumnarDecoder", "ColumnarPage", "Values", "columnar_type"]
-
-# Values of a column: bytes in the order of the machine, or the objects that `chainapi.tables.rows.reader`
-# returns. Whole numbers have eight bytes each, those of ``digits`` too, floats eight, times (Unix seconds)
-# four.
-Values: TypeAlias = bytes | Sequence[Any]
+__all__ = ["ColumnarDecoder", "ColumnarPage", "columnar_type"]
 
 WIDEST = 256  # rows from which on reading each field by itself is faster than whole rows
 
@@ -182,21 +178,23 @@ def _of_structs(model: Any, amounts: Amounts) -> RowType | None:
         shape = Shape(kinds[0], named, row=True, extra=extra, exact=True)
     except TypeError:
         return None
-    return struct_rows(model, lambda _: partial(_shaped, shape, slice(1, 1 + len(named))))
+    return struct_rows(model, lambda _: partial(_shaped, shape))
 
 
 def _has_json(column: Column) -> bool:
     return column.kind == "json" or any(map(_has_json, column.fields))
 
 
-def _shaped(shape: Shape, named: slice, rows: list[Any]) -> Any:
+def _shaped(shape: Shape, rows: list[Any]) -> Any:
     """Return Structs with the attributes of a model, and their columns."""
     structs = shape.of(rows)
     try:
         changed = shape.change(structs)
     except Misfit:
         raise msgspec.ValidationError("a value does not fit its column") from None
-    return _Checked(structs, [*zip(*map(astuple, changed), strict=True)][named] or [()] * named.stop)
+    columns = [*zip(*map(astuple, changed), strict=True)][1:] or [()] * len(shape.columns)
+    pairs = zip(shape.columns.values(), columns, strict=False)
+    return _Checked(structs, [packed(column.kind, values) for column, values in pairs])
 
 
 def _finish(checks: Mapping[str, Check], read: Callable[[list[Any]], Sequence[Sequence[Any]]]) -> Finish:
@@ -282,14 +280,10 @@ def _check(field: Field) -> Check | None:
         case "boolean":
             return Check(None, partial(_of, {bool} | nothing))
         case "text":
-            return Check(None, _as_decoded)
+            return Check(None, packed_texts)
         case "literal" if {*map(type, kind.choices)} == {str}:
             return Check(None, partial(_chosen, {*kind.choices, None} if kind.optional else {*kind.choices}))
     return None
-
-
-def _as_decoded(values: Sequence[Any]) -> Values:
-    return values
 
 
 def _of(kinds: set[type], values: Sequence[Any]) -> Sequence[Any]:
@@ -301,7 +295,7 @@ def _of(kinds: set[type], values: Sequence[Any]) -> Sequence[Any]:
 def _chosen(choices: set[str | None], values: Sequence[Any]) -> Values:
     if not choices.issuperset(values):
         raise msgspec.ValidationError("a value is not in the list")
-    return values
+    return packed_texts(values)
 
 
 # There is None, a number beyond 64 bits, or a fraction among the values.

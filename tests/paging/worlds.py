@@ -40,6 +40,7 @@ from chainapi.errors import (
 from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 from chainapi.models.error_body import decode_error
 from chainapi.models.row_type import RowType
+from chainapi.tables.types import Amounts
 from chainapi.testing.loops import VirtualLoop
 from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
 
@@ -184,7 +185,7 @@ class FlowSource:
     """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
-    columnar = None  # the decoder is the one for rows
+    columnar: Amounts | None = None  # the decoder is the one for rows
     structs: RowType | None = None
     on_invalid: OnInvalid = "raise"
     ranges = numbered = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from itertools import chain, permutations
 from typing import Any, Literal
 
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.identity import deduplicator, identity_of
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.errors import ColumnValueError, DecodeError
+from chainapi.errors import DecodeError
 from chainapi.models import EvmBlock, MetricPoint
 from chainapi.models.codec import PageDecoder
 from chainapi.models.schema import fields_of
@@ -84,8 +86,6 @@ def read(decoder: PageDecoder, body: bytes, model: Any, amounts: Amounts) -> Any
         builder.add(page, range(len(page.key_rows)))
     except DecodeError as fault:
         return type(fault), fault.path, fault.reason
-    except ColumnValueError as fault:
-        return str(fault)
     return builder.table(), list(page.rows)
 
 
@@ -107,6 +107,43 @@ def test_columns_are_those_of_the_rows(model: type, data: st.DataObject) -> None
     """A body gives the same table, rows or fault through columns as through rows of the model."""
     rows = data.draw(st.lists(rows_of(model), max_size=4))
     check(('{"rows":[' + ",".join(rows) + "]}").encode("utf-8", "surrogatepass"), model, "rows")
+
+
+@settings(max_examples=60)
+@pytest.mark.parametrize("model", [EvmBlock, MetricPoint, Reading])
+@given(data=st.data())
+def test_pages_of_one_table(model: type, data: st.DataObject) -> None:
+    """Pages whose values are packed or not, as null and large numbers let them be, become one table."""
+    tables = []
+    bodies = [
+        ('{"rows":[' + ",".join(rows) + "]}").encode("utf-8", "surrogatepass")
+        for rows in data.draw(st.lists(st.lists(rows_of(model), max_size=2), min_size=2, max_size=6))
+    ]
+    for decoder in (ColumnarDecoder(model, "rows"), PageDecoder(model, "rows")):
+        builder = builder_of(model, "text", [], lenient=False)
+        for body in bodies:
+            with suppress(DecodeError):
+                page: Any = decoder.decode(body)
+                builder.add(page, range(len(page.key_rows)))
+        tables.append(builder.table())
+    tables[0].validate(full=True)
+    assert tables[0] == tables[1]
+
+
+def test_texts_of_one_table() -> None:
+    """Texts keep their bytes next to null and to texts of other languages, in each order of the pages."""
+    names: tuple[list[str | None], ...] = (["a", "bc"], ["é", "日本", ""], [None], ["x", None, "ü"], [])
+    row = {"number": 1, "share": 1.5, "sure": True, "unit": "a", "gasPrice": 1, "name": "n"}
+    decoder = ColumnarDecoder(Reading, "rows")
+    for order in permutations(names):
+        builder = builder_of(Reading, "text", [], lenient=False)
+        for given_names in order:
+            page = decoder.decode(
+                json.dumps({"rows": [{**row, "note": name} for name in given_names]}).encode()
+            )
+            assert isinstance(page, ColumnarPage)
+            builder.add(page, range(page.size))
+        assert builder.table().column("note").to_pylist() == [*chain.from_iterable(order)]
 
 
 @pytest.mark.parametrize("model", [EvmBlock, MetricPoint, Reading])

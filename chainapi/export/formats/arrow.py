@@ -14,7 +14,9 @@ from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.values import unlike
 from chainapi.tables.arrow import array_of, arrow_schema, places_of
 from chainapi.tables.columns import SOURCE, Column
+from chainapi.tables.packed import packed_arrays
 from chainapi.tables.rows import reader
+from chainapi.tables.values import Values, packed
 
 __all__ = ["BATCH_ROWS", "chosen_rows", "kept_rows", "python_rows", "tables_of"]
 
@@ -69,14 +71,12 @@ def _tables(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any]) -> It
     for batch in earlier:
         yield _conformed(batch, schema)
     for slices in _batches(_slices(rows)):
-        labels, values = list[tuple[str, int]](), [list[Any]() for _ in columns]
+        labels, parts = list[tuple[str, int]](), list[list[Values]]()
         for label, lines in slices:
-            columns_read = read(lines)
-            labels.append((label, len(columns_read[0])))
-            for known, found in zip(values, columns_read, strict=True):
-                known += found
-        arrays = [array_of(column, found) for column, found in zip(columns, values, strict=True)]
-        yield pa.Table.from_arrays([_labels(labels), *arrays], schema=schema)
+            found = read(lines)
+            labels.append((label, len(found[0])))
+            parts.append([packed(column.kind, values) for column, values in zip(columns, found, strict=True)])
+        yield pa.Table.from_arrays([_labels(labels), *packed_arrays(columns, parts)], schema=schema)
 
 
 def _slices(rows: Rows) -> Iterator[tuple[str, bytes]]:
