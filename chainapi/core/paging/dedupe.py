@@ -135,7 +135,7 @@ class Deduplicator:
 
     @property
     def position(self) -> tuple[Given | None, str, bool, bool, tuple[str, ...]]:
-        """What a position needs: see `PagePosition`. Nothing of it changes later.
+        """Fields of a `PagePosition` that the rows given determine; they never change.
 
         Numbers given, as long as the order of the list holds; the name of the field with the number; whether
         the order broke; whether the key was given up; the `head`.

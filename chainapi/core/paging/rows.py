@@ -34,7 +34,7 @@ Column: TypeAlias = Callable[[Sequence[Any]], list[Any]]  # reads an attribute, 
 
 
 def column_of(*names: str) -> Column:
-    """Return a reader of attributes of many rows; of several attributes it makes tuples.
+    """Return a reader of one attribute of many rows, or of several as tuples.
 
     Dots in a name lead into objects.
     """
