@@ -176,16 +176,14 @@ class PartWriter:
     def _link(self, rows: Sequence[PageRows], new: Path) -> bool:
         """Make the segment with these rows the file, if the format writes them so.
 
-        So nothing is written. A segment has pages as they arrived: those of several sources in turns, which
-        only a part of a folder may have.
+        So nothing is written. A segment has pages as they arrived, those of several sources in turns. Within
+        a source they have to follow its list, which those of ranges do not.
         """
         format_ = self.target.format
         if not (isinstance(format_, TextFormat) and format_.keeps_lines):
             return False
-        if any(
-            one.page.number > after.page.number and (one.label == after.label or not self.target.folder)
-            for one, after in pairwise(rows)
-        ):
+        neighbours = [(one, after) for one, after in pairwise(rows) if one.label == after.label]
+        if any(one.page.number > after.page.number for one, after in neighbours):
             return False
         whole = all(one.places is None for one in rows)
         return whole and link_segment(self.target.journal, [one.page for one in rows], new)

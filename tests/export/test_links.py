@@ -54,24 +54,19 @@ async def test_a_part_of_a_folder_is_a_segment(tmp_path: Path) -> None:
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 100, CHAINS))
 
 
-@pytest.mark.parametrize(
-    ("options", "is_segment"),
-    [
-        ({"chains": (1,)}, True),
-        ({}, False),  # its rows are sorted by source
-    ],
-)
-async def test_a_single_file_of_one_source_is_a_segment(
-    options: dict[str, Any], is_segment: bool, tmp_path: Path
-) -> None:
-    """The first rows of a single file are the segment, if the segment has them sorted by source."""
-    simulator = Simulator(chains=CHAINS, rows=30, latency=1.0)
-    out = tmp_path / "b.jsonl"
-    segments = await exported(simulator, out, **options)
-    assert (number_of(out) in segments) is is_segment
-    keys = [(row["source"], -row["block_number"]) for row in rows_in(out)]
-    assert keys == sorted(keys)
-    assert numbers_in(out) == Counter(blocks_of(simulator, 30, options.get("chains", CHAINS)))
+async def test_the_first_rows_of_a_single_file_are_a_segment(tmp_path: Path) -> None:
+    """A new single file is the segment; later rows are appended to it, and not to a segment."""
+    simulator, out = Simulator(chains=CHAINS, rows=30, latency=1.0), tmp_path / "b.jsonl"
+    segments = await exported(simulator, out)
+    assert number_of(out) in segments
+    first = numbers_in(out)
+    assert first == Counter(blocks_of(simulator, 30, CHAINS))
+    simulator.insert("/v1/chains/2/blocks", 7)
+    number = number_of(out)
+    assert number not in await exported(simulator, out)
+    assert number_of(out) == number
+    assert (numbers_in(out) - first).total() == 7
+    assert numbers_in(out) >= first
 
 
 @pytest.mark.parametrize(
