@@ -182,8 +182,8 @@ class PartWriter:
         format_ = self.target.format
         if not (isinstance(format_, TextFormat) and format_.keeps_lines):
             return False
-        neighbours = [(one, after) for one, after in pairwise(rows) if one.label == after.label]
-        if any(one.page.number > after.page.number for one, after in neighbours):
+        of_source = ((one, after) for one, after in pairwise(rows) if one.label == after.label)
+        if any(one.page.number > after.page.number for one, after in of_source):
             return False
         whole = all(one.places is None for one in rows)
         return whole and link_segment(self.target.journal, [one.page for one in rows], new)
