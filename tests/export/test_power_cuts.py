@@ -21,7 +21,7 @@ from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 from tests.export.power_cuts import PowerCuts
-from tests.export.test_export import blocks_of, numbers_in
+from tests.export.test_export import blocks_of
 from tests.sessions import simulated
 from tests.test_session import DATA_URL, reply
 
@@ -136,13 +136,13 @@ FULL = """
 @pytest.mark.parametrize(
     ("stage", "said"),
     [
-        ("fetching", "b.jsonl.export cannot grow (File too large)"),
-        ("writing", "b.jsonl cannot be written: File too large; all rows are kept in the journal"),
+        ("fetching", "b.csv.export cannot grow (File too large)"),
+        ("writing", "b.csv cannot be written: File too large; all rows are kept in the journal"),
     ],
 )
 def test_a_full_disk_loses_nothing(stage: str, said: str, tmp_path: Path) -> None:
     """A full disk raises an error with the remedy; a run with free space completes."""
-    path = tmp_path / "b.jsonl"
+    path = tmp_path / "b.csv"
 
     def run(stage: str) -> str:
         command = [sys.executable, "-c", textwrap.dedent(FULL), str(path), stage]
@@ -150,10 +150,11 @@ def test_a_full_disk_loses_nothing(stage: str, said: str, tmp_path: Path) -> Non
 
     assert said in run(stage)
     assert not path.exists()
-    assert not path.with_name(".b.jsonl.partial").exists()
+    assert not path.with_name(".b.csv.partial").exists()
     left = int(run("never"))
     assert left < (8_000 if stage == "fetching" else 1)
-    assert len(numbers_in(path)) == numbers_in(path).total() == 8_000
+    found = blocks_in([tmp_path], "csv")
+    assert len(found) == found.total() == 8_000
 
 
 # Many sources through one quota
