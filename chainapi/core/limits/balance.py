@@ -68,11 +68,8 @@ class Balance:
         """
         if not self.proven:
             return False
-        if self.reported:
-            room, whole = self.remaining - self.reserve - held, self.limit - self.reserve
-        else:
-            room, whole = self.remaining + self.returned - held, self.limit
-        return room >= (min(whole, cost)) - EPSILON
+        whole = self.limit - self.reserve if self.reported else self.limit
+        return self.room(held) >= min(cost, whole) - EPSILON
 
     def drip(self, seconds: float) -> float:
         """Return the units that come back within `seconds` if they drip."""
