@@ -30,6 +30,8 @@ class Reach:
 
     def follow(self, numbers: Sequence[int | None]) -> None:
         """Take the numbers of the rows of a page, in the order of the list."""
+        if self.start is None and self.end is None:
+            return
         known = [number for number in numbers if number is not None]
         if not known:
             return
