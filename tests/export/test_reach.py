@@ -62,7 +62,7 @@ async def estimates(path: Path, **options: Any) -> list[tuple[float, float | Non
     ],
 )
 async def test_the_time_left_within_a_source(options: dict[str, Any], tmp_path: Path) -> None:
-    """From the first pages on the time left of one source is known, whole or in ranges."""
+    """The time left of one source is known from its first pages on, whole or in ranges."""
     found = await estimates(tmp_path / "t.jsonl", **options)
     end = found[-1][0]
     for time, left in found[len(found) // 4 :]:

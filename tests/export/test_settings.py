@@ -72,7 +72,7 @@ async def test_a_shorter_call_continues(
 async def test_another_form_is_refused(
     options: dict[str, Any], said: str, simulator: Simulator, tmp_path: Path
 ) -> None:
-    """What differs from the target is named, without a request, also if the rest is left out."""
+    """An error names what differs from the target before any request, also if the rest is left out."""
     first: dict[str, Any] = {
         "format": "parquet",
         "partition": ["source"],
