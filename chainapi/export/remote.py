@@ -46,7 +46,7 @@ from chainapi.export.journal import Journal
 from chainapi.export.manifest import MANIFEST, manifest_lines
 from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile
 from chainapi.export.settings import format_name_of, settings_in
-from chainapi.export.store import Store, check_url, redacted
+from chainapi.export.store import Store, divided_url, redacted
 from chainapi.export.worker import Worker
 
 __all__ = ["RemoteTarget", "publish", "recover_uploads", "target_of"]
@@ -90,22 +90,19 @@ class RemoteTarget(Target):
             ExportError: the target has files of another format, or the journal cannot be read.
 
         """
-        check_url(url)
-        protocol, _, rest = url.partition("://")
-        above, _, name = rest.rstrip("/").rpartition("/")
-        folder = rest.endswith("/") or not Path(name).suffix
-        store = Store.of(f"{protocol}://{rest.rstrip('/') if folder else above}", options)
+        folder, name = divided_url(url, lambda name: Path(name).suffix)
+        store = Store.of(folder, options)
         if store.is_local:
             if journal is not None:
                 raise ConfigurationError(_LOCAL_JOURNAL)
-            return Target.of(store.root + ("/" if folder else f"/{name}"), format_name)
-        place = Path(journal or f"{name or protocol}.export").absolute()
-        path = place / FILES if folder else place / FILES / name
+            return Target.of(f"{store.root}/{name}", format_name)
+        protocol, _, rest = folder.partition("://")
+        place = Path(journal or f"{name or rest.rpartition('/')[2] or protocol}.export").absolute()
+        path = place / FILES / name
         with os_errors_explained(place):
             stored = settings_in(place)
-        default = FOLDER_FORMAT if folder else name
-        form = format_of(format_name_of(redacted(url), format_name, stored, default))
-        return cls(path=path, folder=folder, format=form, store=store, place=place, stored=stored)
+        form = format_of(format_name_of(redacted(url), format_name, stored, name or FOLDER_FORMAT))
+        return cls(path=path, folder=not name, format=form, store=store, place=place, stored=stored)
 
     @property
     def journal(self) -> Path:

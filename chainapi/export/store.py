@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import EIO, ENOTDIR
 from pathlib import Path
@@ -34,7 +34,7 @@ from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import FileState, digest_of, reason_of, state_of, sync_folder
 from chainapi.export.worker import Stopped, look
 
-__all__ = ["Store", "absolute", "check_url", "redacted"]
+__all__ = ["Store", "absolute", "divided_url", "redacted"]
 
 SHORTEST_SECRET = 4  # characters: a shorter option is no secret, and its text may be anywhere
 
@@ -53,13 +53,25 @@ def redacted(url: str) -> str:
     return f"{protocol}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def check_url(url: str) -> None:
-    """Refuse URLs whose credentials would be in messages, and chains of file systems.
+def divided_url(url: str, is_file: Callable[[str], object]) -> tuple[str, str]:
+    """Return the URL of a folder, and the name of a file in it; empty for the folder.
+
+    A URL with a slash at its end is a folder, and so is one whose last name is no file by `is_file`.
 
     Raises:
-        ConfigurationError: the URL is one of these.
+        ConfigurationError: the URL has credentials that would be in messages, or is a chain of file systems.
 
     """
+    _check_url(url)
+    protocol, _, rest = url.partition("://")
+    above, _, name = rest.rstrip("/").rpartition("/")
+    if rest.endswith("/") or not is_file(name):
+        return f"{protocol}://{rest.rstrip('/')}", ""
+    return f"{protocol}://{above}", name
+
+
+def _check_url(url: str) -> None:
+    """Refuse URLs whose credentials would be in messages, and chains of file systems."""
     if "::" in url:
         raise ConfigurationError(f"{redacted(url)} is a chain of file systems: name the last one alone")
     if "?" in url or ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0]:

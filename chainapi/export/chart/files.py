@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from chainapi.errors import ConfigurationError
 from chainapi.export.formats import FORMATS, format_of, name_of
 from chainapi.export.partition import NULL
-from chainapi.export.store import Store, check_url
+from chainapi.export.store import Store, divided_url
 
 __all__ = ["Files"]
 
@@ -61,16 +61,14 @@ class Files:
 
     @classmethod
     def _behind(cls, url: str) -> Files:
-        check_url(url)
-        protocol, _, rest = url.partition("://")
-        above, _, name = rest.rstrip("/").rpartition("/")
-        folder = rest.endswith("/") or name_of(name) is None
-        store = Store.of(f"{protocol}://{rest.rstrip('/') if folder else above}", {})
+        folder, name = divided_url(url, name_of)
+        store = Store.of(folder, {})
         if store.is_local:
-            return cls.of(Path(store.root if folder else f"{store.root}/{name}"))
+            return cls.of(Path(store.root) / name)
         store = evolve(store, advice="remove the cause, and draw the chart again")
-        names = _rows_in(store.url, store.files_below()) if folder else [name]
-        return cls(store.url if folder else f"{store.url}/{name}", Path(), names, store)
+        if name:
+            return cls(f"{store.url}/{name}", Path(), [name], store)
+        return cls(store.url, Path(), _rows_in(store.url, store.files_below()), store)
 
     @property
     def name(self) -> str:
