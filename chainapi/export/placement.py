@@ -127,19 +127,29 @@ def _complete(journal: Journal, target: Target, part: Part) -> Part:
 
 
 def _remove_replaced(target: Target, part: Part) -> None:
-    """Delete the files that a part replaces; the manifest does not list them."""
+    """Delete the files that a part replaces, and the folders of partitions that are then empty."""
     paths = [target.root / name for name in part.content.replaces]
-    try:
-        for path in paths:
+    for path in paths:
+        try:
             path.unlink(missing_ok=True)
-        for folder in {path.parent for path in paths}:
-            if folder.is_dir():
-                sync_folder(folder)  # before the journal forgets that they are to be deleted
-    except OSError as error:
-        raise ExportError(
-            f"{', '.join(map(str, paths))} cannot be removed ({reason_of(error)}), and part "
-            f"{part.number} replaces them: remove the cause and start the same export again"
-        ) from error
+        except OSError as error:
+            raise ExportError(
+                f"{path} cannot be removed ({reason_of(error)}), and part {part.number} replaces it: remove "
+                "the cause and start the same export again"
+            ) from error
+    for folder in {path.parent for path in paths}:
+        if folder.is_dir():
+            sync_folder(folder)  # before the journal forgets that they are to be deleted
+            _remove_empty(folder, target.root)
+
+
+def _remove_empty(folder: Path, root: Path) -> None:
+    """Remove a folder below `root` and those between them, as far as they are empty."""
+    with suppress(OSError):  # one of them is not empty
+        for inner in [folder, *folder.parents]:
+            if inner == root:
+                break
+            inner.rmdir()
 
 
 def _described(target: Target, file: PartFile) -> PartFile:

@@ -137,7 +137,7 @@ async def test_invalid_rows_of_a_window(shape: str, tmp_path: Path) -> None:
 
 
 async def test_a_row_moves_to_another_partition(tmp_path: Path) -> None:
-    """A row of another day leaves the file of its old day, which goes with its last row."""
+    """A row of another day leaves the file of its old day; file and folder go with its last row."""
     ledger, out = Ledger([1, 2, 3], by_number=True), tmp_path / "out"
     days = iter(range(3))
 
@@ -160,6 +160,8 @@ async def test_a_row_moves_to_another_partition(tmp_path: Path) -> None:
         "day=1970-01-02/part-00001.jsonl",
         "day=1970-01-03/part-00001.jsonl",
     ]
+    days_left = {path.name for path in out.glob("day=*")}
+    assert days_left == {"day=1970-01-01", "day=1970-01-02", "day=1970-01-05"}
     check_folder(out)
 
 
@@ -355,6 +357,28 @@ async def test_a_withdrawn_part_leaves_no_file(tmp_path: Path) -> None:
         ledger.numbers.append(9 * DAY)
         assert (await exported(session, out)).rows == 1
     assert values_of(out) == {0: 0, 1: 1, 2: 2, 9: 4}
+
+
+async def test_a_replaced_file_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replaced file that cannot be removed is named; the next run removes it."""
+    ledger, out = points(range(3)), tmp_path / "out"
+
+    def locked(path: Path, *, missing_ok: bool = False) -> None:
+        if path.name == "part-00001.jsonl":
+            raise PermissionError(1, "Operation not permitted", str(path))
+        unlink(path, missing_ok=missing_ok)
+
+    unlink = Path.unlink
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        ledger.changed[2] = {"value": 20}
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "unlink", locked)
+            with pytest.raises(ExportError, match=r"part-00001\.jsonl cannot be removed .* replaces it"):
+                await exported(session, out, lookback="1d")
+        await exported(session, out)
+    assert not (out / "part-00001.jsonl").exists()
+    assert values_of(out) == {0: 0, 1: 1, 2: 20}
 
 
 async def test_names_of_corrected_parts(tmp_path: Path) -> None:
