@@ -127,7 +127,7 @@ def _complete(journal: Journal, target: Target, part: Part) -> Part:
 
 
 def _remove_replaced(target: Target, part: Part) -> None:
-    """Delete the files that a part replaces, and the folders of partitions that are then empty."""
+    """Delete the files that a part replaces, and folders that they leave empty."""
     paths = [target.root / name for name in part.content.replaces]
     for path in paths:
         try:
