@@ -139,7 +139,8 @@ def _remove_replaced(target: Target, part: Part) -> None:
             ) from error
     for folder in {path.parent for path in paths}:
         if folder.is_dir():
-            sync_folder(folder)  # before the journal forgets that they are to be deleted
+            with os_errors_explained(folder):
+                sync_folder(folder)  # before the journal forgets that they are to be deleted
             _remove_empty(folder, target.root)
 
 
