@@ -40,8 +40,15 @@ def column_of(*names: str) -> Column:
 
     Dots in a name lead into objects.
     """
+    if names == ("timestamp",):
+        return _timestamps
     read = attrgetter(*names)
     return lambda rows: list(map(read, rows))
+
+
+def _timestamps(rows: Sequence[Any]) -> list[Any]:
+    # Pages of points are long, and this is nearly twice as fast as an attrgetter.
+    return [row.timestamp for row in rows]
 
 
 class Content(Protocol):
