@@ -215,11 +215,11 @@ class PageRows:
         """Return the digests of rows; those of a run are made when they are read."""
         if not self.keyed and not self.stable:
             return [_digest(b"c", self.contents[index]) for index in indices]
-        numbers, keys = self.numbers, self.keys
+        keys = self.keys
+        if self.keyed and isinstance(keys, range) and isinstance(indices, range):
+            return RunDigests(keys[indices.start : indices.stop])  # their step is 1
         if not self.keyed or None in keys:
             return [self.digest(index) for index in indices]
-        if self._identity.unique and isinstance(numbers, range) and isinstance(indices, range):
-            return RunDigests(numbers[indices.start : indices.stop])  # their step is 1
         whole = len(indices) == len(keys)
         return self._key_digests(keys if whole else [keys[index] for index in indices])
 
