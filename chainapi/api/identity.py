@@ -120,6 +120,7 @@ def identity_of(route: Route, *, declared: bool) -> Identity:
         unique=route.key == (route.descending_key,),
         stable=route.immutable_reader(),
         frozen=declared,
+        hashed=declared and len(route.key) == 1 and route.key[0].endswith("_hash"),
         plain_key=column_of(*route.key) if declared and route.key else None,
         plain_number=_plain_number(route),
     )

@@ -18,7 +18,9 @@ __all__ = ["checksum", "damaged", "find_damage"]
 
 def checksum(*fields: object) -> int:
     """Return the checksum of a record: texts, bytes, whole numbers, None."""
-    plain = [("bytes", crc32(one)) if isinstance(one, bytes) else one for one in fields]
+    plain: list[object] = [*fields]
+    if bytes in {*map(type, fields)}:
+        plain = [("bytes", crc32(one)) if isinstance(one, bytes) else one for one in fields]
     return crc32(repr(plain).encode("utf-8", "surrogatepass"))
 
 

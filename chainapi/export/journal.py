@@ -11,9 +11,10 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 from zlib import crc32
 
 from attrs import evolve
@@ -39,6 +40,10 @@ _PAGES = (
 )
 
 
+_Walk: TypeAlias = tuple[int, int]  # number of a source, place of a range
+_Digests: TypeAlias = tuple[int, int, int, int, bytes, bytes]  # page, source, place, pass, added, again
+
+
 class Journal:
     """Journal of one export.
 
@@ -57,7 +62,8 @@ class Journal:
         self.waiting = Waiting()
         self._database = database
         self._segments = Segments(self.folder)
-        self._matchers: dict[tuple[int, int], Matcher] = {}  # by source and range
+        self._matchers: dict[_Walk, Matcher] = {}
+        self._digests: dict[_Walk, list[_Digests]] = {}  # of the transaction under way
         self._pages = 0  # number of the last page
         self._compress = _compressor() if compress else None
 
@@ -192,6 +198,7 @@ class Journal:
             self.invalid, self.waiting, self._pages = before
             self._segments.rewind()
             self._matchers.clear()
+            self._digests.clear()
             raise
         return count
 
@@ -200,6 +207,7 @@ class Journal:
         pages = [page for batch in batches if (page := self._take(db, batch)) is not None]
         _add(db, "pages", [page.fields for page in pages])
         self._database.add_to_total("pages", len(pages))
+        self._insert_digests(db)
         windows = {batch.source.number for batch in batches if batch.source.window is not None}
         self._count([page for page in pages if page.source not in windows])
         _update(db, [batch.source for batch in batches])
@@ -215,7 +223,7 @@ class Journal:
             return None
         new, lines = encoded
         self._pages += 1
-        self._store_digests(db, batch, new)
+        self._keep_digests(batch, new)
         page = self._append(batch, len(new.rows), *lines) if new.rows else None
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
@@ -258,31 +266,40 @@ class Journal:
 
     # Rows of later passes
 
-    def _store_digests(self, db: Connection, batch: Batch, new: NewRows) -> None:
-        """Store the digests of new rows."""
+    def _keep_digests(self, batch: Batch, new: NewRows) -> None:
+        """Keep the digests of new rows, for the end of the transaction."""
         walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
         if walk in self._matchers:
             self._matchers[walk].add(restarts, new.added)
         if not batch.done and (new.added or new.again):
-            fields = self._pages, *walk, restarts, packed(new.added), packed(new.again)
-            _add(db, "digests", [fields])
-            self._database.add_to_total("digests", 1)
+            record = self._pages, *walk, restarts, packed(new.added), packed(new.again)
+            self._digests.setdefault(walk, []).append(record)
+
+    def _insert_digests(self, db: Connection) -> None:
+        records = [*chain.from_iterable(self._digests.values())]
+        self._digests.clear()
+        if records:
+            _add(db, "digests", records)
+            self._database.add_to_total("digests", len(records))
 
     def _matcher(self, db: Connection, number: int, place: int) -> Matcher:
-        """Return the matcher of a walk, at its first use from the stored digests."""
-        if (number, place) not in self._matchers:
-            matcher = self._matchers[number, place] = Matcher()
-            for fields in db.execute(
-                "SELECT pass, added, again FROM digests WHERE source = ? AND place = ? ORDER BY page",
-                (number, place),
-            ):
+        """Return the matcher of a walk, at its first use from the digests so far."""
+        walk = number, place
+        if walk not in self._matchers:
+            matcher = self._matchers[walk] = Matcher()
+            stored = db.execute(
+                "SELECT pass, added, again FROM digests WHERE source = ? AND place = ? ORDER BY page", walk
+            )
+            kept = [record[3:] for record in self._digests.get(walk, ())]
+            for fields in chain(stored, kept):
                 matcher.replay(Matched(*fields))
-        return self._matchers[number, place]
+        return self._matchers[walk]
 
     def _forget(self, db: Connection, source: SourceRecord) -> None:
         """Delete the digests of a walk that has ended, and the record of a range."""
         walk = source.number, source.place
         self._matchers.pop(walk, None)
+        self._digests.pop(walk, None)
         deleted = db.execute("DELETE FROM digests WHERE source = ? AND place = ?", walk).rowcount
         if deleted:
             self._database.add_to_total("digests", -deleted)

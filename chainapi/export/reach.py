@@ -32,14 +32,16 @@ class Reach:
         """Take the numbers of the rows of a page, in the order of the list."""
         if self.start is None and self.end is None:
             return
-        known = [number for number in numbers if number is not None]
-        if not known:
+        last = next((number for number in reversed(numbers) if number is not None), None)
+        if last is None:
             return
-        first = self._first = known[0] if self._first is None else self._first
-        passed = abs(known[-1] - first)
-        bound = self.start if known[-1] < first else self.end
+        if self._first is None:
+            self._first = next(number for number in numbers if number is not None)
+        first = self._first
+        passed = abs(last - first)
+        bound = self.start if last < first else self.end
         if bound is None or not passed:
             return
-        whole = first - bound if known[-1] < first else bound - first
+        whole = first - bound if last < first else bound - first
         if whole > 0:
             self.share = min(1.0, max(self.share or 0.0, passed / whole))

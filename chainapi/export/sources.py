@@ -85,19 +85,17 @@ class SourceStream:
         self._follow(numbers, limited=matched and self._limit is not None)
         new = self._new_rows(page, numbers, matched=matched)
         repeats = [index for index in walk.stale if index not in walk.repeated]
-        whole = len(new) == len(page.items)
-        found = [n for n in (numbers if whole else [numbers[index] for index in new]) if n is not None]
-        newest = max(found, default=None)
+        newest, oldest = self._extent(numbers, new)
         return Batch(
             source=self.source,
-            rows=page.items if whole else [page.items[index] for index in new],
+            rows=page.items if len(new) == len(page.items) else [page.items[index] for index in new],
             digests=walk.digests(new),
             encode=self._encode,
             checkpoint=page.checkpoint,
             done=self._done,
             repeats=walk.digests(repeats) if page.restarts and not matched else (),
             newest=newest,
-            oldest=min(found, default=None),
+            oldest=oldest,
             ties=self._ties(new, numbers, newest),
             met_ties=tuple(self._met.elements()),
             trend=self._trend,
@@ -121,6 +119,13 @@ class SourceStream:
         if self._cursor is not None:
             return [self._cursor.number(row) for row in page.items]
         return self._walk.numbers()
+
+    def _extent(self, numbers: Sequence[int | None], indices: Sequence[int]) -> tuple[int | None, int | None]:
+        """Return the greatest and the least number of these rows; None without a number."""
+        if self._walk.ordered and indices:
+            return numbers[indices[0]], numbers[indices[-1]]
+        found = [number for index in indices if (number := numbers[index]) is not None]
+        return max(found, default=None), min(found, default=None)
 
     def _follow(self, numbers: Sequence[int | None], *, limited: bool) -> None:
         """Follow the order of the rows of this pass.

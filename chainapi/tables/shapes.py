@@ -96,9 +96,9 @@ class Shape:
         Raises msgspec.ValidationError or Misfit if a value does not fit its column.
         """
         if type(rows[0]) is not self.struct:
-            lines = ENCODER.encode_lines(self.change(self.of(rows)))
+            lines = ENCODER.encode_lines(self._changed(self.of(rows)))
             return self._completed(rows, lines, label)
-        made = self.change([*rows])
+        made = self._changed([*rows])
         if label is not None:
             _set(made, LABEL, repeat(label))
         return ENCODER.encode_lines(made)
@@ -125,21 +125,26 @@ class Shape:
 
         Raises Misfit if a value has no form.
         """
+        if NoneType not in {*map(type, rows)}:  # comparing Structs with None takes longer
+            return self._changed(rows)
+        places = [place for place, row in enumerate(rows) if row is not None]
+        try:
+            copies = iter(self._changed([rows[place] for place in places]))
+        except Misfit as misfit:
+            raise Misfit(places[misfit.place], misfit.path) from None
+        return [None if row is None else next(copies) for row in rows]
+
+    def _changed(self, rows: list[Any]) -> list[Any]:
         if not rows or not self.changes:
             return rows
-        gaps = NoneType in {*map(type, rows)}  # comparing Structs with None takes longer
-        given = [*map(self._copy, (row for row in rows if row is not None) if gaps else rows)]
+        copies = [*map(self._copy, rows)]
         for name, attribute, change in self.changes:
             try:
-                values = change([*map(attrgetter(attribute), given)])
+                values = change([*map(attrgetter(attribute), rows)])
             except Misfit as misfit:
-                place = [place for place, row in enumerate(rows) if row is not None][misfit.place]
-                raise Misfit(place, f".{name}{misfit.path}") from None
-            _set(given, attribute, values)
-        if not gaps:
-            return given
-        copies = iter(given)
-        return [None if row is None else next(copies) for row in rows]
+                raise Misfit(misfit.place, f".{name}{misfit.path}") from None
+            _set(copies, attribute, values)
+        return copies
 
     def at(self, row: Any, path: str) -> tuple[Column | None, Any]:
         """Return the column at a path, such as ``.inners[0].value``, and the value there."""
@@ -272,14 +277,13 @@ def _formed(form: Callable[[Any], Any], values: list[Any]) -> list[Any]:
 
 
 def _digits(values: list[Any]) -> list[Any]:
-    if NoneType in {*map(type, values)}:
-        return _formed(str, values)
     try:
         # The JSON of a list has all digits; it is many times faster than one text after the other.
-        texts: list[Any] = msgspec.json.encode(values)[1:-1].decode().split(",")
+        encoded = msgspec.json.encode(values)
     except OverflowError:  # beyond 64 bits
         return _formed(str, values)
-    return texts if values else []
+    texts: list[Any] = encoded[1:-1].decode().split(",") if values else []
+    return [None if text == "null" else text for text in texts] if b"n" in encoded else texts
 
 
 def _each(change: _Change, values: list[Any]) -> list[Any]:

@@ -18,8 +18,10 @@ from chainapi._tooling import keys
 from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
+from chainapi.api.identity import identity_of
 from chainapi.api.routes import Route
 from chainapi.core.http import Request, Response
+from chainapi.core.paging.rows import hash_digests
 from chainapi.models import (
     Erc20Transfer,
     Erc721Transfer,
@@ -271,6 +273,14 @@ def test_what_undoes_an_order_undoes_its_bound() -> None:
 # Keys of rows
 
 
+def test_only_declared_keys_are_hashes() -> None:
+    """A key that a caller names has a digest of its text: nothing says that it is a hash."""
+    blocks, transfers = (ROUTES[f"data.evm.{name}"].route for name in ("blocks", "erc20_transactions"))
+    assert identity_of(blocks, declared=True).hashed
+    assert not identity_of(blocks, declared=False).hashed
+    assert not identity_of(transfers, declared=True).hashed  # the index of a log is in the key
+
+
 def row_of(model: Any, **fields: Any) -> Any:
     """Return a row of a model with these fields."""
     made = Maker(seed=1, whole=True).record(model)
@@ -316,7 +326,7 @@ def test_an_unknown_kind_has_the_key_that_its_fields_give() -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 async def test_keys_are_unique(name: str) -> None:
-    """Keys are unique among the rows of a simulated list.
+    """Keys are unique among the rows of a simulated list, and so are digests of hashes.
 
     Each row has a key if its list or its kind has one.
     """
@@ -333,6 +343,8 @@ async def test_keys_are_unique(name: str) -> None:
         return
     keyed = [key for row in rows if (key := read(row)) is not None]
     assert len(set(keyed)) == len(keyed)
+    if identity_of(endpoint.route, declared=True).hashed:
+        assert len(set(hash_digests(keyed))) == len(keyed)
     kinds = {kind for kind, key in keys_of(endpoint.route) if key}
     may_miss = [operator.attrgetter(path) for listed, path in MAY_BE_MISSING if listed == name]
     for row in rows:

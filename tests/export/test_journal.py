@@ -18,6 +18,7 @@ from msgspec import structs
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Watermark
+from chainapi.core.paging.rows import hash_digests, key_digest
 from chainapi.errors import ExportError
 from chainapi.export import segments
 from chainapi.export.database import FORMAT, SCHEMA
@@ -155,6 +156,31 @@ def test_a_later_pass_is_matched(tmp_path: Path) -> None:
         assert journal.commit([batch_of(one, [b"1"], walk_pass=1, matched=True)]) == 1
         assert journal.commit([batch_of(one, [b"1"] * 5, walk_pass=2, matched=True, done=True)]) == 1
         assert rows_of(journal) == [b"1", b"1", b"2", b"3", b"1", b"2", b"1", b"1"]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4])
+def test_a_later_pass_is_matched_in_one_transaction(at_once: int, tmp_path: Path) -> None:
+    """Pages of several passes are matched alike, whichever transactions they are in."""
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        one, other = journal.source("a", "q"), journal.source("b", "p")
+        batches = [
+            batch_of(one, [b"1", b"2", b"2"]),
+            batch_of(one, [b"3"]),
+            batch_of(other, [b"1"]),
+            batch_of(one, [b"2", b"3", b"3"], walk_pass=1, matched=True),
+            batch_of(one, [b"2", b"2", b"1"], walk_pass=1, matched=True),
+            batch_of(other, [b"2"], done=True),
+            batch_of(one, [b"1", b"4"], walk_pass=2, matched=True),
+        ]
+        for place in range(0, len(batches), at_once):
+            journal.commit(batches[place : place + at_once])
+        stored = journal._database._connection.execute("SELECT source, pass FROM digests ORDER BY page")
+        assert stored.fetchall() == [(1, 0), (1, 0), (1, 1), (1, 1), (1, 2)]
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        one = journal.source("a", "q")
+        journal.commit([batch_of(one, [b"4", b"4", b"5"], walk_pass=2, matched=True, done=True)])
+        found = [row for label, row in pending(journal) if label == "a"]
+        assert found == [b"1", b"2", b"2", b"3", b"3", b"2", b"4", b"4", b"4", b"5"]
 
 
 def test_a_later_pass_is_matched_after_a_kill(tmp_path: Path) -> None:
@@ -342,10 +368,12 @@ def test_a_source_is_unfinished_until_its_last_range_ends(tmp_path: Path) -> Non
 
 
 def test_the_format_on_the_disk_is_pinned() -> None:
-    """A new schema or checksum needs a new format number, or it looks like damage."""
+    """A new schema, checksum or digest of keys needs a new format number."""
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
+    digests = [digest.hex() for digest in (key_digest("a"), *hash_digests(["a", "0x" + "01fe" * 16]))]
     checksums = checksum("a", 1, None), checksum("a", b"a", 1)
-    assert (FORMAT, schema, checksums) == (11, "bb0c76ac32956dfb", (822890261, 2782223604))
+    assert (FORMAT, schema, checksums) == (12, "bb0c76ac32956dfb", (822890261, 2782223604))
+    assert digests == ["3d8b2e41a21276e6089a448c"] * 2 + ["01fe" * 6]
 
 
 def test_rows_of_a_part_are_matched_by_a_later_pass(tmp_path: Path) -> None:
@@ -416,6 +444,8 @@ def test_a_commit_that_fails_leaves_nothing(
         assert journal.waiting == Waiting(1, 1, 2)
         journal.commit([batch_of(one, [b"4"])])
         assert pending(journal, finished=False) == [("a", b"1"), ("a", b"4")]
+        again = [b"4", b"2", b"1"]  # the digest of the second one was taken back, too
+        assert journal.commit([batch_of(one, again, walk_pass=1, matched=True)]) == 1
 
 
 @pytest.mark.parametrize("change", ["flip", "cut", "remove"])

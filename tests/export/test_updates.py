@@ -7,7 +7,7 @@ from collections import Counter
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import example, given, settings
@@ -251,6 +251,45 @@ def test_updates_are_exact(name: str, ties: int, steps: list[tuple[float, float,
             assert set(lines(path).values()) == {1}
             await exported(session, name, folder / "fresh.jsonl")
             assert lines(path) == lines(folder / "fresh.jsonl")
+
+    with TemporaryDirectory() as folder:
+        run(check(Path(folder)))
+
+
+@settings(max_examples=12, deadline=None)
+@given(name=st.sampled_from(SAMPLE), order=st.sampled_from(["swapped", "shuffled"]), steps=STEPS)
+@example(name="data.evm.blocks", order="swapped", steps=[(3.5, 101.0, 0, False), (9.0, 0.0, 9, True)])
+@example(name=NATIVE, order="swapped", steps=[(5.5, 0.0, 9, True), (5.5, 101.0, 0, False)])
+def test_lists_that_break_their_order_are_exact(
+    name: str, order: Literal["swapped", "shuffled"], steps: list[tuple[float, float, int, bool]]
+) -> None:
+    """Restarts and stopped runs bring each row of a list once, also where its order breaks later."""
+
+    async def check(folder: Path) -> None:
+        simulator = Simulator(
+            seed=5,
+            chains=CHAINS,
+            rows=ROWS,
+            token_lifetime=100.0,
+            latency=1.0,
+            anomalies=Anomalies(order=order),
+        )
+        path = folder / "rows.jsonl"
+        async with simulated(simulator) as session:
+            await exported(session, name, folder / "fresh.jsonl")
+            for seconds, pause, growth, dies in steps:
+                task = asyncio.create_task(exported(session, name, path))
+                await asyncio.wait([task], timeout=seconds / 2)
+                simulator.insert(place_of(name), growth)
+                if dies:
+                    simulator.advance(101.0)
+                await asyncio.wait([task], timeout=seconds / 2)
+                task.cancel()
+                await asyncio.wait([task])
+                await asyncio.sleep(pause)
+            await exported(session, name, path)
+        assert set(lines(path).values()) == {1}
+        assert lines(path) >= lines(folder / "fresh.jsonl")
 
     with TemporaryDirectory() as folder:
         run(check(Path(folder)))

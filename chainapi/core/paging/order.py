@@ -283,6 +283,9 @@ class Order:
 
 def listed(marks: Marks) -> tuple[str, ...]:
     """Return each mark as often as it is counted."""
+    if len(marks) == 1:  # of nearly all places
+        (mark,) = marks
+        return (mark,) * marks[mark]
     return tuple(chain.from_iterable(map(repeat, marks, marks.values()))) if marks else ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from binascii import unhexlify
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
@@ -24,6 +25,7 @@ __all__ = [
     "RowsOfPage",
     "RunDigests",
     "column_of",
+    "hash_digests",
     "key_digest",
     "mark_digest",
     "number_digest",
@@ -38,8 +40,15 @@ def column_of(*names: str) -> Column:
 
     Dots in a name lead into objects.
     """
+    if names == ("timestamp",):
+        return _timestamps
     read = attrgetter(*names)
     return lambda rows: list(map(read, rows))
+
+
+def _timestamps(rows: Sequence[Any]) -> list[Any]:
+    # Pages of points are long, and this is nearly twice as fast as an attrgetter.
+    return [row.timestamp for row in rows]
 
 
 class Content(Protocol):
@@ -81,6 +90,7 @@ class Identity:
         stable: returns the immutable part of a row without a key, or None; several rows may share it. None
             where rows are counted by their content.
         frozen: rows cannot be changed by their reader.
+        hashed: the key is a cryptographic hash (see `hash_digests`).
         plain_key: reader of the keys of all rows without the checks of `key` (see `column_of`).
         plain_number: reader of the numbers of all rows without the checks of `number`.
 
@@ -92,6 +102,7 @@ class Identity:
     unique: bool = False
     stable: Callable[[Any], Hashable] | None = None
     frozen: bool = False
+    hashed: bool = False
     plain_key: Column | None = None
     plain_number: Column | None = None
 
@@ -137,6 +148,8 @@ def _plain_keys(read: Column, rows: Sequence[Any]) -> tuple[Sequence[Any], Abstr
         return None
     return keys, distinct
 
+
+HASH = 66  # characters of a hash of 32 bytes: 0x, and its digits
 
 _NO_KEYS = frozenset[Hashable]()
 _NO_INDICES = frozenset[int]()
@@ -193,7 +206,7 @@ class PageRows:
     def digest(self, index: int) -> bytes:
         """Return the digest under which a row is counted: of its key, else of its content."""
         if self.keyed and (key := self.keys[index]) is not None:
-            return key_digest(key)
+            return self._key_digests((key,))[0]
         if self.stable and (part := self.stable[index]) is not None:
             return _digest(b"s", repr(part).encode("utf-8", "surrogatepass"))
         return self.content_digest(index)
@@ -202,23 +215,28 @@ class PageRows:
         """Return the digests of rows; those of a run are made when they are read."""
         if not self.keyed and not self.stable:
             return [_digest(b"c", self.contents[index]) for index in indices]
-        numbers, keys = self.numbers, self.keys
+        keys = self.keys
+        if self.keyed and isinstance(keys, range) and isinstance(indices, range):
+            return RunDigests(keys[indices.start : indices.stop])  # their step is 1
         if not self.keyed or None in keys:
             return [self.digest(index) for index in indices]
-        if self._identity.unique and isinstance(numbers, range) and isinstance(indices, range):
-            return RunDigests(numbers[indices.start : indices.stop])  # their step is 1
-        return [_digest(b"k", repr(keys[index]).encode("utf-8", "surrogatepass")) for index in indices]
+        whole = len(indices) == len(keys)
+        return self._key_digests(keys if whole else [keys[index] for index in indices])
+
+    def _key_digests(self, keys: Sequence[Hashable]) -> Sequence[bytes]:
+        return hash_digests(keys) if self._identity.hashed else [*map(key_digest, keys)]
 
     def content_digest(self, index: int) -> bytes:
         """Return the digest of a row's content."""
         return _digest(b"c", self.contents[index])
 
     def mark(self, index: int) -> str:
-        """Return the mark of a row: half its digest in hexadecimal.
+        """Return the mark of a row: half the digest of its key, or of its content.
 
-        That is enough among neighbouring pages.
+        That is enough among neighbouring pages. It is hexadecimal.
         """
-        return self.digest(index)[:8].hex()
+        key = self.keys[index] if self.keyed else None
+        return (self.digest(index) if key is None else key_digest(key))[:8].hex()
 
     def late_mark(self, index: int) -> Mapping[str, int]:
         """Return the mark of a row, counted once; that of a key is made when it is read."""
@@ -235,19 +253,29 @@ class PageRows:
 
 
 class KeyMark(Mapping[str, int]):
-    """Mark of a row by its key, counted once; it is made when it is read."""
+    """Mark of a row by its key, counted once; it is made when it is first read."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("_key", "_mark")
 
     def __init__(self, key: Hashable) -> None:
         self._key = key
+        self._mark = ""
+
+    @property
+    def mark(self) -> str:
+        """The mark."""
+        if not self._mark:  # several places of a checkpoint have the same one
+            self._mark = key_digest(self._key)[:8].hex()
+        return self._mark
 
     def __getitem__(self, mark: str) -> int:
         """Return the number of rows with a mark."""
-        return dict.fromkeys(self, 1)[mark]
+        if mark != self.mark:
+            raise KeyError(mark)
+        return 1
 
     def __iter__(self) -> Iterator[str]:
-        yield key_digest(self._key)[:8].hex()
+        yield self.mark
 
     def __len__(self) -> int:
         return 1
@@ -302,6 +330,24 @@ class EmptyPage:
 def key_digest(key: Hashable) -> bytes:
     """Return the digest of a key."""
     return _digest(b"k", repr(key).encode("utf-8", "surrogatepass"))
+
+
+def hash_digests(keys: Sequence[Any]) -> list[bytes]:
+    """Return the digests of keys that are hashes: their last bytes.
+
+    These are as good as a digest of the text, and made of a whole page at once. A key of another form has
+    its `key_digest`.
+    """
+    try:
+        lengths = {*map(len, keys)}
+        if lengths == {HASH}:
+            ends = unhexlify("".join([key[-2 * DIGEST_SIZE :] for key in keys]))
+            return [ends[place : place + DIGEST_SIZE] for place in range(0, len(ends), DIGEST_SIZE)]
+    except (TypeError, ValueError):  # a key is no text, or not hexadecimal
+        lengths = {HASH}
+    if HASH not in lengths or len(keys) == 1:
+        return [*map(key_digest, keys)]
+    return [digest for key in keys for digest in hash_digests((key,))]
 
 
 def number_digest(number: int) -> bytes:

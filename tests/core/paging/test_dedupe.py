@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
+from hashlib import sha256
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -18,9 +20,10 @@ from chainapi.api.routes import Route
 from chainapi.core.numbers import whole_of
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
+from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.keys import NEIGHBOURS
 from chainapi.core.paging.order import MAX_TIES, Watermark
-from chainapi.core.paging.rows import Identity, PageRows, column_of
+from chainapi.core.paging.rows import HASH, Identity, PageRows, column_of, hash_digests, key_digest
 from chainapi.models.codec import DecodedPage
 
 Row = dict[str, Any]
@@ -75,6 +78,15 @@ KEYED = Identity(key=key_of)
 ORDERED = Identity(number=number_of)
 BOTH = Identity(key=key_of, number=number_of)
 UNIQUE = Identity(key=number_of, number=number_of, unique=True)
+
+
+def hash_of(row: Row) -> Hashable:
+    """Return a hash as the key of a row."""
+    return "0x" + sha256(str(row["key"]).encode()).hexdigest()
+
+
+HASHED = Identity(key=hash_of, hashed=True)
+HASHED_BOTH = Identity(key=hash_of, number=number_of, hashed=True)
 
 
 @define
@@ -367,10 +379,18 @@ def test_plain_lists(values: list[int], tokens: Tokens, counting: bool, happens:
 
 
 @settings(max_examples=400)
-@given(values=VALUES, tokens=TOKENS, counting=st.booleans(), happens=HAPPENINGS)
-def test_keyed_lists(values: list[int], tokens: Tokens, counting: bool, happens: list[Happening]) -> None:
+@given(
+    values=VALUES,
+    identity=st.sampled_from([KEYED, HASHED]),
+    tokens=TOKENS,
+    counting=st.booleans(),
+    happens=HAPPENINGS,
+)
+def test_keyed_lists(
+    values: list[int], identity: Identity, tokens: Tokens, counting: bool, happens: list[Happening]
+) -> None:
     """Rows with a key are given once, however they change or the list shifts."""
-    walker = Walker(rows_of([(0, None, value) for value in values]), KEYED, tokens, counting)
+    walker = Walker(rows_of([(0, None, value) for value in values]), identity, tokens, counting)
     drive(walker, happens, changing=True, moving=True)
     assert not walker.refuted
 
@@ -442,23 +462,23 @@ def disordered(draw: st.DrawFn) -> list[tuple[int | None, int]]:
     parts=disordered(),
     tokens=TOKENS,
     counting=st.booleans(),
-    keyed=st.booleans(),
+    identity=st.sampled_from([ORDERED, BOTH, HASHED_BOTH]),
     happens=HAPPENINGS,
 )
 def test_lists_out_of_order(
     parts: list[tuple[int | None, int]],
     tokens: Tokens,
     counting: bool,
-    keyed: bool,
+    identity: Identity,
     happens: list[Happening],
 ) -> None:
     """Lists out of order lose no row, and restart as exactly as promised.
 
     The order differs from the one that was declared.
     """
-    key = None if keyed else ""
+    key = "" if identity is ORDERED else None
     rows = rows_of([(number, key, value) for number, value in parts])
-    walker = Walker(rows, BOTH if keyed else ORDERED, tokens, counting)
+    walker = Walker(rows, identity, tokens, counting)
     drive(walker, happens, key=key, moving=True)
     assert Assumption.KEY not in walker.refuted
     assert walker.refuted.count(Assumption.ORDER) <= 1 or walker.resumed
@@ -777,13 +797,32 @@ def test_the_late_mark_of_a_key_is_its_mark() -> None:
         late[page.mark(0)]
 
 
-@given(st.lists(ATTRIBUTES, max_size=4), st.sampled_from([("a",), ("a", "b")]))
+HASHES = st.binary(min_size=32, max_size=32).map(lambda content: "0x" + content.hex())
+
+
+@given(st.lists(HASHES | PARTS.filter(lambda part: part != [1]) | st.text(min_size=66, max_size=66)))
+def test_the_digest_of_a_key_depends_on_nothing_else(keys: list[Hashable]) -> None:
+    """A hash has its last bytes as its digest, whatever else is on the page; marks are of the text."""
+    digests = hash_digests(keys)
+    assert digests == [hash_digests((key,))[0] for key in keys]
+    page = PageRows(DecodedPage(keys, None), Identity(key=lambda key: key, hashed=True), keyed=True)
+    for index, (key, digest) in enumerate(zip(keys, digests, strict=True)):
+        if isinstance(key, str) and re.fullmatch("0x[0-9a-f]{64}", key):
+            assert digest == bytes.fromhex(key[2:])[-DIGEST_SIZE:]
+        elif key is not None and not (isinstance(key, str) and len(key) == HASH):
+            assert digest == key_digest(key)
+        if key is not None:
+            assert (page.digest(index), page.mark(index)) == (digest, key_digest(key)[:8].hex())
+
+
+@given(st.lists(ATTRIBUTES, max_size=4), st.sampled_from([("a",), ("timestamp",), ("a", "b")]))
 def test_a_page_is_read_as_its_rows_are(rows: list[dict[str, Any]], names: tuple[str, ...]) -> None:
     """Keys and numbers of a page read at once are those read row by row, with all checks."""
-    objects = [SimpleNamespace(**row) for row in rows]
+    times = [{"timestamp": row["a"]} if "a" in row else {} for row in rows]
+    objects = [SimpleNamespace(**row, **time) for row, time in zip(rows, times, strict=True)]
     key = Route("/v1/rows", key=names).key_reader()
     identity = Identity(key=key, number=lambda row: whole_of(getattr(row, "a", None)))
-    plain = evolve(identity, plain_key=column_of(*names), plain_number=column_of("a"))
+    plain = evolve(identity, plain_key=column_of(*names), plain_number=column_of(names[0]))
     (keys, distinct), (checked_keys, same_keys) = plain.keys_of(objects), identity.keys_of(objects)
     assert list(map(repr, keys)) == list(map(repr, checked_keys))
     assert distinct == same_keys
