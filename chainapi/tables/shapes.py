@@ -78,7 +78,8 @@ class Shape:
         self._named = bool(fields)
         if exact and row:
             fields = _with_more(fields, extra)
-        self.struct = msgspec.defstruct("Row", fields, kw_only=True, gc=False)
+        # Keys of rows of several kinds are found by the name of their class.
+        self.struct = msgspec.defstruct(model.__name__, fields, kw_only=True, gc=False)
         self._several = _list_of(self.struct)
         self._copy: Callable[[Any], Any] = self.struct.__copy__  # type: ignore[attr-defined]
 

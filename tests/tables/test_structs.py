@@ -20,16 +20,15 @@ from chainapi.tables.codec import Codec
 from chainapi.tables.structs import StructDecoder
 from chainapi.tables.types import AMOUNTS, Amounts
 from tests.documents import Maker
+from tests.models.test_kinds import UNIONS, body_of, mixed_rows
 from tests.tables.test_pages import Reading, rows_of
 
 LISTS = [name for name, endpoint in ROUTES.items() if not endpoint.single]
-# Rows of several kinds whose fields differ in type, and rows without a model, need rows of the model.
-WITHOUT = {
-    *("data.evm.transfers", "data.webhooks.addresses"),
-    *("data.primary_network.transactions", "data.primary_network.asset_transactions"),
-    *("data.primary_network.utxos", "data.primary_network.utxos_v2"),
-    *("data.teleporter.messages", "data.teleporter.address_messages"),
-    *("metrics.looking_glass.composite_query", "metrics.looking_glass.composite_query_v1"),
+# Rows without a model are texts.
+TEXTS = {
+    "data.webhooks.addresses",
+    "metrics.looking_glass.composite_query",
+    "metrics.looking_glass.composite_query_v1",
 }
 
 
@@ -41,11 +40,11 @@ def decoders(model: Any, codec: Codec, items: str, *more: Any) -> tuple[StructDe
 
 @pytest.mark.parametrize("name", LISTS)
 def test_lists_whose_pages_become_structs(name: str) -> None:
-    """Rows of nearly every list are encoded without an object of the model, with the same keys and marks."""
+    """Rows of lists with a model are encoded without an object of it, with the same keys and marks."""
     endpoint = ROUTES[name]
     route, model = endpoint.route, endpoint.rows
     codec = Codec(model)
-    assert (codec.structs is None) == (name in WITHOUT)
+    assert (codec.structs is None) == (name in TEXTS)
     if codec.structs is None:
         return
     items = route.items or "rows"
@@ -93,7 +92,7 @@ def lines(codec: Codec, body: bytes, label: str | None, *, exact: bool) -> Any:
         return type(error), str(error), error.path, error.row
 
 
-@given(st.sampled_from([name for name in LISTS if name not in WITHOUT]), st.data())
+@given(st.sampled_from([name for name in LISTS if name not in TEXTS]), st.data())
 def test_structs_of_nested_rows_give_the_lines_of_rows(name: str, data: st.DataObject) -> None:
     """Rows with records and lists in them give the same lines both ways, with odd values too."""
     model = ROUTES[name].rows
@@ -110,6 +109,14 @@ def test_structs_of_nested_rows_give_the_lines_of_rows(name: str, data: st.DataO
             break
         (target,) = inner
     body = json.dumps({"rows": rows}).encode()
+    assert lines(codec, body, "1", exact=False) == lines(codec, body, "1", exact=True)
+
+
+@given(st.sampled_from(UNIONS), st.data())
+def test_structs_of_several_kinds_give_the_lines_of_rows(model: Any, data: st.DataObject) -> None:
+    """Rows of several kinds on one page give the same lines both ways, foreign and odd fields included."""
+    codec = Codec(model, data.draw(st.sampled_from(AMOUNTS)), data.draw(st.sampled_from(["raise", "raw"])))
+    body = body_of(data.draw(mixed_rows(model)))
     assert lines(codec, body, "1", exact=False) == lines(codec, body, "1", exact=True)
 
 
