@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.models import Unknown
 from chainapi.models.codec import PageDecoder
+from chainapi.models.invalid import Invalid
 from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.records import AnyRecord, unnamed
 from chainapi.models.rows import RowDecoder
@@ -29,18 +31,28 @@ ODD: tuple[Any, ...] = (None, "null", "x", "1", 1.5, 2**65, True, {}, [], [None]
 def mixed_rows(draw: st.DrawFn, model: Any) -> list[Any]:
     """Draw rows of a union; some have missing, odd or foreign fields, or null."""
     maker = Maker(draw(st.integers(0, 50)), whole=draw(st.booleans()))
-    rows = [maker.value(model) for _ in range(draw(st.integers(1, 4)))]
     fields = [one for kind in row_classes(model) for one in fields_of(kind)]
-    for row in rows:
+    rows = list[Any]()
+    for _ in range(draw(st.integers(1, 4))):
+        row = maker.value(model)
         for field in draw(st.lists(st.sampled_from(fields), max_size=draw(st.sampled_from([0, 0, 0, 1, 2])))):
             row[field.wire] = draw(st.sampled_from([maker.of_type(field.type, field.name)] * 5 + [*ODD]))
             if draw(st.integers(0, 3)) == 0:
                 del row[field.wire]
+        if draw(st.integers(0, 9)) == 0:
+            row = without_tags(model, row)
         if draw(st.integers(0, 19)) == 0:
             row["further"] = draw(st.sampled_from(ODD))
+        rows.append(row)
     if draw(st.integers(0, 19)) == 0:
         rows.append(draw(st.sampled_from(NO_OBJECTS)))
     return rows
+
+
+def without_tags(model: Any, row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of no known kind."""
+    heads = {tag.path[0] for tag in tags_of(model)}
+    return {name: value for name, value in row.items() if name not in heads}
 
 
 def body_of(rows: list[Any]) -> bytes:
@@ -56,37 +68,41 @@ def alone(model: Any, row: Any) -> Any:
     return RowDecoder(kinds[0] if kinds else row_classes(model)[0]).one(json.dumps(row).encode())
 
 
-def all_alone(model: Any, rows: list[Any]) -> Any:
-    """Return the rows as the decoders of their kinds make them, or the first fault."""
-    made = []
+def all_alone(model: Any, rows: list[Any]) -> list[Any]:
+    """Return each row with its further fields as the decoder of its kind makes it, or its fault."""
+    made = list[Any]()
     for number, row in enumerate(rows):
         try:
-            made.append(alone(model, row))
+            made.append(seen(alone(model, row)))
         except DecodeError as fault:
-            return f"$.rows[{number}]{fault.path[1:]}", fault.reason
-    return made, further(made)
+            made.append((f"$.rows[{number}]{fault.path[1:]}", fault.reason))
+    return made
 
 
-def together(model: Any, rows: list[Any]) -> Any:
-    """Return the rows of a page, or its fault."""
-    try:
-        made = PageDecoder(model, "rows").decode(body_of(rows)).rows
-    except DecodeError as fault:
-        return fault.path, fault.reason
-    return made, further(made)
+def seen(row: Any) -> Any:
+    """Return a row with the fields that no record names; an invalid one as its fault."""
+    if isinstance(row, Invalid):
+        return row.error.path, row.error.reason
+    return row, unnamed(row) if isinstance(row, AnyRecord) else row.extra
 
 
-def further(rows: list[Any]) -> list[Any]:
-    """Return the fields of rows that no record names."""
-    return [unnamed(row) if isinstance(row, AnyRecord) else row.extra for row in rows]
-
-
-@given(st.data())
-def test_rows_together_are_rows_alone(data: st.DataObject) -> None:
+@given(st.sampled_from(UNIONS), st.data())
+def test_rows_together_are_rows_alone(model: Any, data: st.DataObject) -> None:
     """Rows of several kinds on one page are those that the decoders of their kinds make, faults included."""
-    model = data.draw(st.sampled_from(UNIONS))
     rows = data.draw(mixed_rows(model))
-    assert together(model, rows) == all_alone(model, rows)
+    expected = all_alone(model, rows)
+    decoder = PageDecoder(model, "rows", shown=lambda fault: fault)
+    assert [*map(seen, decoder.decode(body_of(rows)).rows)] == expected
+
+
+@given(st.sampled_from(UNIONS), st.data())
+def test_the_first_fault_is_that_of_its_row(model: Any, data: st.DataObject) -> None:
+    """A page with rows that do not fit has the fault of the first of them."""
+    rows = data.draw(mixed_rows(model))
+    faults = [one for one in all_alone(model, rows) if isinstance(one[0], str)]
+    with pytest.raises(DecodeError) if faults else nullcontext() as found:
+        PageDecoder(model, "rows").decode(body_of(rows))
+    assert [(one.value.path, one.value.reason) for one in [found] if one is not None] == faults[:1]
 
 
 @pytest.mark.parametrize("model", UNIONS, ids=lambda model: tags_of(model)[0].kind.__name__)
