@@ -14,9 +14,12 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.api.identity import cursor_of, deduplicator
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ColumnValueError, DecodeError
-from chainapi.models import EvmBlock, MetricPoint
+from chainapi.models import EvmBlock, MetricPoint, Unknown
 from chainapi.models.codec import PageDecoder
+from chainapi.models.schema import row_classes
+from chainapi.models.unions import register_union
 from chainapi.tables.codec import Codec
+from chainapi.tables.pages import columnar_type
 from chainapi.tables.structs import StructDecoder
 from chainapi.tables.types import AMOUNTS, Amounts
 from tests.documents import Maker
@@ -135,3 +138,34 @@ def test_models_with_code_become_rows() -> None:
     """A model whose validators run when an object is made has no Structs."""
     assert Codec(Checked).structs is None
     assert Codec(None).structs is None
+
+
+@frozen
+class Plain:
+    plain: int
+
+
+@frozen
+class Converted:
+    converted: int = field(converter=int)
+
+
+EITHER: Any = Plain | Converted | Unknown
+register_union(EITHER, {"plain": Plain, "converted": Converted})
+
+
+def test_kinds_that_only_cattrs_makes_become_rows() -> None:
+    """Rows of several kinds have no Structs if one kind has none."""
+    assert Codec(EITHER).structs is None
+    assert columnar_type(EITHER, "text") is None
+
+
+def test_pages_with_a_row_of_an_unknown_kind_become_rows() -> None:
+    """A row of an unknown kind sends its page to rows of the model, with the same lines."""
+    model = ROUTES["data.evm.transfers"].rows
+    rows = [Maker(1, whole=True).value(model), {"futureToken": {}}]
+    to_structs, _ = decoders(model, codec := Codec(model), "rows")
+    page = to_structs.decode(body_of(rows))
+    assert isinstance(page.rows[1], Unknown)
+    assert isinstance(page.rows[0], row_classes(model))
+    assert lines(codec, body_of(rows), "1", exact=False) == lines(codec, body_of(rows), "1", exact=True)
