@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
@@ -23,11 +23,21 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import exact_number
 from chainapi.models.hooks import check_cattrs, structure
+from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.native import NativeRows, has_attrs, has_native_numbers
 from chainapi.models.pydantic_model import PydanticRows, is_pydantic
-from chainapi.models.records import NULL, AnyRecord
-from chainapi.models.row_type import FastPath, Finish, RowType, decoder_of, finish_one
+from chainapi.models.records import AnyRecord
+from chainapi.models.row_type import (
+    FastDecoder,
+    FastPath,
+    Finish,
+    RowType,
+    decoder_of,
+    finish_one,
+    joined,
+    list_of,
+)
 from chainapi.models.schema import row_classes
 from chainapi.models.structs import fast_struct, fast_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
@@ -112,10 +122,9 @@ def fast_path(model: Any, finish_of: FinishOf, *, strict: bool = False) -> FastP
 
     """
     strict = strict and _names_fields(model)
-    if row_type(model, strict=strict).fast is None:
-        return None
-    tags = tags_of(model)
-    return _fast_union(tags, strict, finish_of) if tags else _fast_path(model, strict, finish_of)
+    if tags := tags_of(model):
+        return _fast_union(tags, strict, finish_of) or _fast_groups(tags, strict, finish_of)
+    return None if row_type(model, strict=strict).fast is None else _fast_path(model, strict, finish_of)
 
 
 def _fast_path(model: Any, strict: bool, finish_of: FinishOf) -> FastPath | None:
@@ -147,21 +156,28 @@ def _fast_union(tags: Sequence[Tag], strict: bool, finish_of: FinishOf) -> FastP
         return typing.Union[tuple(kinds)]  # noqa: UP007 - made at run time
 
     def finish(rows: list[Any]) -> list[Any]:
-        return _grouped(rows, map(type, rows), lambda kind, several: makers[kind](several))
+        return grouped(rows, map(type, rows), lambda kind, several: makers[kind](several))
 
     return FastPath(wire(nulls=False), finish, lambda: wire(nulls=True))
 
 
-def _grouped(rows: list[Any], kinds: Iterable[Any], make: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-    """Make the rows of each kind together and return them in their order."""
-    numbers: dict[Any, list[int]] = {}
-    for number, kind in enumerate(kinds):
-        numbers.setdefault(kind, []).append(number)
-    made: list[Any] = [None] * len(rows)
-    for kind, places in numbers.items():
-        for number, row in zip(places, make(kind, [rows[place] for place in places]), strict=True):
-            made[number] = row
-    return made
+def _fast_groups(tags: Sequence[Tag], strict: bool, finish_of: FinishOf) -> FastPath | None:
+    """Return the fast path to rows of any union: each kind is decoded by itself."""
+    kinds_of = KindReader(tags)
+    decoders = dict[type, FastDecoder]()
+    for kind in {tag.kind for tag in tags}:
+        fast = fast_path(kind, finish_of, strict=strict)
+        if fast is None:
+            return None
+        decoders[kind] = FastDecoder(row_type(kind, strict=strict), fast, list_of)
+
+    def of(kind: type, raws: list[Any]) -> list[Any]:
+        if kind not in decoders:
+            raise DecodeError("a row of an unknown kind is not on the fast path")
+        fast = decoders[kind]
+        return fast.finish(fast.decode(joined(raws)))
+
+    return FastPath(msgspec.Raw, lambda raws: grouped(raws, kinds_of(raws), of), lax=False)
 
 
 def _convert(rows: list[Any], model: Any) -> list[Any]:
@@ -184,19 +200,11 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
 class _Union:
     """Maker of the rows of a union.
 
-    It reads the tag of each row, then makes the rows of each kind together.
+    It reads the kind of each row, then makes the rows of each kind together.
     """
 
     def __init__(self, tags: Sequence[Tag], strict: bool) -> None:
-        heads = {head: f"f{number}" for number, head in enumerate(dict.fromkeys(tag.path[0] for tag in tags))}
-        # The value of a field that only has to be present is skipped.
-        read = {tag.path[0] for tag in tags if tag.value is not None or len(tag.path) > 1}
-        fields = [
-            (name, Any if head in read else msgspec.Raw, msgspec.field(name=head, default=None))
-            for head, name in heads.items()
-        ]
-        self._rules = [(heads[tag.path[0]], tag) for tag in tags]
-        self._look: msgspec.json.Decoder[Any] = msgspec.json.Decoder(msgspec.defstruct("Look", fields))
+        self._kinds = KindReader(tags)
         self._strict = strict
 
     def __call__(self, rows: list[Any]) -> list[Any]:
@@ -207,16 +215,7 @@ class _Union:
             return [finish_one(self._make, row, f"$[{number}]") for number, row in enumerate(rows)]
 
     def _make(self, rows: list[Any]) -> list[Any]:
-        return _grouped(rows, map(self._kind, map(self._look.decode, rows)), self._of)
-
-    def _kind(self, look: Any) -> type:
-        for name, tag in self._rules:
-            head = getattr(look, name)
-            if head is None or head == NULL:
-                continue
-            if tag.fits({tag.path[0]: head}) if len(tag.path) > 1 else tag.value in (None, head):
-                return tag.kind
-        return Unknown
+        return grouped(rows, self._kinds(rows), self._of)
 
     def _of(self, kind: type, raws: list[Any]) -> list[Any]:
         if kind is Unknown:

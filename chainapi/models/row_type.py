@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ from chainapi.models.decode_errors import (
 from chainapi.models.exact_json import exact_number
 from chainapi.models.structs import may_hold_null_text
 
-__all__ = ["FastDecoder", "FastPath", "Finish", "RowType", "decoder_of", "finish_one"]
+__all__ = ["FastDecoder", "FastPath", "Finish", "RowType", "decoder_of", "finish_one", "joined", "list_of"]
 
 Finish: TypeAlias = Callable[[list[Any]], list[Any]]
 
@@ -101,10 +101,9 @@ class _Decoder:
     """Decoder of rows: the fast path if all rows take it, else the general one."""
 
     def __init__(self, rows: RowType) -> None:
-        several: Any = types.GenericAlias(list, (rows.wire,))
-        self._one, self._several = rows.decoder(rows.wire), rows.decoder(several)
+        self._one, self._several = rows.decoder(rows.wire), rows.decoder(list_of(rows.wire))
         self._rows = rows
-        self._fast = None if rows.fast is None else FastDecoder(rows, rows.fast, _list_of)
+        self._fast = None if rows.fast is None else FastDecoder(rows, rows.fast, list_of)
 
     def one(self, raw: bytes | msgspec.Raw) -> Any:
         if self._fast is not None:
@@ -122,22 +121,28 @@ class _Decoder:
         return row if self._rows.finish is None else finish_one(self._rows.finish, row)
 
     def several(self, raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
-        joined = b"[" + b",".join(raws) + b"]"
+        content = joined(raws)
         if self._fast is not None:
             try:
-                return self._fast.finish(self._fast.decode(joined))
+                return self._fast.finish(self._fast.decode(content))
             except DECODING_ERRORS as error:
                 if is_unknown_field(error):
                     raise to_decode_error(error) from None
         try:
-            rows: list[Any] = self._several.decode(joined)
+            rows: list[Any] = self._several.decode(content)
             return rows if self._rows.finish is None else self._rows.finish(rows)
         except DECODING_ERRORS as error:
             raise to_decode_error(error) from None
 
 
-def _list_of(wire: Any) -> Any:
+def list_of(wire: Any) -> Any:
+    """Return the type of a list of rows."""
     return types.GenericAlias(list, (wire,))
+
+
+def joined(raws: Iterable[bytes | msgspec.Raw]) -> bytes:
+    """Return the JSON of rows as one JSON list."""
+    return b"[" + b",".join(raws) + b"]"
 
 
 @lru_cache(maxsize=256)

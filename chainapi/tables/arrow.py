@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec.structs import astuple
 
 from chainapi.models.records import NULL
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text
 from chainapi.tables.types import BYTES, PRECISION, SCALARS, SCALE, Kind, bytes_of, hexadecimal
+from chainapi.tables.values import by_column
 
 __all__ = [
     "array_of",
@@ -62,7 +62,7 @@ def arrow_type(column: Column) -> Any:
 def array_of(column: Column, values: Sequence[Any]) -> Any:
     """Return the values of a column as an array.
 
-    The values are those of `chainapi.tables.rows.reader` with ``nested=True``.
+    The values are those of `chainapi.tables.rows.reader` with ``nested=True``; a record may lack columns.
     """
     if column.kind == "json":
         values = [None] * len(values) if values.count(NULL) == len(values) else [*map(json_text, values)]
@@ -114,12 +114,7 @@ def _filled(values: Sequence[Any], validity: Any, nothing: Any) -> Sequence[Any]
 
 
 def _records(column: Column, values: Sequence[Any], validity: Any) -> Any:
-    if validity is None:
-        rows = [*map(astuple, values)]
-    else:
-        nothing = (None,) * len(column.fields)
-        rows = [nothing if value is None else astuple(value) for value in values]
-    parts = zip(*rows, strict=True) if rows else [()] * len(column.fields)
+    parts = by_column([field.name for field in column.fields], values, nulls=validity is not None)
     arrays = [array_of(field, part) for field, part in zip(column.fields, parts, strict=True)]
     return pa.Array.from_buffers(arrow_type(column), len(values), [validity], children=arrays)
 

@@ -23,15 +23,15 @@ from msgspec.structs import astuple
 from chainapi.models.codec import DecodedPage, PageDecoder
 from chainapi.models.convert import row_type
 from chainapi.models.envelope import Envelope, envelope_of
+from chainapi.models.kinds import grouped
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.row_type import FastPath, Finish, RowType
 from chainapi.models.schema import Field, fields_of, row_classes
-from chainapi.models.unions import tags_of
 from chainapi.tables.columns import Column, columns_of, has_extra
 from chainapi.tables.shapes import Misfit, Shape
 from chainapi.tables.structs import POINT, struct_rows
 from chainapi.tables.types import INT64, YEARS, Amounts
-from chainapi.tables.values import Values, packed, packed_texts
+from chainapi.tables.values import Values, by_column, packed, packed_texts
 
 __all__ = ["ColumnarDecoder", "ColumnarPage", "columnar_type"]
 
@@ -149,8 +149,7 @@ class ColumnarDecoder(PageDecoder):
 def columnar_type(model: Any, amounts: Amounts) -> RowType | None:
     """Return the row type whose fast path ends at columns, or None.
 
-    A model has one if making an object checks no more than its types. Its rows are of one kind, and no value
-    is JSON of any type.
+    A model has one if making an object checks no more than its types. Rows without a model have none.
     """
     checks = _checks(model) if columns_of(model, amounts) == columns_of(model) else None
     return _of_structs(model, amounts) if checks is None else _of_checks(model, checks)
@@ -169,32 +168,39 @@ def _of_checks(model: Any, checks: Mapping[str, Check]) -> RowType | None:
 
 def _of_structs(model: Any, amounts: Amounts) -> RowType | None:
     """Return the row type whose columns are those of Structs with their names."""
-    kinds, columns = row_classes(model), columns_of(model, amounts)
+    columns = columns_of(model, amounts)
     extra = columns[-1].name if has_extra(model) else None
     named = {column.name: column for column in columns if column.name != extra}
-    if len(kinds) != 1 or tags_of(model) or any(map(_has_json, named.values())):
-        return None
     try:
-        shape = Shape(kinds[0], named, row=True, extra=extra, exact=True)
+        shapes = {
+            kind: Shape(kind, named, row=True, extra=extra, exact=True, as_json=True)
+            for kind in row_classes(model)
+        }
     except TypeError:
         return None
-    return struct_rows(model, lambda _: partial(_shaped, shape))
+    rows = struct_rows(model, lambda kind: shapes[kind].of) if shapes else None
+    if rows is None or rows.fast is None:
+        return None
+    of = {shape.struct: shape for shape in shapes.values()}
+    finish = partial(_shaped, rows.fast.finish, lambda kind, structs: _changed(of[kind], structs), named)
+    return evolve(rows, fast=evolve(rows.fast, finish=finish))
 
 
-def _has_json(column: Column) -> bool:
-    return column.kind == "json" or any(map(_has_json, column.fields))
-
-
-def _shaped(shape: Shape, rows: list[Any]) -> Any:
+def _shaped(
+    of: Finish, change: Callable[[Any, list[Any]], list[Any]], named: Mapping[str, Column], rows: list[Any]
+) -> Any:
     """Return Structs with the attributes of a model, and their columns."""
-    structs = shape.of(rows)
+    structs = of(rows)
+    columns = by_column(named, grouped(structs, map(type, structs), change))
+    pairs = zip(named.values(), columns, strict=True)
+    return _Checked(structs, [packed(column.kind, values) for column, values in pairs])
+
+
+def _changed(shape: Shape, structs: list[Any]) -> list[Any]:
     try:
-        changed = shape.change(structs)
+        return shape.change(structs)
     except Misfit:
         raise msgspec.ValidationError("a value does not fit its column") from None
-    columns = [*zip(*map(astuple, changed), strict=True)][1:] or [()] * len(shape.columns)
-    pairs = zip(shape.columns.values(), columns, strict=False)
-    return _Checked(structs, [packed(column.kind, values) for column, values in pairs])
 
 
 def _finish(checks: Mapping[str, Check], read: Callable[[list[Any]], Sequence[Sequence[Any]]]) -> Finish:

@@ -51,6 +51,7 @@ class Shape:
         row: whether the record is a row, not a value in one.
         extra: name of the column of unnamed fields; None without one.
         exact: whether values are checked as the model checks them, and not by their columns alone.
+        as_json: whether `change` makes raw JSON of values of ``json`` columns, if the shape is exact.
 
     Raises:
         TypeError: the shape is exact, and values of the model need more than msgspec checks.
@@ -65,6 +66,7 @@ class Shape:
         row: bool = False,
         extra: str | None = None,
         exact: bool = False,
+        as_json: bool = False,
     ) -> None:
         if exact and _has_code(model):
             raise TypeError(f"{model.__name__} has code that runs when an object is made")
@@ -72,13 +74,14 @@ class Shape:
         self.attributes: dict[str, str] = {}
         self.inner: dict[str, Shape] = {}
         self.changes = list[tuple[str, str, _Change]]()
-        self._exact, self._extra = exact, extra
+        self._exact, self._extra, self._as_json = exact, extra, as_json
         named = dict(named_fields(model, (SOURCE,) if row else ()))
         fields = [self._field(name, named[name]) for name in columns if name in named]
         self._named = bool(fields)
         if exact and row:
             fields = _with_more(fields, extra)
-        self.struct = msgspec.defstruct("Row", fields, kw_only=True, gc=False)
+        # Keys of rows of several kinds are found by the name of their class.
+        self.struct = msgspec.defstruct(model.__name__, fields, kw_only=True, gc=False)
         self._several = _list_of(self.struct)
         self._copy: Callable[[Any], Any] = self.struct.__copy__  # type: ignore[attr-defined]
 
@@ -176,7 +179,7 @@ class Shape:
         """Return the type of values that are not None, and their change."""
         if column.kind == "struct":
             columns = {one.name: one for one in column.fields}
-            inner = self.inner[name] = Shape(kind.hint, columns, exact=self._exact)
+            inner = self.inner[name] = Shape(kind.hint, columns, exact=self._exact, as_json=self._as_json)
             return inner.struct, inner.change if inner.changes else None
         if column.kind == "list":
             item, change = self._type(column.fields[0], kind.item, name)
@@ -192,6 +195,8 @@ class Shape:
             form = double_of
         if column.kind == "digits":
             return checked, _digits
+        if column.kind == "json" and self._as_json:
+            return checked, _json
         return checked, None if form is None else partial(_formed, form)
 
 
@@ -284,6 +289,13 @@ def _digits(values: list[Any]) -> list[Any]:
         return _formed(str, values)
     texts: list[Any] = encoded[1:-1].decode().split(",") if values else []
     return [None if text == "null" else text for text in texts] if b"n" in encoded else texts
+
+
+def _json(values: list[Any]) -> list[Any]:
+    return _RAW.decode(ENCODER.encode(values))
+
+
+_RAW: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def _each(change: _Change, values: list[Any]) -> list[Any]:

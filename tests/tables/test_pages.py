@@ -23,6 +23,7 @@ from chainapi.tables.build import builder_of
 from chainapi.tables.pages import ColumnarDecoder, ColumnarPage, columnar_type
 from chainapi.tables.types import AMOUNTS, Amounts
 from tests.documents import Maker
+from tests.models.test_kinds import UNIONS, body_of, mixed_rows
 
 LISTS = [name for name, endpoint in ROUTES.items() if not endpoint.single]
 
@@ -184,11 +185,34 @@ def test_nested_pages_are_columns(amounts: Amounts) -> None:
         assert is_columns is (rows == 0 or amounts != "decimal")
 
 
-def test_most_lists_are_columns() -> None:
-    """Lists whose rows are of one kind, and without JSON of any type, become columns."""
+def test_lists_with_a_model_are_columns() -> None:
+    """Lists become columns, except those without a model, whose rows are texts."""
     others = {name for name in LISTS if columnar_type(ROUTES[name].route.model, "text") is None}
-    assert len(LISTS) - len(others) >= 39
-    assert others >= {"data.evm.transfers", "metrics.looking_glass.composite_query"}
+    assert others == {name for name in LISTS if ROUTES[name].route.model is None}
+    assert (len(LISTS), len(others)) == (62, 3)
+
+
+@given(st.sampled_from(UNIONS), st.data())
+def test_columns_of_several_kinds(model: Any, data: st.DataObject) -> None:
+    """Rows of several kinds give the same table or fault both ways, foreign and odd fields included."""
+    amounts: Amounts = data.draw(st.sampled_from(AMOUNTS))
+    check(body_of(data.draw(mixed_rows(model))), model, "rows", (), amounts)
+
+
+@frozen
+class Loose:
+    """Class of a user with JSON of any type."""
+
+    value: Any
+    values: list[Any] | None = None
+    names: dict[str, Any] | None = None
+
+
+@given(st.lists(st.sampled_from([odd for odd in ODD if "ud800" not in odd]), min_size=1, max_size=4))
+def test_columns_of_any_json(values: list[str]) -> None:
+    """JSON of any type has the same text in a column both ways, with all digits of its numbers."""
+    rows = [f'{{"value":{one},"values":[{one},null],"names":{{"n":{one}}}}}' for one in values]
+    assert check(f'{{"rows":[{",".join(rows)}]}}'.encode(), Loose, "rows")
 
 
 @pytest.mark.parametrize("name", ["data.evm.blocks", "metrics.avg_tps", "metrics.chains.metric"])

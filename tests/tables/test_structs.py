@@ -14,22 +14,24 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.api.identity import cursor_of, deduplicator
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ColumnValueError, DecodeError
-from chainapi.models import EvmBlock, MetricPoint
+from chainapi.models import EvmBlock, MetricPoint, Unknown
 from chainapi.models.codec import PageDecoder
+from chainapi.models.schema import row_classes
+from chainapi.models.unions import register_union
 from chainapi.tables.codec import Codec
+from chainapi.tables.pages import columnar_type
 from chainapi.tables.structs import StructDecoder
 from chainapi.tables.types import AMOUNTS, Amounts
 from tests.documents import Maker
+from tests.models.test_kinds import UNIONS, body_of, mixed_rows
 from tests.tables.test_pages import Reading, rows_of
 
 LISTS = [name for name, endpoint in ROUTES.items() if not endpoint.single]
-# Rows of several kinds whose fields differ in type, and rows without a model, need rows of the model.
-WITHOUT = {
-    *("data.evm.transfers", "data.webhooks.addresses"),
-    *("data.primary_network.transactions", "data.primary_network.asset_transactions"),
-    *("data.primary_network.utxos", "data.primary_network.utxos_v2"),
-    *("data.teleporter.messages", "data.teleporter.address_messages"),
-    *("metrics.looking_glass.composite_query", "metrics.looking_glass.composite_query_v1"),
+# Rows without a model are texts.
+TEXTS = {
+    "data.webhooks.addresses",
+    "metrics.looking_glass.composite_query",
+    "metrics.looking_glass.composite_query_v1",
 }
 
 
@@ -41,11 +43,11 @@ def decoders(model: Any, codec: Codec, items: str, *more: Any) -> tuple[StructDe
 
 @pytest.mark.parametrize("name", LISTS)
 def test_lists_whose_pages_become_structs(name: str) -> None:
-    """Rows of nearly every list are encoded without an object of the model, with the same keys and marks."""
+    """Rows of lists with a model are encoded without an object of it, with the same keys and marks."""
     endpoint = ROUTES[name]
     route, model = endpoint.route, endpoint.rows
     codec = Codec(model)
-    assert (codec.structs is None) == (name in WITHOUT)
+    assert (codec.structs is None) == (name in TEXTS)
     if codec.structs is None:
         return
     items = route.items or "rows"
@@ -93,7 +95,7 @@ def lines(codec: Codec, body: bytes, label: str | None, *, exact: bool) -> Any:
         return type(error), str(error), error.path, error.row
 
 
-@given(st.sampled_from([name for name in LISTS if name not in WITHOUT]), st.data())
+@given(st.sampled_from([name for name in LISTS if name not in TEXTS]), st.data())
 def test_structs_of_nested_rows_give_the_lines_of_rows(name: str, data: st.DataObject) -> None:
     """Rows with records and lists in them give the same lines both ways, with odd values too."""
     model = ROUTES[name].rows
@@ -113,6 +115,14 @@ def test_structs_of_nested_rows_give_the_lines_of_rows(name: str, data: st.DataO
     assert lines(codec, body, "1", exact=False) == lines(codec, body, "1", exact=True)
 
 
+@given(st.sampled_from(UNIONS), st.data())
+def test_structs_of_several_kinds_give_the_lines_of_rows(model: Any, data: st.DataObject) -> None:
+    """Rows of several kinds on one page give the same lines both ways, foreign and odd fields included."""
+    codec = Codec(model, data.draw(st.sampled_from(AMOUNTS)), data.draw(st.sampled_from(["raise", "raw"])))
+    body = body_of(data.draw(mixed_rows(model)))
+    assert lines(codec, body, "1", exact=False) == lines(codec, body, "1", exact=True)
+
+
 def positive(_: Any, __: Any, value: int) -> None:
     """Refuse a negative number."""
     if value < 0:
@@ -128,3 +138,34 @@ def test_models_with_code_become_rows() -> None:
     """A model whose validators run when an object is made has no Structs."""
     assert Codec(Checked).structs is None
     assert Codec(None).structs is None
+
+
+@frozen
+class Plain:
+    plain: int
+
+
+@frozen
+class Converted:
+    converted: int = field(converter=int)
+
+
+EITHER: Any = Plain | Converted | Unknown
+register_union(EITHER, {"plain": Plain, "converted": Converted})
+
+
+def test_kinds_that_only_cattrs_makes_become_rows() -> None:
+    """Rows of several kinds have no Structs if one kind has none."""
+    assert Codec(EITHER).structs is None
+    assert columnar_type(EITHER, "text") is None
+
+
+def test_pages_with_a_row_of_an_unknown_kind_become_rows() -> None:
+    """A row of an unknown kind sends its page to rows of the model, with the same lines."""
+    model = ROUTES["data.evm.transfers"].rows
+    rows = [Maker(1, whole=True).value(model), {"futureToken": {}}]
+    to_structs, _ = decoders(model, codec := Codec(model), "rows")
+    page = to_structs.decode(body_of(rows))
+    assert isinstance(page.rows[1], Unknown)
+    assert isinstance(page.rows[0], row_classes(model))
+    assert lines(codec, body_of(rows), "1", exact=False) == lines(codec, body_of(rows), "1", exact=True)
