@@ -27,7 +27,7 @@ from chainapi.models.metrics import MetricPoint
 from chainapi.models.row_type import FastPath, Finish, RowType
 from chainapi.models.schema import Field, fields_of, row_classes
 from chainapi.models.unions import tags_of
-from chainapi.tables.columns import Column, columns_of, has_extra
+from chainapi.tables.columns import columns_of, has_extra, has_json
 from chainapi.tables.shapes import Misfit, Shape
 from chainapi.tables.structs import POINT, struct_rows
 from chainapi.tables.types import INT64, YEARS, Amounts
@@ -172,17 +172,13 @@ def _of_structs(model: Any, amounts: Amounts) -> RowType | None:
     kinds, columns = row_classes(model), columns_of(model, amounts)
     extra = columns[-1].name if has_extra(model) else None
     named = {column.name: column for column in columns if column.name != extra}
-    if len(kinds) != 1 or tags_of(model) or any(map(_has_json, named.values())):
+    if len(kinds) != 1 or tags_of(model) or any(map(has_json, named.values())):
         return None
     try:
         shape = Shape(kinds[0], named, row=True, extra=extra, exact=True)
     except TypeError:
         return None
     return struct_rows(model, lambda _: partial(_shaped, shape))
-
-
-def _has_json(column: Column) -> bool:
-    return column.kind == "json" or any(map(_has_json, column.fields))
 
 
 def _shaped(shape: Shape, rows: list[Any]) -> Any:
