@@ -203,7 +203,7 @@ class PartLog:
     def _take(self, batch: Batch) -> int:
         source = batch.source
         walk = source.number, source.place
-        found = encoded_rows(batch, lambda: self._matcher(walk))
+        found = encoded_rows(batch, lambda: self._matcher(walk), batch.encode)
         if found is None:
             self._matchers.pop(walk, None)
             return 0

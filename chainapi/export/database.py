@@ -38,7 +38,12 @@ CREATE TABLE pages (
     number INTEGER PRIMARY KEY, source INTEGER NOT NULL, place INTEGER NOT NULL, segment INTEGER NOT NULL,
     start INTEGER NOT NULL, length INTEGER NOT NULL, rows INTEGER NOT NULL, invalid_length INTEGER NOT NULL,
     invalid INTEGER NOT NULL, lowest TEXT, highest TEXT, crc INTEGER NOT NULL, stored INTEGER NOT NULL,
-    checksum INTEGER NOT NULL
+    first INTEGER, checksum INTEGER NOT NULL
+);
+CREATE TABLE row_groups (
+    segment INTEGER NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL, rows INTEGER NOT NULL,
+    crc INTEGER NOT NULL, tally INTEGER NOT NULL, footer BLOB NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (segment, start)
 );
 CREATE TABLE digests (
     page INTEGER PRIMARY KEY, source INTEGER NOT NULL, place INTEGER NOT NULL, pass INTEGER NOT NULL,
@@ -51,7 +56,8 @@ CREATE TABLE parts (
 );
 CREATE TABLE invalid (part INTEGER PRIMARY KEY, digests BLOB NOT NULL, checksum INTEGER NOT NULL);
 """
-COUNTED = ("about", "sources", "pages", "digests", "parts", "invalid")  # tables whose records `totals` counts
+# Tables whose records `totals` counts.
+COUNTED = ("about", "sources", "pages", "row_groups", "digests", "parts", "invalid")
 
 
 @define(eq=False)

@@ -89,7 +89,8 @@ _RECORDS = {
     "about": "name, value",
     "sources": "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done",
     "pages": "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest,"
-    " crc, stored",
+    " crc, stored, first",
+    "row_groups": "segment, start, length, rows, crc, tally, footer",
     "digests": "page, source, place, pass, added, again",
     "parts": "number, state, upto, content",
     "invalid": "part, digests",

@@ -10,23 +10,26 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Self, TypeAlias
 from zlib import crc32
 
+import msgspec
 from attrs import evolve
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.database import Database
 from chainapi.export.files import os_errors_explained, sync_folder
+from chainapi.export.gathering import GroupedPages, GroupEncoder, PageValues
 from chainapi.export.integrity import checksum
 from chainapi.export.invalid_rows import INVALID_DIGEST
 from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
-from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, PageRecord, Part, Waiting
-from chainapi.export.segments import SegmentReader, Segments
+from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, GroupRecord, PageRecord, Part, Waiting
+from chainapi.export.segments import GROUPS, SegmentReader, Segments
 from chainapi.export.settings import JOURNAL
 from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.spec import free_label
@@ -34,9 +37,10 @@ from chainapi.export.spec import free_label
 __all__ = ["Journal"]
 
 _SOURCE = "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done"
+_GROUPS = "segment, start, length, rows, crc, tally, footer"
 _PAGES = (
     "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc,"
-    " stored"
+    " stored, first"
 )
 
 
@@ -52,6 +56,7 @@ class Journal:
         path: path of the database.
         invalid: number of invalid rows committed since the journal was opened.
         waiting: what waits for a part, unfinished sources included.
+        groups: encoder of pages as row groups; None if all rows are stored as JSON lines.
 
     """
 
@@ -60,8 +65,10 @@ class Journal:
         self.folder = database.path.parent
         self.invalid = 0
         self.waiting = Waiting()
+        self.groups: GroupEncoder | None = None
         self._database = database
         self._segments = Segments(self.folder)
+        self._group_segments = Segments(self.folder, GROUPS)
         self._matchers: dict[_Walk, Matcher] = {}
         self._digests: dict[_Walk, list[_Digests]] = {}  # of the transaction under way
         self._pages = 0  # number of the last page
@@ -91,20 +98,33 @@ class Journal:
 
     def close(self) -> None:
         """Close the journal and release its lock."""
-        self._segments.close()
+        self._close_segments()
         self._database.close()
 
+    def _close_segments(self) -> None:
+        """Close the segments; the next page begins a new one."""
+        self._segments.close()
+        self._group_segments.close()
+
     def _check_pages(self) -> None:
-        """Compare the rows of each page that waits for a part with its checksum.
+        """Compare the rows of each page that waits for a part with their checksum.
+
+        Pages in a row group have that of the group.
 
         The segment of a part that was begun may be its file, which a user may have changed since.
         """
         part = self.last_part()
         begun = 0 if part is None or part.state == CLEANED else part.upto
+        used = set[tuple[int, int]]()
         with SegmentReader(self.folder) as reader:
             for page in self._waiting_pages():
-                if page.number > begun:
+                if page.number > begun and page.first is None:
                     reader.read(page)
+                elif page.number > begun:
+                    used.add((page.segment, page.start))
+            for group in self._groups_in({segment for segment, _ in used}):
+                if (group.segment, group.start) in used:
+                    reader.check(group)
         with self._database.reading() as db:
             (self._pages,) = db.execute(
                 "SELECT max((SELECT coalesce(max(upto), 0) FROM parts),"
@@ -194,9 +214,11 @@ class Journal:
             with self._database.transaction() as db:
                 count = self._store(db, batches)
                 self._segments.sync()
+                self._group_segments.sync()
         except BaseException:
             self.invalid, self.waiting, self._pages = before
             self._segments.rewind()
+            self._group_segments.rewind()
             self._matchers.clear()
             self._digests.clear()
             raise
@@ -204,7 +226,9 @@ class Journal:
 
     def _store(self, db: Connection, batches: Sequence[Batch]) -> int:
         waiting = self.waiting.rows
-        pages = [page for batch in batches if (page := self._take(db, batch)) is not None]
+        group = GroupedPages.of(self.groups, batches)
+        pages = [page for batch in batches if (page := self._take(db, batch, group)) is not None]
+        pages = self._with_group(db, pages, group)
         _add(db, "pages", [page.fields for page in pages])
         self._database.add_to_total("pages", len(pages))
         self._insert_digests(db)
@@ -213,18 +237,23 @@ class Journal:
         _update(db, [batch.source for batch in batches])
         return self.waiting.rows - waiting
 
-    def _take(self, db: Connection, batch: Batch) -> PageRecord | None:
+    def _take(self, db: Connection, batch: Batch, group: GroupedPages) -> PageRecord | None:
         """Append the new rows of a page, and move its source; None without such rows."""
         source = batch.source
         walk = source.number, source.place
-        encoded = encoded_rows(batch, partial(self._matcher, db, *walk))
+        encoded = encoded_rows(batch, partial(self._matcher, db, *walk), partial(group.encode, batch))
         if encoded is None:
             self._matchers.pop(walk, None)
             return None
-        new, lines = encoded
+        new, content = encoded
         self._pages += 1
         self._keep_digests(batch, new)
-        page = self._append(batch, len(new.rows), *lines) if new.rows else None
+        page = None
+        if isinstance(content, PageValues):
+            group.pages[self._pages] = content
+            page = self._record(batch, len(new.rows), batch.size, first=0)
+        elif new.rows:
+            page = self._append(batch, len(new.rows), *content)
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
             self._forget(db, source)
@@ -237,23 +266,48 @@ class Journal:
         if self._compress is not None:
             content = self._compress(content)
         segment, start = self._segments.append(content)
+        page = self._record(batch, rows, len(valid))
+        return msgspec.structs.replace(
+            page,
+            segment=segment,
+            start=start,
+            rows=rows - count,
+            invalid_length=len(invalid),
+            invalid=count,
+            crc=crc32(content),
+            stored=0 if self._compress is None else len(content),
+        )
+
+    def _record(self, batch: Batch, rows: int, length: int, first: int | None = None) -> PageRecord:
+        """Return the record of a page of valid rows that has no place yet."""
         numbers = (None, None) if rows < len(batch.rows) else (batch.oldest, batch.newest)
         lowest, highest = (None if number is None else str(number) for number in numbers)
+        source, place = batch.source.number, batch.source.place
         return PageRecord(
-            self._pages,
-            batch.source.number,
-            batch.source.place,
-            segment,
-            start,
-            len(valid),
-            rows - count,
-            len(invalid),
-            count,
-            lowest,
-            highest,
-            crc32(content),
-            0 if self._compress is None else len(content),
+            self._pages, source, place, 0, 0, length, rows, 0, 0, lowest, highest, 0, first=first
         )
+
+    def _with_group(
+        self, db: Connection, pages: Sequence[PageRecord], group: GroupedPages
+    ) -> list[PageRecord]:
+        """Append and store the row group of new pages; return the pages with their places.
+
+        The rows of a source stand together in it.
+        """
+        if group.encoder is None or not group.pages:
+            return [*pages]
+        inside = sorted((page for page in pages if page.first is not None), key=lambda page: page.source)
+        values = [group.pages[page.number] for page in inside]
+        segment, made = self._group_segments.grow(partial(group.encoder.append, pages=values))
+        record = GroupRecord(segment, *made)
+        _add(db, "row_groups", [record.fields])
+        self._database.add_to_total("row_groups", 1)
+        firsts = accumulate((page.rows for page in inside), initial=0)
+        placed = {
+            page.number: msgspec.structs.replace(page, segment=segment, start=made.start, first=first)
+            for page, first in zip(inside, firsts, strict=False)
+        }
+        return [placed.get(page.number, page) for page in pages]
 
     def _count(self, pages: Sequence[PageRecord]) -> None:
         waiting = self.waiting
@@ -321,7 +375,7 @@ class Journal:
             size: number of bytes at which they are enough.
 
         """
-        self._segments.close()
+        self._close_segments()
         with self._database.reading() as db:
             labels = dict[int, str](
                 db.execute(
@@ -350,10 +404,21 @@ class Journal:
 
     def pages_of(self, sources: Mapping[int, SourceRecord]) -> list[tuple[str, PageRecord]]:
         """Return the waiting pages of sources with their labels, sorted by source."""
-        self._segments.close()
+        self._close_segments()
         found = [page for page in self._waiting_pages() if page.source in sources]
         found.sort(key=lambda page: (page.source, page.number))
         return [(sources[page.source].label, page) for page in found]
+
+    def groups_of(self, pages: Iterable[PageRecord]) -> list[GroupRecord]:
+        """Return the row groups of the segments that have these pages, in their order."""
+        return [*self._groups_in({page.segment for page in pages if page.first is not None})]
+
+    def _groups_in(self, segments: AbstractSet[int]) -> Iterator[GroupRecord]:
+        with self._database.reading() as db:
+            for fields in db.execute(f"SELECT {_GROUPS} FROM row_groups ORDER BY segment, start"):  # noqa: S608
+                group = GroupRecord(*fields)
+                if group.segment in segments:
+                    yield group
 
     def waiting_sources(self) -> set[int]:
         """Return the numbers of the sources with rows that wait for a part."""
@@ -439,6 +504,11 @@ class Journal:
                 (part.upto, finished),
             ).rowcount
             self._database.add_to_total("pages", -deleted)
+            deleted = db.execute(
+                "DELETE FROM row_groups"
+                " WHERE segment NOT IN (SELECT segment FROM pages WHERE first IS NOT NULL)"
+            ).rowcount
+            self._database.add_to_total("row_groups", -deleted)
         self._remove_segments()
 
     def end_windows(self, part: Part | None) -> None:
@@ -462,8 +532,9 @@ class Journal:
     def _remove_segments(self) -> None:
         """Delete the segments without waiting pages."""
         with self._database.reading() as db:
-            needed = {number for (number,) in db.execute("SELECT DISTINCT segment FROM pages")}
-        self._segments.remove(needed)
+            needed = {*db.execute("SELECT DISTINCT first IS NULL, segment FROM pages")}
+        self._segments.remove({segment for lines, segment in needed if lines})
+        self._group_segments.remove({segment for lines, segment in needed if not lines})
 
     def discard_part(self, part: Part) -> None:
         """Delete the record of a part whose files never got their names."""

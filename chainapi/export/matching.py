@@ -7,7 +7,7 @@ one, by digest, because the list may hold a row more than once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from chainapi.errors import ColumnValueError
 from chainapi.export.source_records import Batch
 
 __all__ = ["Matched", "Matcher", "NewRows", "encoded_rows", "packed"]
+
+T = TypeVar("T")
 
 
 class Matched(msgspec.Struct, array_like=True):
@@ -91,9 +93,9 @@ class NewRows(NamedTuple):
 
 
 def encoded_rows(
-    batch: Batch, matcher_of: Callable[[], Matcher]
-) -> tuple[NewRows, tuple[bytes, bytes]] | None:
-    """Return the rows that the export lacks, and their JSON lines (`Batch.encode`).
+    batch: Batch, matcher_of: Callable[[], Matcher], encode: Callable[[Sequence[Any]], T]
+) -> tuple[NewRows, T] | None:
+    """Return the rows that the export lacks, and what `encode` makes of them.
 
     Return None if a value does not fit its column, or one of an earlier page of the source did not;
     `SourceRecord.failure` has the error, and the matcher is to be made again.
@@ -102,7 +104,7 @@ def encoded_rows(
         return None
     new = _new_rows(batch, matcher_of)
     try:
-        return new, batch.encode(new.rows)
+        return new, encode(new.rows)
     except ColumnValueError as error:
         batch.source.failure = error
         return None

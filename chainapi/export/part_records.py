@@ -14,6 +14,7 @@ __all__ = [
     "Added",
     "Base",
     "Content",
+    "GroupRecord",
     "PageRecord",
     "Part",
     "PartFile",
@@ -32,8 +33,8 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
         source: number of its source.
         place: place of its range in the source; 0 for a list that is walked as a whole.
         segment: number of the segment.
-        start: place in the segment, in bytes.
-        length: bytes of the valid rows.
+        start: place in the segment, in bytes; that of the row group, for rows in one.
+        length: bytes of the valid rows as JSON; for rows in a row group, as the service sent them.
         rows: number of valid rows.
         invalid_length: bytes of the invalid rows, which follow.
         invalid: number of invalid rows.
@@ -41,6 +42,7 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
         highest: greatest number among the rows, as text.
         crc: checksum of the bytes in the segment.
         stored: number of these bytes, if they are compressed; 0 if not.
+        first: place of its first row in the row group; None for rows as JSON lines.
 
     """
 
@@ -57,6 +59,35 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
     highest: str | None
     crc: int
     stored: int = 0
+    first: int | None = None
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """Columns of the record."""
+        return msgspec.structs.astuple(self)
+
+
+class GroupRecord(msgspec.Struct, frozen=True, gc=False):
+    """Row group of Parquet with the rows of pages that wait for a part.
+
+    Attributes:
+        segment: number of the segment.
+        start: place in the segment, in bytes.
+        length: number of bytes.
+        rows: number of rows.
+        crc: checksum of the bytes.
+        tally: checksum of the values (`chainapi.export.formats.values.Tally`).
+        footer: footer of a file with this group alone.
+
+    """
+
+    segment: int
+    start: int
+    length: int
+    rows: int
+    crc: int
+    tally: int
+    footer: bytes
 
     @property
     def fields(self) -> tuple[Any, ...]:

@@ -197,6 +197,7 @@ class PartSchedule:
         if not pages and (last is not None or not self.journal.count_finished_sources()):
             return None
         number = 1 if last is None else last.number + 1
+        groups = self.journal.groups_of(page for _, page in pages)
         return PartWriter(
             self.target,
             number,
@@ -206,6 +207,7 @@ class PartSchedule:
             self._run,
             self._thread.stop,
             self.progress.wrote,
+            groups=groups,
         )
 
     def _corrector(self) -> CorrectionWriter | None:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any, cast
 
 from attrs import field, frozen
 
@@ -30,13 +31,23 @@ from chainapi.export.files import (
     sync_file,
     write_partial,
 )
-from chainapi.export.formats import DatabaseFormat, Dropped, TextFormat
+from chainapi.export.formats import DatabaseFormat, Dropped, GroupFormat, TextFormat
 from chainapi.export.formats.markers import Marker
 from chainapi.export.invalid_rows import InvalidRows
-from chainapi.export.part_records import BEGUN, Added, Base, Content, PageRecord, Part, PartFile, SourceRows
+from chainapi.export.part_records import (
+    BEGUN,
+    Added,
+    Base,
+    Content,
+    GroupRecord,
+    PageRecord,
+    Part,
+    PartFile,
+    SourceRows,
+)
 from chainapi.export.partition import PageRows, Partitioner, Values, folder_of
-from chainapi.export.segments import SegmentReader, link_segment
-from chainapi.export.worker import Stopped
+from chainapi.export.segments import SegmentReader, link_groups, link_segment
+from chainapi.export.worker import Stopped, look
 from chainapi.tables.columns import Column
 
 __all__ = ["PartWriter", "check_count"]
@@ -56,6 +67,7 @@ class PartWriter:
         stop: once it is set, writing ends with `Stopped`.
         on_rows: called with the number of rows of each page that was written.
         invalid: the invalid rows of the part.
+        groups: row groups of all segments that have pages of the part in row groups.
 
     """
 
@@ -68,6 +80,7 @@ class PartWriter:
     stop: threading.Event = field(repr=False)
     on_rows: Callable[[int], None] = field(repr=False)
     invalid: InvalidRows = field(factory=InvalidRows, kw_only=True, repr=False)
+    groups: Sequence[GroupRecord] = field(default=(), kw_only=True, repr=False)
 
     @property
     def rows(self) -> int:
@@ -91,7 +104,7 @@ class PartWriter:
         """
         files = list[PartFile]()
         try:
-            with SegmentReader(self.target.journal) as reader:
+            with SegmentReader(self.target.journal, self.groups) as reader:
                 for file in self._files(reader):
                     files.append(file)
         except BaseException:
@@ -162,6 +175,8 @@ class PartWriter:
             format_ = self.target.format
             if old is None and self._link(rows, new):
                 found = self._count_lines(reader, rows)
+            elif old is None and (groups := self._whole_segment(rows)):
+                found = self._end_groups(reader, rows, groups, new)
             else:
                 lines = self._lines(reader, rows, new)
                 found = format_.write(new, self.columns, lines, old, self.stop, self.dropped)
@@ -187,6 +202,39 @@ class PartWriter:
             return False
         whole = all(one.places is None for one in rows)
         return whole and link_segment(self.target.journal, [one.page for one in rows], new)
+
+    def _whole_segment(self, rows: Sequence[PageRows]) -> Sequence[GroupRecord]:
+        """Return the row groups of a segment that may become the file, if there is one.
+
+        All of its rows are among these. Within a source they are before all others, in the order of its list.
+        """
+        segment = next((group.segment for group in self.groups), None)
+        groups = [group for group in self.groups if group.segment == segment]
+        inside = [_is_in(one, segment) for one in rows]
+        count = sum(one.rows for one, is_in in zip(rows, inside, strict=True) if is_in)
+        if not groups or count != sum(group.rows for group in groups):
+            return ()
+        for (one, is_in), (after, is_after_in) in pairwise(zip(rows, inside, strict=True)):
+            follows = is_in and one.page.number < after.page.number
+            if one.label == after.label and is_after_in and not follows:
+                return ()
+        form = self.target.format
+        return groups if isinstance(form, GroupFormat) and form.can_end(self.columns, groups) else ()
+
+    def _end_groups(
+        self, reader: SegmentReader, rows: Sequence[PageRows], groups: Sequence[GroupRecord], new: Path
+    ) -> int:
+        """Make a segment with row groups the file, with the other rows behind them.
+
+        Return the number of all rows.
+        """
+        segment = groups[0].segment
+        for one in rows:
+            if _is_in(one, segment):
+                self.on_rows(one.rows)
+        link_groups(self.target.journal, segment, new)
+        lines = self._lines(reader, [one for one in rows if not _is_in(one, segment)], new)
+        return cast("GroupFormat", self.target.format).end(new, self.columns, lines, groups, self.stop)
 
     def _count_lines(self, reader: SegmentReader, rows: Sequence[PageRows]) -> int:
         """Read a segment that is the file; return the number of its rows."""
@@ -243,14 +291,20 @@ class PartWriter:
 
     def _lines(
         self, reader: SegmentReader, rows: Iterable[PageRows], partial: Path
-    ) -> Iterator[tuple[str, bytes]]:
-        """Yield rows as JSON lines; sync what was written of them now and then."""
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield rows as JSON lines, or as a table.
+
+        What was written of them is synced now and then.
+        """
         unsynced = 0
-        for one in rows:
-            lines = one.of(self._read(reader, one.page))
-            yield one.label, lines
+        for one in _by_group(rows):
+            if one.page.first is None:
+                yield one.label, one.of(self._read(reader, one.page))
+            else:
+                look(self.stop)
+                yield one.label, reader.table(one.page)
             self.on_rows(one.rows)
-            unsynced += len(lines)
+            unsynced += one.page.length
             if unsynced >= SYNC_EVERY and partial.exists():
                 sync_file(partial)
                 unsynced = 0
@@ -300,6 +354,35 @@ def check_count(path: Path, found: int, count: int) -> None:
             f"{path} would have {found:,} rows and not {count:,}; all rows are kept in the journal: "
             "start the same export again"
         )
+
+
+def _is_in(rows: PageRows, segment: int | None) -> bool:
+    """Check whether rows are in a row group of a segment."""
+    return rows.page.first is not None and rows.page.segment == segment
+
+
+def _by_group(rows: Iterable[PageRows]) -> Iterable[PageRows]:
+    """Return rows in an order in which those of a row group stand together.
+
+    Those of each source stay in the order of its list. A group has rows of many sources: it would be read
+    for each of them.
+    """
+    rows = [*rows]
+    begun = dict[tuple[int, int], int]()
+    for one in rows:
+        if one.page.first is not None:
+            place = one.page.segment, one.page.start
+            begun[place] = min(one.page.number, begun.get(place, one.page.number))
+    if not begun:
+        return rows
+
+    def order(one: PageRows) -> tuple[bool, int]:
+        page = one.page
+        if page.place:  # sorted stably: ranges are in front, as they were
+            return False, 0
+        return True, page.number if page.first is None else begun[page.segment, page.start]
+
+    return sorted(rows, key=order)
 
 
 def _count(rows: Sequence[PageRows]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -12,6 +13,8 @@ from chainapi.client.background import in_background
 from chainapi.errors import ChainAPIError, IncompleteExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import Target
+from chainapi.export.formats import GroupFormat
+from chainapi.export.gathering import GroupEncoder
 from chainapi.export.journal import Journal
 from chainapi.export.part_schedule import PartLimits, PartSchedule
 from chainapi.export.placement import recover
@@ -20,6 +23,7 @@ from chainapi.export.remote import RemoteTarget, recover_uploads
 from chainapi.export.spec import ExportSpec
 from chainapi.export.window_opener import WindowOpener
 from chainapi.export.worker import Worker
+from chainapi.tables.codec import Codec
 
 __all__ = ["ExportResult", "Exporter"]
 
@@ -107,6 +111,7 @@ class Exporter:
         if self.spec.lookback is not None:
             limited = self.spec.limit is not None
             fetcher.open_window = WindowOpener(self.spec.lookback, journal, target, limited=limited)
+        fetcher.begin_groups = partial(self._begin_groups, journal)
         schedule = PartSchedule(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
         try:
             await fetcher.fetch()
@@ -149,6 +154,13 @@ class Exporter:
         self.target.prepare()
         self._journal = Journal.open(self.target.journal, compress=self.target.format.name == "parquet")
         return self._journal
+
+    def _begin_groups(self, journal: Journal, codec: Codec) -> GroupEncoder | None:
+        """Let the journal store pages as row groups, if the files can have them."""
+        form = self.target.format
+        if isinstance(form, GroupFormat) and not self.target.partition and self.spec.ranges is None:
+            journal.groups = form.groups_of(codec)
+        return journal.groups
 
     def _close(self) -> None:
         if self._journal is not None:

@@ -1,8 +1,9 @@
 """Segments: append-only files with the rows of pages that wait for a part.
 
 The rows of a page are JSON lines, the valid ones first; these have the label of their source in front. For
-Parquet they are compressed. A segment has no index: the journal stores the place and the checksum of each
-page, in a transaction that follows the sync of the segment. Bytes that no record names were never committed.
+Parquet they are compressed, or the pages of a commit are a row group, in a segment of such groups. A segment
+has no index: the journal stores the place and the checksum of each page or group, in a transaction that
+follows the sync of the segment. Bytes that no record names were never committed.
 Each opened journal begins a new segment, so that nothing is written behind them.
 Everything here blocks.
 """
@@ -10,13 +11,14 @@ Everything here blocks.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
 from zlib import crc32
 
 from attrs import define, field
@@ -24,11 +26,12 @@ from attrs import define, field
 from chainapi.errors import ExportError
 from chainapi.export.files import reason_of, sync_folder
 from chainapi.export.integrity import damaged
-from chainapi.export.part_records import PageRecord
+from chainapi.export.part_records import GroupRecord, PageRecord
 
-__all__ = ["SegmentReader", "Segments", "link_segment"]
+__all__ = ["GROUPS", "SegmentReader", "Segments", "link_groups", "link_segment"]
 
-PREFIX = "pages-"
+PREFIX, GROUPS = "pages-", "groups-"  # of the names of segments: with JSON lines, with row groups
+T = TypeVar("T")
 WRITE_EVERY = 1 << 20  # bytes
 OPEN_AT_ONCE = 64  # segments of a reader
 
@@ -39,11 +42,13 @@ class Segments:
 
     Attributes:
         folder: the folder.
+        prefix: first part of their names.
         number: number of the segment that was opened last; 0 before the first page.
 
     """
 
     folder: Path
+    prefix: str = PREFIX
     number: int = field(default=0, init=False)
     _file: FileIO | None = field(default=None, init=False)
     _synced: int = field(default=0, init=False)  # bytes of the open segment
@@ -64,6 +69,21 @@ class Segments:
                 self._write(file)
         self._end += len(content)
         return self.number, start
+
+    def grow(self, append: Callable[[Path], T]) -> tuple[int, T]:
+        """Let a function append to the segment.
+
+        Return the number of the segment, and what the function returns.
+
+        Raises:
+            ExportError: the segment cannot be written.
+
+        """
+        with _explained(self.folder):
+            file = self._opened()
+            made = append(segment_path(self.folder, self.number, self.prefix))
+            self._end = file.seek(0, os.SEEK_END)
+        return self.number, made
 
     def _write(self, file: FileIO) -> None:
         # One call for several pages: at each one, the thread waits for the interpreter again.
@@ -98,7 +118,7 @@ class Segments:
         for number in self._numbers():
             if number not in needed and (self._file is None or number != self.number):
                 with suppress(OSError):  # the next run deletes it
-                    segment_path(self.folder, number).unlink()
+                    segment_path(self.folder, number, self.prefix).unlink()
 
     def close(self) -> None:
         """Close the open segment; the next page begins a new one."""
@@ -109,21 +129,24 @@ class Segments:
     def _opened(self) -> FileIO:
         if self._file is None:
             self.number = max([self.number, *self._numbers()]) + 1
-            self._file = FileIO(segment_path(self.folder, self.number), "x")
+            self._file = FileIO(segment_path(self.folder, self.number, self.prefix), "x")
             sync_folder(self.folder)
             self._synced = self._end = 0
         return self._file
 
     def _numbers(self) -> list[int]:
-        return [int(path.name.removeprefix(PREFIX)) for path in self.folder.glob(f"{PREFIX}*")]
+        names = [path.name for path in self.folder.glob(f"{self.prefix}*")]
+        return [int(name.removeprefix(self.prefix)) for name in names]
 
 
 class SegmentReader:
     """Reader of the pages in segments."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, groups: Iterable[GroupRecord] = ()) -> None:
         self._folder = folder
-        self._files: dict[int, FileIO] = {}
+        self._groups = {(group.segment, group.start): group for group in groups}
+        self._files: dict[Path, FileIO] = {}
+        self._last: tuple[GroupRecord, Any] | None = None  # the row group that was read last
 
     def __enter__(self) -> Self:
         return self
@@ -141,7 +164,7 @@ class SegmentReader:
         """
         path = segment_path(self._folder, page.segment)
         try:
-            content = self._content(page, path)
+            content = self._content(path, page.start, page.stored or page.length + page.invalid_length)
             if crc32(content) != page.crc:
                 raise ExportError(damaged(path, f"page {page.number}"))
             if page.stored:
@@ -150,14 +173,46 @@ class SegmentReader:
             raise ExportError(damaged(path, reason_of(error))) from error
         return content[: page.length], content[page.length :]
 
-    def _content(self, page: PageRecord, path: Path) -> bytes:
-        file = self._files.get(page.segment)
+    def check(self, group: GroupRecord) -> None:
+        """Compare a row group with its checksum.
+
+        Raises:
+            ExportError: the segment is missing or damaged.
+
+        """
+        path = segment_path(self._folder, group.segment, GROUPS)
+        try:
+            content = self._content(path, group.start, group.length)
+        except OSError as error:
+            raise ExportError(damaged(path, reason_of(error))) from error
+        if crc32(content) != group.crc:
+            raise ExportError(damaged(path, f"row group at {group.start}"))
+
+    def table(self, page: PageRecord) -> Any:
+        """Return the rows of a page in a row group as a table of Arrow.
+
+        Raises:
+            ExportError: the segment is missing or damaged.
+
+        """
+        from chainapi.export.formats.page_groups import rows_of_group  # loads pyarrow
+
+        group = self._groups[page.segment, page.start]
+        if self._last is None or self._last[0] is not group:
+            self._last = None  # memory holds one of them
+            self.check(group)
+            path = segment_path(self._folder, group.segment, GROUPS)
+            self._last = group, rows_of_group(path, group.footer)
+        return self._last[1].slice(page.first, page.rows)
+
+    def _content(self, path: Path, start: int, length: int) -> bytes:
+        file = self._files.get(path)
         if file is None:
             while len(self._files) >= OPEN_AT_ONCE:
                 self._files.pop(next(iter(self._files))).close()
-            file = self._files[page.segment] = FileIO(path)
-        file.seek(page.start)
-        content = file.read(page.stored or page.length + page.invalid_length)
+            file = self._files[path] = FileIO(path)
+        file.seek(start)
+        content = file.read(length)
         return b"" if content is None else content
 
 
@@ -186,9 +241,21 @@ def link_segment(folder: Path, pages: Iterable[PageRecord], name: Path) -> bool:
     return True
 
 
-def segment_path(folder: Path, number: int) -> Path:
+def link_groups(folder: Path, segment: int, name: Path) -> None:
+    """Give a segment with row groups another name.
+
+    It is copied if the file system has no hard links.
+    """
+    path = segment_path(folder, segment, GROUPS)
+    try:
+        os.link(path, name)
+    except OSError:
+        shutil.copyfile(path, name)
+
+
+def segment_path(folder: Path, number: int, prefix: str = PREFIX) -> Path:
     """Return the path of a segment."""
-    return folder / f"{PREFIX}{number:05}"
+    return folder / f"{prefix}{number:05}"
 
 
 def _decompressed(content: bytes, size: int) -> bytes:

@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend
 from chainapi.errors import ColumnValueError
+from chainapi.tables.values import Values
 
 __all__ = ["Batch", "PageLog", "SourceRecord"]
 
@@ -260,6 +261,9 @@ class Batch:
         limit: number of rows that the source may have; None for any number.
         seen: number of rows that this pass has brought so far.
         share: share of the walk that this run has done; None if it is not known.
+        size: bytes of the page as the service sent it.
+        values: values of the rows by columns, as `Codec.values` returns them, where `rows` has numbers in
+            their place; None for other rows.
 
     """
 
@@ -281,6 +285,8 @@ class Batch:
     limit: int | None = None
     seen: int = 0
     share: float | None = None
+    size: int = 0
+    values: Sequence[Values] | None = None
 
     def unmatched(self, known: Sequence[bool], *, met: bool) -> list[tuple[bytes, Any]]:
         """Return the rows of a later pass to store, with their digests.

@@ -105,6 +105,7 @@ class SourceStream:
             limit=self._limit,
             seen=self._rows_of_pass,
             share=self._reach.share,
+            size=len(page.body),
         )
 
     def _begin_pass(self, *, matched: bool) -> None:

@@ -1,7 +1,8 @@
 """Writer of a journal: group commit in a thread.
 
 While the thread commits some pages, the next ones gather and become one transaction: a sync of the disk takes
-longer than most pages take to arrive.
+longer than most pages take to arrive. Pages that become a row group gather for a second, or until they are
+enough for one.
 """
 
 from __future__ import annotations
@@ -9,14 +10,40 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
+from typing import Any, TypeVar
 
 from attrs import define, field
 
+from chainapi.export.gathering import GroupEncoder, packed_batches
 from chainapi.export.source_records import Batch, PageLog
 
 __all__ = ["MAX_PENDING", "Writer"]
 
+T = TypeVar("T")
+
 MAX_PENDING = 64  # pages that wait for a commit before the fetching side waits too
+
+
+@define(eq=False)
+class _Gathered:
+    """Batches, with the number of their rows and of their bytes."""
+
+    batches: list[Batch] = field(factory=list[Batch])
+    rows: int = 0
+    size: int = 0
+
+    def add(self, batches: Sequence[Batch]) -> None:
+        """Add batches behind the others."""
+        self.batches += batches
+        self.rows += sum(len(batch.rows) for batch in batches)
+        self.size += sum(batch.size for batch in batches)
+
+    def take(self) -> list[Batch]:
+        """Return the batches, and forget them."""
+        batches = self.batches
+        self.batches, self.rows, self.size = [], 0, 0
+        return batches
 
 
 @define(eq=False)
@@ -28,6 +55,7 @@ class Writer:
         thread: the one thread that the journal belongs to.
         on_commit: called with the committed batches and the number of their new rows.
         on_failure: called once, when a commit failed: no further one is tried.
+        groups: returns the encoder of pages as row groups; None if they do not become row groups.
 
     """
 
@@ -35,24 +63,30 @@ class Writer:
     thread: Executor
     on_commit: Callable[[Sequence[Batch], int], None]
     on_failure: Callable[[], None]
-    _pending: list[Batch] = field(factory=list[Batch], init=False)
-    _running: asyncio.Future[int] | None = field(default=None, init=False)
+    groups: Callable[[], GroupEncoder | None] = lambda: None
+    _pending: _Gathered = field(factory=_Gathered, init=False)
+    _packed: _Gathered = field(factory=_Gathered, init=False)  # in front of the pending ones
+    _due: bool = field(default=False, init=False)  # whether no more pages are to gather
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    _running: asyncio.Future[Any] | None = field(default=None, init=False)
     _failure: Exception | None = field(default=None, init=False)
     _changed: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     def put(self, batch: Batch) -> None:
         """Queue a batch for the next commit."""
-        self._pending.append(batch)
+        self._pending.add([batch])
         self._start()
 
     async def wait_for_room(self) -> None:
         """Wait until fewer than `MAX_PENDING` batches wait for a commit.
 
+        Batches that become a row group wait until the thread is free, or they are too few for one.
+
         Raises:
             Exception: the error of the failed commit, or of `on_commit`.
 
         """
-        await self._wait(lambda: len(self._pending) < MAX_PENDING)
+        await self._wait(self._has_room)
 
     async def flush(self) -> None:
         """Wait until all batches are committed.
@@ -61,21 +95,63 @@ class Writer:
             Exception: the error of the failed commit, or of `on_commit`.
 
         """
+        self._commit_soon()
         await self._wait(lambda: self._running is None)
 
-    def _start(self) -> None:
-        if self._running is not None or not self._pending or self._failure is not None:
-            return
-        batches, self._pending = self._pending, []
-        loop = asyncio.get_running_loop()
-        self._running = loop.run_in_executor(self.thread, self.journal.commit, batches)
-        self._running.add_done_callback(lambda running: self._done(batches, running))
+    def _has_room(self) -> bool:
+        encoder = self.groups()
+        if encoder is None:
+            return len(self._pending.batches) < MAX_PENDING
+        return self._running is None or not self._can_pack(encoder)
 
-    def _done(self, batches: Sequence[Batch], running: asyncio.Future[int]) -> None:
+    def _start(self) -> None:
+        """Begin the next step of the thread, if there is one."""
+        encoder, gathered = self.groups(), self._packed.batches or self._pending.batches
+        if self._running is not None or self._failure is not None or not gathered:
+            return
+        if encoder is None or self._due or self._is_full(encoder):
+            self._commit()
+        elif self._can_pack(encoder):
+            self._run(partial(packed_batches, encoder, self._pending.take()), self._pack)
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(encoder.size.seconds, self._commit_soon)
+
+    def _is_full(self, encoder: GroupEncoder) -> bool:
+        """Check whether all batches are enough for a row group."""
+        size = encoder.size
+        rows, bytes_ = self._packed.rows + self._pending.rows, self._packed.size + self._pending.size
+        return rows >= size.full or bytes_ >= size.size
+
+    def _can_pack(self, encoder: GroupEncoder) -> bool:
+        """Check whether the pending batches are enough for the smallest row group."""
+        return self._pending.rows >= encoder.size.least or self._pending.size * 4 >= encoder.size.size
+
+    def _commit(self) -> None:
+        batches = self._packed.take() + self._pending.take()
+        self._due = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._run(partial(self.journal.commit, batches), partial(self.on_commit, batches))
+
+    def _commit_soon(self) -> None:
+        self._due = True
+        self._start()
+
+    def _pack(self, batches: Sequence[Batch]) -> None:
+        self._packed.add(batches)
+        self._due = self._due or any(batch.values is None and len(batch.rows) for batch in batches)
+
+    def _run(self, step: Callable[[], T], on_result: Callable[[T], None]) -> None:
+        """Run a step in the thread."""
+        self._running = running = asyncio.get_running_loop().run_in_executor(self.thread, step)
+        running.add_done_callback(partial(self._done, on_result))
+
+    def _done(self, on_result: Callable[[T], None], running: asyncio.Future[T]) -> None:
         self._running = None
         self._changed.set()
         try:
-            self.on_commit(batches, running.result())
+            on_result(running.result())
         except Exception as error:  # noqa: BLE001 - raised by wait_for_room and flush
             self._failure = error
             self.on_failure()

@@ -22,10 +22,19 @@ from chainapi.models.plain import to_wire
 from chainapi.models.row_type import RowType
 from chainapi.models.schema import row_classes
 from chainapi.models.unions import Unknown, tags_of, wire_name
-from chainapi.tables.columns import SOURCE, chosen_columns, columns_of, free_name, has_extra
+from chainapi.tables.columns import (
+    SOURCE,
+    Column,
+    chosen_columns,
+    columns_of,
+    free_name,
+    has_extra,
+    has_json,
+)
 from chainapi.tables.shapes import ENCODER, Misfit, Shape, text_of
 from chainapi.tables.structs import struct_rows
 from chainapi.tables.types import INT64, YEARS, Amounts, Kind, fraction_text, hexadecimal, whole_text
+from chainapi.tables.values import Values
 
 __all__ = ["INVALID", "Codec"]
 
@@ -90,6 +99,36 @@ class Codec:
             self._shapes |= {one.struct: self._shapes[kind] if chosen else one for kind, one in exact.items()}
             self._models |= {one.struct: kind for kind, one in exact.items()}
         return found
+
+    @cached_property
+    def has_values(self) -> bool:
+        """Check whether `values` may return those of rows.
+
+        Rows are then of one class, and no column but that of unnamed fields has JSON of any type.
+        """
+        named = self._named
+        one_class = len(row_classes(self.model)) == 1 and not tags_of(self.model)
+        return one_class and self.structs is not None and bool(named) and not any(map(has_json, named))
+
+    @property
+    def _named(self) -> Sequence[Column]:
+        """The columns but that of unnamed fields, which is the last one."""
+        return [column for column in self.columns if column.name != self._extra]
+
+    def values(self, rows: Sequence[Any]) -> Sequence[Values] | None:
+        """Return the values of each column, packed if that is possible.
+
+        They are those that `chainapi.tables.rows.reader` returns for the encoded rows. The column of unnamed
+        fields, which is null, is left out. Return None for rows that are no Structs of `structs`, and if a
+        value does not fit its column.
+        """
+        kinds = {*map(type, rows)}
+        if len(kinds) != 1 or not self._models.keys() >= kinds:
+            return None
+        try:
+            return self._shapes[type(rows[0])].values(rows, self._named)
+        except (msgspec.ValidationError, Misfit):
+            return None
 
     def encode(self, row: Any) -> bytes:
         """Return a row as a JSON object; that of an invalid row begins with `INVALID`.

@@ -31,6 +31,7 @@ __all__ = [
     "described",
     "free_name",
     "has_extra",
+    "has_json",
     "named_fields",
 ]
 
@@ -67,6 +68,11 @@ def columns_of(model: Any, amounts: Amounts = "text") -> tuple[Column, ...]:
     if has_extra(model):
         columns += (Column(free_name(EXTRA, {column.name.lower() for column in columns}), "json"),)
     return tuple(_chosen(column, AMOUNT_KINDS[amounts]) for column in columns)
+
+
+def has_json(column: Column) -> bool:
+    """Return whether a column has JSON of any type, or a column in it."""
+    return column.kind == "json" or any(map(has_json, column.fields))
 
 
 def chosen_columns(

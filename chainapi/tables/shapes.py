@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import types
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import repeat
@@ -20,12 +20,14 @@ from typing import Annotated, Any, TypeAlias
 
 import attrs
 import msgspec
+from msgspec.structs import astuple
 
 from chainapi.models.exact_json import encode_json
 from chainapi.models.records import unnamed
 from chainapi.models.schema import Field, Type
 from chainapi.tables.columns import SOURCE, Column, named_fields
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
+from chainapi.tables.values import Values, packed, packed_numbers
 
 __all__ = ["ENCODER", "Misfit", "Shape", "text_of"]
 
@@ -122,6 +124,25 @@ class Shape:
                 made.append(b"%b%b:%b" % (more, name, encode_json(found) if found else b"null"))
             made.append(b"}\n")
         return b"".join(made)
+
+    def values(self, rows: Sequence[Any], columns: Iterable[Column]) -> list[Values]:
+        """Return the values of columns of the record, packed if that is possible.
+
+        Raises msgspec.ValidationError or Misfit if a value does not fit its column.
+        """
+        given = rows if type(rows[0]) is self.struct else self.of(rows)
+        parts = zip(*map(astuple, given), strict=True)
+        found = dict(zip(self.struct.__struct_fields__, parts, strict=True))
+        changes = {name: change for name, _, change in self.changes}
+        made = list[Values]()
+        for column in columns:
+            values = found[self.attributes[column.name]]
+            if column.kind == "digits" and (numbers := packed_numbers(values)) is not None:
+                made.append(numbers)  # Arrow makes their texts
+            else:
+                change = changes.get(column.name)
+                made.append(packed(column.kind, values if change is None else change([*values])))
+        return made
 
     def change(self, rows: list[Any]) -> list[Any]:
         """Return copies of Structs with the forms of their columns; some may be None.

@@ -1,8 +1,9 @@
-"""Kills, power cuts and full disks at every step of the parts of a folder, in every format.
+"""Kills, power cuts and full disks at every step of the parts of a target, in every format.
 
 ``python -m tests.export.crashes`` runs all of them; the suite has a sample (`test_crashes`). The export has
-invalid rows, several parts, and rows that are added before its second run. After each stop it continues, and
-each row must be there exactly once, in the folder of its source and day where rows are divided.
+invalid rows, several parts, and rows that are added before its second run. After each stop it continues, from
+a page token that the service refuses, and each row must be there exactly once, in the folder of its source
+and day where rows are divided.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from chainapi import Session
 from chainapi.core.http import Request, Response
 from chainapi.errors import ExportError
 from chainapi.export import export
-from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.formats import FORMATS, format_of, parquet
+from chainapi.export.gathering import GroupSize
 from chainapi.export.manifest import MANIFEST
 from chainapi.export.partition import FORMATS as DIVIDED
 from chainapi.testing import run
 from tests.export.power_cuts import PowerCuts
 from tests.models.test_invalid import Served, block
 
-__all__ = ["SCENES", "Scene", "full_disks", "kills_and_power_cuts", "small_disks"]
+__all__ = ["SCENES", "Scene", "full_disks", "groups_of", "kills_and_power_cuts", "small_disks"]
 
 CHAINS = (1, 2)
 OLDEST, ROWS, MORE = 80, 20, 5
@@ -44,11 +46,14 @@ T = TypeVar("T")
 
 
 class Chains(Served):
-    """Chains of 20 blocks, four a day, every seventh invalid; `more` are added at their heads."""
+    """Chains of 20 blocks, four a day, every seventh invalid; `more` are added at their heads.
 
-    def __init__(self, more: int = 0) -> None:
+    With `refused`, the first page token is refused.
+    """
+
+    def __init__(self, more: int = 0, *, valid: bool = False, refused: bool = False) -> None:
         super().__init__([])
-        self.more = more
+        self.more, self.valid, self.refused = more, valid, refused
 
     @property
     def numbers(self) -> Counter[tuple[str, int]]:
@@ -59,7 +64,7 @@ class Chains(Served):
     async def send(self, request: Request) -> Response:
         """Return a page of a chain."""
         self.rows = [
-            block(number, blockTimestamp=number * HOURS_6, gasUsed="" if number % 7 == 0 else "1")
+            block(number, blockTimestamp=number * HOURS_6, gasUsed="1" if self.valid or number % 7 else "")
             for number in range(OLDEST + ROWS + self.more - 1, OLDEST - 1, -1)
         ]
         return await super().send(request)
@@ -67,52 +72,70 @@ class Chains(Served):
 
 @frozen
 class Scene:
-    """Export to a folder.
+    """Export to a folder, or to a file in it.
 
     Attributes:
         format: name of the format.
         partition: keys of the folders; None for parts that are not divided.
+        groups: whether pages become row groups while they are fetched.
+        valid: whether all rows are valid.
+        single: whether the target is a single file.
 
     """
 
     format: str
     partition: tuple[str, ...] | None = None
+    groups: bool = False
+    valid: bool = False
+    single: bool = False
 
     def __str__(self) -> str:
-        return f"{self.format} {','.join(self.partition or ())}".strip()
+        words = [name for name in ("groups", "valid", "single") if getattr(self, name)]
+        return " ".join([self.format, *filter(None, [",".join(self.partition or ())]), *words])
 
-    async def export(self, folder: Path, more: int = 0, **options: Any) -> None:
+    async def export(self, folder: Path, more: int = 0, *, refused: bool = False, **options: Any) -> None:
         """Run the export once."""
-        session = Session(data_base_url="https://data.invalid", api_key="key", transport=Chains(more))
+        chains = Chains(more, valid=self.valid, refused=refused)
+        session = Session(data_base_url="https://data.invalid", api_key="key", transport=chains)
+        if not self.single:
+            options["part_rows"] = 16 if self.valid else 12
+        size = GroupSize(least=8, full=8) if self.groups else GroupSize()
         async with session:
-            await export(
-                session.data.evm.blocks,
-                CHAINS,
-                folder,
-                format=self.format,
-                partition=self.partition,
-                page_size=4,
-                part_rows=12,
-                on_invalid="raw",
-                **options,
-            )
+            with groups_of(size):
+                await export(
+                    session.data.evm.blocks,
+                    CHAINS,
+                    folder / f"rows.{self.format}" if self.single else folder,
+                    format=self.format,
+                    partition=self.partition,
+                    page_size=4,
+                    on_invalid="raw",
+                    **options,
+                )
 
     async def finish(self, folder: Path, more: int = 0) -> None:
         """Continue the export, add rows and export them, and check all rows."""
         for grown in sorted({more, MORE}):
-            await self.export(folder, grown)
+            await self.export(folder, grown, refused=True)
         assert self.rows_in(folder) == Chains(MORE).numbers
         self.check_files(folder)
 
     def check_files(self, folder: Path) -> None:
         """Check that the manifest has all parts, and that nothing else is left."""
+        if self.single:
+            journal = folder / f"rows.{self.format}.export"
+            assert {path.name for path in folder.iterdir()} == {*self.names_in(folder), journal.name}
+            assert [path.name for path in journal.iterdir()] == ["journal"]
+            return
         entries = [json.loads(line) for line in (folder / MANIFEST).read_bytes().splitlines()]
         assert {entry["name"] for entry in entries} == self.names_in(folder)
         assert [path.name for path in (folder / "_export").iterdir()] == ["journal"]
         assert [*folder.rglob("*.partial")] == []
 
     def names_in(self, folder: Path) -> set[str]:
-        """Return the names of all parts below the folder."""
+        """Return the names of all parts below the folder, or of the file."""
+        if self.single:
+            return {f"rows.{self.format}"}
         return {str(path.relative_to(folder)) for path in folder.rglob(f"part-*.{self.format}")}
 
     def rows_in(self, folder: Path) -> Counter[tuple[str, int]]:
@@ -133,7 +156,24 @@ class Scene:
         return found
 
 
-SCENES = [*(Scene(name) for name in FORMATS), *(Scene(name, ("source", "day")) for name in DIVIDED)]
+SCENES = [
+    *(Scene(name) for name in FORMATS),
+    *(Scene(name, ("source", "day")) for name in DIVIDED),
+    Scene("parquet", groups=True),
+    Scene("parquet", groups=True, valid=True),
+    Scene("parquet", groups=True, valid=True, single=True),
+]
+
+
+@contextmanager
+def groups_of(size: GroupSize) -> Iterator[None]:
+    """Let pages of Parquet exports become row groups of a size."""
+    before = parquet.FORMAT
+    parquet.FORMAT = evolve(before, group_size=size)
+    try:
+        yield
+    finally:
+        parquet.FORMAT = before
 
 
 def sample(states: Sequence[T], most: int) -> Sequence[T]:
@@ -160,6 +200,8 @@ async def kills_and_power_cuts(scene: Scene, folder: Path, most: int = sys.maxsi
         with cuts:
             await scene.export(made, more)
         states += [(more, image) for image in cuts.take()]
+    found = any("groups-" in name for _, image in states for name in image)
+    assert found is scene.groups
     chosen = sample(states, most)
     for number, (more, image) in enumerate(chosen):
         cuts.restore(image, folder / str(number))
@@ -213,10 +255,10 @@ async def full_disks(scene: Scene, folder: Path, most: int = sys.maxsize) -> int
     Pages that are committed together take fewer steps, so the last ones may not come.
     """
     with FullDisk() as disk:
-        await scene.export(new(folder) / "counted")
+        await scene.export(new(folder / "counted"))
     full = 0
     for at in sample(range(1, disk.steps + 1), most):
-        place = folder / str(at)
+        place = new(folder / str(at))
         with FullDisk(at):
             full += await refused(scene.export(place))
         await scene.finish(place)
@@ -225,11 +267,10 @@ async def full_disks(scene: Scene, folder: Path, most: int = sys.maxsize) -> int
 
 async def small_disks(scene: Scene, folder: Path, most: int = sys.maxsize) -> int:
     """Let no file grow beyond a size from a commit on, then make room; return the number of full disks."""
-    new(folder)
     full = 0
     attempts = [(at, size) for at in (1, 3, 5, 8) for size in (0, 500, 2_000, 6_000, 20_000, 60_000, 250_000)]
     for at, size in sample(attempts, most):
-        place = folder / f"{at}-{size}"
+        place = new(folder / f"{at}-{size}")
         with limits_of_files() as limit:
             calls = iter(range(1, sys.maxsize))
 
@@ -265,12 +306,12 @@ async def refused(exporting: Any) -> bool:
 
 async def _main() -> None:
     kinds = {"kills, cuts": kills_and_power_cuts, "full disks": full_disks, "small disks": small_disks}
-    print(f"{'':22}" + "".join(f"{name:>14}" for name in kinds) + f"{'seconds':>10}")
+    print(f"{'':30}" + "".join(f"{name:>14}" for name in kinds) + f"{'seconds':>10}")
     for scene in SCENES:
         begun = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             counts = [await kind(scene, Path(folder) / name) for name, kind in kinds.items()]
-        print(f"{scene!s:22}" + "".join(f"{n:14}" for n in counts) + f"{time.perf_counter() - begun:10.0f}")
+        print(f"{scene!s:30}" + "".join(f"{n:14}" for n in counts) + f"{time.perf_counter() - begun:10.0f}")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,10 @@ from attrs import evolve, frozen
 
 from chainapi import Session
 from chainapi.export import export
+from chainapi.export.gathering import GroupSize
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
+from tests.export.crashes import groups_of
 
 __all__ = ["CHAINS", "Killed", "Way", "export_and_kill"]
 
@@ -36,7 +38,8 @@ CONCURRENCY = 4
 class Job:
     """Task of a process; it kills itself after `die_at` steps (0 for never).
 
-    It exports blocks of chains, or with `ranges` the transactions of an address.
+    It exports blocks of chains, or with `ranges` the transactions of an address. With `groups`, pages of
+    Parquet become row groups.
     """
 
     base_url: str
@@ -44,6 +47,7 @@ class Job:
     out: str
     die_at: int
     ranges: int | None
+    groups: bool
 
 
 @frozen
@@ -90,38 +94,46 @@ def _run(job: Job) -> None:
             walk: Any = evm.blocks if job.ranges is None else evm.native_transactions
             over = CHAINS if job.ranges is None else [(chain, ADDRESS) for chain in CHAINS]
             options: dict[str, Any] = {"page_size": PAGE, "concurrency": CONCURRENCY, "ranges": job.ranges}
-            await export(walk, over, job.out, **options, on_progress=step)
+            with groups_of(GroupSize(2 * PAGE, 4 * PAGE, seconds=0.02) if job.groups else GroupSize()):
+                await export(walk, over, job.out, **options, on_progress=step)
 
     asyncio.run(run())
 
 
-def export_and_kill(out: Path, straight: Path, kills: int, seed: int, ranges: int | None = None) -> Killed:
+def export_and_kill(
+    out: Path, straight: Path, kills: int, seed: int, ranges: int | None = None, *, groups: bool = False
+) -> Killed:
     """Export to `out` with kills, drawn from `seed`, then to `straight` without any.
 
-    With `ranges`, each list is walked in as many ranges, and as a whole in the run without kills.
+    With `ranges`, each list is walked in as many ranges, and as a whole in the run without kills. With
+    `groups`, pages of Parquet become row groups while they are fetched.
     """
-    return asyncio.run(_supervise(out, straight, kills, Random(seed), ranges))
+    return asyncio.run(_supervise(out, straight, kills, Random(seed), ranges, groups=groups))
 
 
-async def _supervise(out: Path, straight: Path, kills: int, draw: Random, ranges: int | None) -> Killed:
+async def _supervise(
+    out: Path, straight: Path, kills: int, draw: Random, ranges: int | None, *, groups: bool
+) -> Killed:
     async with Simulator(chains=CHAINS, rows=PAGES * PAGE) as simulator:
         died = Killed()
         while died.kills < kills:
             # Two of three while rows are fetched; the first death at the file comes when all of them are.
             way = Way.draw(draw, writing=died.kills >= kills * 2 // 3)
-            died = await _live(simulator, out, way, died, ranges)
+            died = await _live(simulator, out, way, died, ranges, groups=groups)
         for path in (out, straight):
-            process = _start(simulator, path, ranges=ranges and (ranges if path == out else 1))
+            process = _start(simulator, path, ranges=ranges and (ranges if path == out else 1), groups=groups)
             await _watch(process, lambda: False, 0.0)
             assert process.exitcode == 0
         return evolve(died, requests=simulator.stats.requests)
 
 
-async def _live(simulator: Simulator, out: Path, way: Way, died: Killed, ranges: int | None) -> Killed:
+async def _live(
+    simulator: Simulator, out: Path, way: Way, died: Killed, ranges: int | None, *, groups: bool
+) -> Killed:
     """Run one process; kill it in a way if it does not finish first."""
     wanted = simulator.stats.requests + (way.requests or 0)
     aside = out.with_name(f".{out.name}.partial")
-    process = _start(simulator, out, way.steps, ranges)
+    process = _start(simulator, out, way.steps, ranges, groups=groups)
     if way.requests is not None:
         await _watch(process, lambda: simulator.stats.requests >= wanted, 0.0)
         died_so = evolve(died, requests_met=died.requests_met + 1)
@@ -139,11 +151,13 @@ async def _live(simulator: Simulator, out: Path, way: Way, died: Killed, ranges:
     return died_so
 
 
-def _start(simulator: Simulator, out: Path, die_at: int = 0, ranges: int | None = None) -> BaseProcess:
+def _start(
+    simulator: Simulator, out: Path, die_at: int = 0, ranges: int | None = None, *, groups: bool
+) -> BaseProcess:
     # Forked from a process that has imported everything: most of a life is fetching and writing.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "chainapi.export.run", "pyarrow.parquet", "duckdb"])
-    job = Job(simulator.data_base_url, simulator.api_key, str(out), die_at, ranges)
+    job = Job(simulator.data_base_url, simulator.api_key, str(out), die_at, ranges, groups)
     process = context.Process(target=_run, args=(job,), daemon=True)
     process.start()
     return process

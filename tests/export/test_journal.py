@@ -372,7 +372,7 @@ def test_the_format_on_the_disk_is_pinned() -> None:
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
     digests = [digest.hex() for digest in (key_digest("a"), *hash_digests(["a", "0x" + "01fe" * 16]))]
     checksums = checksum("a", 1, None), checksum("a", b"a", 1)
-    assert (FORMAT, schema, checksums) == (12, "bb0c76ac32956dfb", (822890261, 2782223604))
+    assert (FORMAT, schema, checksums) == (12, "8f5015fd6cb184f9", (822890261, 2782223604))
     assert digests == ["3d8b2e41a21276e6089a448c"] * 2 + ["01fe" * 6]
 
 

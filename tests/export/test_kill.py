@@ -20,11 +20,15 @@ def rows_of(path: Path) -> Counter[str]:
     return Counter(repr(sorted(row.items())) for row in format_of(path).read(path))
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "parquet", "duckdb"])
-def test_the_rows_are_those_of_a_straight_run(format_: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("format_", "groups"),
+    [("jsonl", False), ("parquet", False), ("parquet", True), ("duckdb", False)],
+    ids=["jsonl", "parquet", "parquet groups", "duckdb"],
+)
+def test_the_rows_are_those_of_a_straight_run(format_: str, tmp_path: Path, *, groups: bool) -> None:
     """Rows after 20 kills are those of a run without kills."""
     straight, killed = tmp_path / f"straight.{format_}", tmp_path / f"killed.{format_}"
-    deaths = export_and_kill(killed, straight, KILLS, seed=len(format_))
+    deaths = export_and_kill(killed, straight, KILLS, seed=len(format_), groups=groups)
     assert deaths.kills == KILLS
     assert deaths.requests_met
     assert deaths.by_itself

@@ -18,6 +18,9 @@ from chainapi.core.arguments import one_of, whole_number
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 from chainapi.export.formats.markers import Marker
+from chainapi.export.gathering import GroupEncoder
+from chainapi.export.part_records import GroupRecord
+from chainapi.tables.codec import Codec
 from chainapi.tables.columns import Column
 
 __all__ = [
@@ -26,6 +29,7 @@ __all__ = [
     "DatabaseFormat",
     "Dropped",
     "Format",
+    "GroupFormat",
     "Rows",
     "TextFormat",
     "format_of",
@@ -225,6 +229,41 @@ class DatabaseFormat(Format, Protocol):
 
         Raises:
             ExportError: they differ.
+
+        """
+        ...
+
+
+@runtime_checkable
+class GroupFormat(Format, Protocol):
+    """File format whose row groups may be written while an export fetches."""
+
+    def groups_of(self, codec: Codec) -> GroupEncoder | None:
+        """Return the encoder of pages as row groups; None if files have other groups."""
+        ...
+
+    def can_end(self, columns: Sequence[Column], groups: Sequence[GroupRecord]) -> bool:
+        """Check whether a segment with these row groups may become a file."""
+        ...
+
+    def end(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        groups: Sequence[GroupRecord],
+        stop: threading.Event | None = None,
+    ) -> int:
+        """Make a file of a segment: write rows behind its groups, and the footer.
+
+        Then the file is read back.
+
+        Return the number of all rows. Bytes behind the groups are overwritten.
+
+        Raises:
+            ExportError: the file does not have the rows that were written.
+            OSError: the file cannot be written.
+            Stopped: `stop` was set while the file was read back.
 
         """
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from chainapi.tables.packed import packed_arrays
 from chainapi.tables.rows import reader
 from chainapi.tables.values import Values, packed
 
-__all__ = ["BATCH_ROWS", "chosen_rows", "kept_rows", "python_rows", "tables_of"]
+__all__ = ["BATCH_ROWS", "chosen_rows", "kept_rows", "labels_of", "python_rows", "tables_of"]
 
 SLICE_BYTES = 128 << 10  # of JSON decoded at once: the values of more leave the caches of the processor
 BATCH_BYTES = 2 << 20  # of rows as JSON, which become one table
@@ -70,13 +71,18 @@ def _tables(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any]) -> It
     schema, read = arrow_schema(columns), reader(columns, nested=True)
     for batch in earlier:
         yield _conformed(batch, schema)
-    for slices in _batches(_slices(rows)):
-        labels, parts = list[tuple[str, int]](), list[list[Values]]()
-        for label, lines in slices:
-            found = read(lines)
-            labels.append((label, len(found[0])))
-            parts.append([packed(column.kind, values) for column, values in zip(columns, found, strict=True)])
-        yield pa.Table.from_arrays([_labels(labels), *packed_arrays(columns, parts)], schema=schema)
+    for encoded, given in groupby(rows, key=lambda one: isinstance(one[1], bytes)):
+        if not encoded:
+            yield from (_conformed(table, schema) for _, table in given)
+            continue
+        for slices in _batches(_slices(given)):
+            labels, parts = list[tuple[str, int]](), list[list[Values]]()
+            for label, lines in slices:
+                found = read(lines)
+                labels.append((label, len(found[0])))
+                pairs = zip(columns, found, strict=True)
+                parts.append([packed(column.kind, values) for column, values in pairs])
+            yield pa.Table.from_arrays([labels_of(labels), *packed_arrays(columns, parts)], schema=schema)
 
 
 def _slices(rows: Rows) -> Iterator[tuple[str, bytes]]:
@@ -105,7 +111,8 @@ def _batches(slices: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, by
         yield batch
 
 
-def _labels(labels: Sequence[tuple[str, int]]) -> Any:
+def labels_of(labels: Sequence[tuple[str, int]]) -> Any:
+    """Return the column of labels, each with the number of its rows."""
     return array_of(_SOURCE, [label for label, number in labels for _ in range(number)])
 
 

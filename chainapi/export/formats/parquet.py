@@ -11,18 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
-from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from attrs import frozen
+from attrs import field, frozen
 
 from chainapi.export.formats import Compression, Dropped, Rows
 from chainapi.export.formats.arrow import BATCH_ROWS, kept_rows, python_rows, tables_of
-from chainapi.export.formats.row_groups import can_copy, copy_groups
+from chainapi.export.formats.page_groups import ParquetGroups
+from chainapi.export.formats.row_groups import can_copy, copy_groups, metadata_of, write_behind
+from chainapi.export.formats.table_tallies import joined, tally_of, tally_of_columns
 from chainapi.export.formats.values import Tally, check_written, extended, require, typed_row, unlike
+from chainapi.export.gathering import GroupSize
+from chainapi.export.part_records import GroupRecord
 from chainapi.export.worker import until
 from chainapi.tables.arrow import arrow_schema, grows_to
+from chainapi.tables.codec import Codec
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["FORMAT", "Parquet", "write_tables"]
@@ -38,6 +42,7 @@ class Parquet:
         group_rows: number of rows of a group, the last one excepted; None for 100,000, or fewer if they are
             large. Memory holds one group.
         source: whether files have the column ``source``.
+        group_size: when pages become a row group while they are fetched.
 
     """
 
@@ -48,6 +53,7 @@ class Parquet:
     level: int | None = None
     group_rows: int | None = None
     source: bool = True
+    group_size: GroupSize = field(factory=GroupSize)
 
     def write(
         self,
@@ -64,7 +70,7 @@ class Parquet:
             old = None if previous is None else stack.enter_context(_opened(previous))
             if previous is not None and old is not None:
                 columns = self._columns_in(old, previous, columns)
-                if not dropped and can_copy(old, self._schema(columns), self.compression, self.group_rows):
+                if not dropped and self._can_copy(old.metadata, columns):
                     return self._write_behind(path, columns, rows, previous, old, stop)
             earlier = () if old is None else kept_rows(old.iter_batches(BATCH_ROWS), dropped)
             with pq.ParquetWriter(path, self._schema(columns), **self._options) as writer:
@@ -88,6 +94,46 @@ class Parquet:
 
         written = copy_groups(path, previous, old, self._schema(columns), self._options, write, stop)
         return count + check_written(path, written, _tally(path, stop, groups))
+
+    def groups_of(self, codec: Codec) -> ParquetGroups | None:
+        """Return the encoder of pages as row groups; None if files have other groups."""
+        if self.group_rows is not None or not self.source or not codec.has_values:
+            return None
+        return ParquetGroups(codec, self._options, self.group_size)
+
+    def can_end(self, columns: Sequence[Column], groups: Sequence[GroupRecord]) -> bool:
+        """Check whether a segment with these groups may become a file."""
+        return self.source and self._can_copy(_metadata(groups), columns)
+
+    def _can_copy(self, metadata: Any, columns: Sequence[Column]) -> bool:
+        return can_copy(metadata, self._schema(columns), self.compression, self.group_rows)
+
+    def end(
+        self,
+        path: Path,
+        columns: Sequence[Column],
+        rows: Rows,
+        groups: Sequence[GroupRecord],
+        stop: threading.Event | None = None,
+    ) -> int:
+        """Make a file of a segment: write rows behind its groups, and the footer.
+
+        Return the number of all rows.
+
+        Raises:
+            ExportError: the file does not have the rows that were written.
+            OSError: the file cannot be written.
+            Stopped: `stop` was set while the file was read back.
+
+        """
+        schema, end = self._schema(columns), groups[-1].start + groups[-1].length
+
+        def write(writer: Any) -> Tally:
+            return self._write_rows(writer, columns, rows)
+
+        new = write_behind(path, end, _metadata(groups), schema, self._options, write)
+        written = joined([*(Tally(group.rows, group.tally) for group in groups), new])
+        return check_written(path, written, _tally(path, stop))
 
     def _write_rows(
         self, writer: Any, columns: Sequence[Column], rows: Rows, earlier: Iterable[Any] = ()
@@ -142,14 +188,22 @@ class Parquet:
         return typed_row(row, columns, json_texts=True)
 
 
+def _metadata(groups: Sequence[GroupRecord]) -> Any:
+    """Return the metadata of row groups together."""
+    first, *others = (metadata_of(group.footer) for group in groups)
+    for metadata in others:
+        first.append_row_groups(metadata)
+    return first
+
+
 def write_tables(writer: Any, tables: Iterable[Any]) -> Tally:
     """Write tables, each as a group of rows; return their tally."""
-    written = Tally(0, 0)
+    written = list[Tally]()
     for table in tables:
         writer.write_table(table, row_group_size=table.num_rows)
-        written = _added(written, table)
+        written.append(tally_of(table))
         del table  # memory holds the next group alone
-    return written
+    return joined(written)
 
 
 @contextmanager
@@ -168,47 +222,13 @@ def _tally(source: Any, stop: threading.Event | None = None, first: int = 0) -> 
 
     Memory holds one column of a group.
     """
-    tally = Tally(0, 0)
+    found = list[Tally]()
     with _opened(source) as file:
         names = file.schema_arrow.names
         for group in until(stop, range(first, file.num_row_groups)):
             parts = (file.read_row_group(group, [name], use_threads=False).column(0) for name in names)
-            tally = _with_group(tally, file.metadata.row_group(group).num_rows, parts)
-    return tally
-
-
-def _added(tally: Tally, table: Any) -> Tally:
-    return _with_group(tally, table.num_rows, table.columns)
-
-
-def _with_group(tally: Tally, rows: int, columns: Iterable[Any]) -> Tally:
-    """Count a group of rows; the order of groups does not matter."""
-    checksum = 0
-    for column in columns:
-        for leaf in _leaves(pa.concat_arrays(column.chunks)):
-            checksum = crc32(pa.record_batch([leaf], [""]).serialize(), checksum)
-    pa.default_memory_pool().release_unused()  # it would keep several times what is in use
-    return Tally(tally.rows + rows, tally.checksum + checksum)
-
-
-def _leaves(array: Any) -> Iterator[Any]:
-    """Yield arrays without nulls that together have all values of an array.
-
-    The places of the nulls are an array of booleans.
-    """
-    if array.null_count:
-        yield array.is_null()
-        array = array.drop_null()
-    if pa.types.is_struct(array.type):
-        for field in array.flatten():
-            yield from _leaves(field)
-    elif pa.types.is_list(array.type):
-        yield array.value_lengths()
-        yield from _leaves(array.flatten())
-    elif pa.types.is_boolean(array.type):
-        yield array.cast(pa.uint8())  # the last byte of a slice of bits has those behind its end too
-    else:
-        yield array
+            found.append(tally_of_columns(file.metadata.row_group(group).num_rows, parts))
+    return joined(found)
 
 
 FORMAT = Parquet()

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,15 +24,16 @@ from chainapi.export.formats.arrow import GROUP_ROWS
 from chainapi.export.formats.values import Tally, lost
 from chainapi.export.worker import until
 
-__all__ = ["can_copy", "copy_groups"]
+__all__ = ["appending", "can_copy", "copy_groups", "end_of_groups", "metadata_of", "write_behind"]
 
 SYNC_EVERY = 64  # chunks: a sync of gigabytes at once could not be stopped
 SMALL_GROUPS, SMALL_BYTES = 32, 8 << 20  # number of small groups that a file may have; bytes of one
 TRAILER = 8  # bytes behind the footer: its length, and the magic number
+MAGIC = b"PAR1"  # first bytes of a file
 
 
-def can_copy(file: Any, schema: Any, compression: Compression, group_rows: int | None) -> bool:
-    """Check whether new groups may follow those of a file.
+def can_copy(metadata: Any, schema: Any, compression: Compression, group_rows: int | None) -> bool:
+    """Check whether new groups may follow those of a file with this metadata.
 
     It must have the same columns, the same compression, and the rows of a group that were chosen. By default
     each run leaves a small group behind; a file with more than 32 small ones is written again, so that
@@ -40,9 +42,9 @@ def can_copy(file: Any, schema: Any, compression: Compression, group_rows: int |
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema):
         pass
-    if not file.metadata.schema.equals(pq.read_metadata(pa.BufferReader(sink.getvalue())).schema):
+    if not metadata.schema.equals(pq.read_metadata(pa.BufferReader(sink.getvalue())).schema):
         return False
-    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     codec = "UNCOMPRESSED" if compression == "none" else compression.upper()
     if any(group.column(0).compression != codec for group in groups):
         return False
@@ -100,8 +102,86 @@ def _write_footer(path: Path, metadata: Any) -> None:
     metadata.write_metadata_file(sink)
     with path.open("rb+") as file:
         file.seek(_end_of_groups(path))
-        file.write(sink.getvalue().to_pybytes()[4:])  # without the magic number in front
+        file.write(sink.getvalue().to_pybytes()[len(MAGIC) :])
         file.truncate()
+
+
+@contextmanager
+def appending(path: Path, schema: Any, options: Mapping[str, Any]) -> Iterator[Any]:
+    """Open a writer of pyarrow that appends row groups and a footer to a file.
+
+    A writer begins at 0 of its sink, and takes the places of its groups from it. So the sink is moved to the
+    end of the file, over bytes that are not written, and over the magic number of the writer.
+    """
+    with path.open("ab") as file:
+        end = file.tell()
+        sink = pa.PythonFile(_Behind(file, end), "w")
+        with pq.ParquetWriter(sink, schema, **options) as writer:
+            for left in range(end - len(MAGIC), 0, -len(_NOTHING)):
+                sink.write(_NOTHING[:left])
+            yield writer
+
+
+class _Behind:
+    """File that leaves out the first bytes that are written to it."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO, left_out: int) -> None:
+        self._file = file
+        self._left_out = left_out
+
+    def write(self, content: Any) -> None:
+        """Write bytes, or a buffer of Arrow."""
+        left_out = min(self._left_out, len(content))
+        self._left_out -= left_out
+        if left_out < len(content):
+            self._file.write(memoryview(content)[left_out:])
+
+    def flush(self) -> None:
+        """Flush the file."""
+        self._file.flush()
+
+
+_NOTHING = memoryview(bytes(1 << 20))
+
+
+def metadata_of(footer: bytes) -> Any:
+    """Return the metadata of a footer."""
+    return pq.read_metadata(pa.BufferReader(MAGIC + footer))
+
+
+def end_of_groups(content: bytes) -> int:
+    """Return the place of the footer in the last bytes of a file."""
+    return len(content) - TRAILER - int.from_bytes(content[-TRAILER : -len(MAGIC)], "little")
+
+
+def write_behind(
+    path: Path,
+    end: int,
+    metadata: Any,
+    schema: Any,
+    options: Mapping[str, Any],
+    write: Callable[[Any], Tally],
+) -> Tally:
+    """Write new groups behind those of a file without a footer, and one for all.
+
+    Return the tally of the new ones.
+
+    Args:
+        path: the file.
+        end: place behind its groups; what is there is overwritten.
+        metadata: metadata of its groups.
+        schema: schema of both.
+        options: options of the new groups.
+        write: writes the new groups to a writer of pyarrow, and returns their tally.
+
+    """
+    os.truncate(path, end)
+    with appending(path, schema, options) as writer:
+        written = write(writer)
+    _write_footer(path, metadata)
+    return written
 
 
 def _end_of_groups(path: Path) -> int:
