@@ -53,7 +53,8 @@ class Segments:
     _file: FileIO | None = field(default=None, init=False)
     _synced: int = field(default=0, init=False)  # bytes of the open segment
     _end: int = field(default=0, init=False)
-    _unwritten: bytearray = field(factory=bytearray, init=False, repr=False)
+    _unwritten: list[bytes] = field(factory=list[bytes], init=False, repr=False)
+    _waiting: int = field(default=0, init=False)  # bytes of these
 
     def append(self, content: bytes) -> tuple[int, int]:
         """Append the rows of a page; return the number of the segment and the place.
@@ -64,8 +65,9 @@ class Segments:
         """
         with _explained(self.folder):
             file, start = self._opened(), self._end
-            self._unwritten += content
-            if len(self._unwritten) >= WRITE_EVERY:
+            self._unwritten.append(content)
+            self._waiting += len(content)
+            if self._waiting >= WRITE_EVERY:
                 self._write(file)
         self._end += len(content)
         return self.number, start
@@ -87,10 +89,14 @@ class Segments:
 
     def _write(self, file: FileIO) -> None:
         # One call for several pages: at each one, the thread waits for the interpreter again.
-        rest = memoryview(bytes(self._unwritten))
-        self._unwritten.clear()
+        rest = memoryview(b"".join(self._unwritten))
+        self._forget()
         while rest:
             rest = rest[file.write(rest) :]
+
+    def _forget(self) -> None:
+        self._unwritten.clear()
+        self._waiting = 0
 
     def sync(self) -> None:
         """Sync what was appended to the disk.
@@ -107,7 +113,7 @@ class Segments:
 
     def rewind(self) -> None:
         """Take back what was appended since the last sync."""
-        self._unwritten.clear()
+        self._forget()
         if self._file is not None:
             with suppress(OSError):
                 self._file.truncate(self._synced)
