@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from binascii import unhexlify
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
@@ -341,8 +340,9 @@ def hash_digests(keys: Sequence[Any]) -> list[bytes]:
     try:
         lengths = {*map(len, keys)}
         if lengths == {HASH}:
-            ends = unhexlify("".join([key[-2 * DIGEST_SIZE :] for key in keys]))
-            return [ends[place : place + DIGEST_SIZE] for place in range(0, len(ends), DIGEST_SIZE)]
+            ends = bytes.fromhex("".join([key[-2 * DIGEST_SIZE :] for key in keys]))
+            if len(ends) == DIGEST_SIZE * len(keys):  # without white space, which is skipped
+                return [ends[place : place + DIGEST_SIZE] for place in range(0, len(ends), DIGEST_SIZE)]
     except (TypeError, ValueError):  # a key is no text, or not hexadecimal
         lengths = {HASH}
     if HASH not in lengths or len(keys) == 1:
