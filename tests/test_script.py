@@ -78,6 +78,7 @@ def test_errors_of_the_function_pass() -> None:
 
 PROGRAM = """
 import asyncio, os, signal, chainapi
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 async def main(session):
     asyncio.get_running_loop().call_later(0.05, os.kill, os.getpid(), signal.SIGINT)
     try:
