@@ -127,7 +127,7 @@ def _complete(journal: Journal, target: Target, part: Part) -> Part:
 
 
 def _remove_replaced(target: Target, part: Part) -> None:
-    """Delete the files that a part replaces, and folders that they leave empty."""
+    """Delete the files that a part replaces; the manifest does not list them."""
     paths = [target.root / name for name in part.content.replaces]
     for path in paths:
         try:
@@ -141,16 +141,6 @@ def _remove_replaced(target: Target, part: Part) -> None:
         if folder.is_dir():
             with os_errors_explained(folder):
                 sync_folder(folder)  # before the journal forgets that they are to be deleted
-            _remove_empty(folder, target.root)
-
-
-def _remove_empty(folder: Path, root: Path) -> None:
-    """Remove a folder below `root` and those between them, as far as they are empty."""
-    with suppress(OSError):  # one of them is not empty
-        for inner in [folder, *folder.parents]:
-            if inner == root:
-                break
-            inner.rmdir()
 
 
 def _described(target: Target, file: PartFile) -> PartFile:

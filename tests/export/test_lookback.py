@@ -137,7 +137,7 @@ async def test_invalid_rows_of_a_window(shape: str, tmp_path: Path) -> None:
 
 
 async def test_a_row_moves_to_another_partition(tmp_path: Path) -> None:
-    """A row of another day leaves the file of its old day; file and folder go with its last row."""
+    """A row of another day leaves the file of its old day, which goes with its last row."""
     ledger, out = Ledger([1, 2, 3], by_number=True), tmp_path / "out"
     days = iter(range(3))
 
@@ -160,8 +160,6 @@ async def test_a_row_moves_to_another_partition(tmp_path: Path) -> None:
         "day=1970-01-02/part-00001.jsonl",
         "day=1970-01-03/part-00001.jsonl",
     ]
-    days_left = {path.name for path in out.glob("day=*")}
-    assert days_left == {"day=1970-01-01", "day=1970-01-02", "day=1970-01-05"}
     check_folder(out)
 
 
