@@ -27,7 +27,7 @@ from chainapi.models.records import unnamed
 from chainapi.models.schema import Field, Type
 from chainapi.tables.columns import SOURCE, Column, named_fields
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
-from chainapi.tables.values import Values, packed, packed_numbers
+from chainapi.tables.values import Values, packed
 
 __all__ = ["ENCODER", "Misfit", "Shape", "text_of"]
 
@@ -137,7 +137,7 @@ class Shape:
         made = list[Values]()
         for column in columns:
             values = found[self.attributes[column.name]]
-            if column.kind == "digits" and (numbers := packed_numbers(values)) is not None:
+            if column.kind == "digits" and isinstance(numbers := packed("integer", values), bytes):
                 made.append(numbers)  # Arrow makes their texts
             else:
                 change = changes.get(column.name)

@@ -17,7 +17,7 @@ from msgspec.structs import astuple
 
 from chainapi.tables.types import Kind
 
-__all__ = ["FORMS", "Texts", "Values", "by_column", "packed", "packed_numbers", "packed_texts"]
+__all__ = ["FORMS", "Texts", "Values", "by_column", "packed", "packed_texts"]
 
 
 @frozen(eq=False)
@@ -53,14 +53,6 @@ def packed(kind: Kind, values: Sequence[Any]) -> Values:
         return struct.pack(f"{len(values)}{FORMS[kind]}", *values)
     except (KeyError, struct.error):  # there is None, or a time before 1970 or behind 2106
         return values
-
-
-def packed_numbers(values: Sequence[Any]) -> bytes | None:
-    """Return whole numbers packed; None if there is None, or one beyond 64 bits."""
-    try:
-        return struct.pack(f"{len(values)}q", *values)
-    except struct.error:
-        return None
 
 
 def packed_texts(values: Sequence[Any]) -> Values:
