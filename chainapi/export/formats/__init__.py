@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from attrs import evolve
 
@@ -18,10 +18,12 @@ from chainapi.core.arguments import one_of, whole_number
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 from chainapi.export.formats.markers import Marker
-from chainapi.export.gathering import GroupEncoder
-from chainapi.export.part_records import GroupRecord
-from chainapi.tables.codec import Codec
 from chainapi.tables.columns import Column
+
+if TYPE_CHECKING:  # most users of formats, such as charts, encode nothing
+    from chainapi.export.gathering import GroupEncoder
+    from chainapi.export.part_records import GroupRecord
+    from chainapi.tables.codec import Codec
 
 __all__ = [
     "FORMATS",
