@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Protocol
 
 from attrs import define, evolve, field, frozen
 
+from chainapi.export.part_records import GroupRecord
 from chainapi.export.source_records import Batch
 from chainapi.tables.values import Values
 
-__all__ = ["GroupEncoder", "GroupSize", "GroupedPages", "NewGroup", "PageValues", "packed_batches"]
+__all__ = ["GroupEncoder", "GroupSize", "GroupedPages", "PageValues", "packed_batches"]
 
 
 @frozen
@@ -51,17 +52,6 @@ class PageValues(NamedTuple):
     columns: Sequence[Values]
 
 
-class NewGroup(NamedTuple):
-    """Row group at the end of a segment; the fields are those of `GroupRecord`."""
-
-    start: int
-    length: int
-    rows: int
-    crc: int
-    tally: int
-    footer: bytes
-
-
 class GroupEncoder(Protocol):
     """Encoder of pages as row groups."""
 
@@ -74,8 +64,8 @@ class GroupEncoder(Protocol):
         """Return the values of rows by columns; None if they have to be JSON lines."""
         ...
 
-    def append(self, path: Path, pages: Sequence[PageValues]) -> NewGroup:
-        """Append pages as a row group to the groups in a segment.
+    def append(self, path: Path, segment: int, pages: Sequence[PageValues]) -> GroupRecord:
+        """Append pages as a row group to the segment with this path and number.
 
         Raises:
             OSError: the segment cannot be written.

@@ -298,13 +298,14 @@ class Journal:
             return [*pages]
         inside = sorted((page for page in pages if page.first is not None), key=lambda page: page.source)
         values = [group.pages[page.number] for page in inside]
-        segment, made = self._group_segments.grow(partial(group.encoder.append, pages=values))
-        record = GroupRecord(segment, *made)
+        record = self._group_segments.grow(partial(group.encoder.append, pages=values))
         _add(db, "row_groups", [record.fields])
         self._database.add_to_total("row_groups", 1)
         firsts = accumulate((page.rows for page in inside), initial=0)
         placed = {
-            page.number: msgspec.structs.replace(page, segment=segment, start=made.start, first=first)
+            page.number: msgspec.structs.replace(
+                page, segment=record.segment, start=record.start, first=first
+            )
             for page, first in zip(inside, firsts, strict=False)
         }
         return [placed.get(page.number, page) for page in pages]

@@ -72,10 +72,10 @@ class Segments:
         self._end += len(content)
         return self.number, start
 
-    def grow(self, append: Callable[[Path], T]) -> tuple[int, T]:
-        """Let a function append to the segment.
+    def grow(self, append: Callable[[Path, int], T]) -> T:
+        """Let a function append to the segment, and return its result.
 
-        Return the number of the segment, and what the function returns.
+        Its arguments are the path of the segment and its number.
 
         Raises:
             ExportError: the segment cannot be written.
@@ -83,9 +83,9 @@ class Segments:
         """
         with _explained(self.folder):
             file = self._opened()
-            made = append(segment_path(self.folder, self.number, self.prefix))
+            made = append(segment_path(self.folder, self.number, self.prefix), self.number)
             self._end = file.seek(0, os.SEEK_END)
-        return self.number, made
+        return made
 
     def _write(self, file: FileIO) -> None:
         # One call for several pages: at each one, the thread waits for the interpreter again.

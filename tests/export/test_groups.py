@@ -63,7 +63,7 @@ def both_ways(folder: Path, codec: Codec, body: bytes) -> tuple[Any, Any] | None
     assert not invalid
     path = folder / "groups"
     path.write_bytes(b"")
-    made = encoder.append(path, [PageValues("1", len(rows), values)])
+    made = encoder.append(path, 1, [PageValues("1", len(rows), values)])
     assert path.stat().st_size == made.length
     return rows_of_group(path, made.footer), pa.concat_tables(tables_of(codec.columns, [("1", lines)]))
 
@@ -110,7 +110,7 @@ class Encoder:
         """Return the rows as the only column."""
         return None if b"line" in rows else [[*rows]]
 
-    def append(self, path: Path, pages: Sequence[PageValues]) -> Any:
+    def append(self, path: Path, segment: int, pages: Sequence[PageValues]) -> Any:
         """Append nothing."""
 
 

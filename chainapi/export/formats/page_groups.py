@@ -18,7 +18,8 @@ from attrs import frozen
 from chainapi.export.formats.arrow import labels_of
 from chainapi.export.formats.row_groups import appending, end_of_groups, metadata_of
 from chainapi.export.formats.table_tallies import tally_of
-from chainapi.export.gathering import GroupSize, NewGroup, PageValues
+from chainapi.export.gathering import GroupSize, PageValues
+from chainapi.export.part_records import GroupRecord
 from chainapi.tables.arrow import arrow_schema
 from chainapi.tables.codec import Codec
 from chainapi.tables.packed import packed_arrays
@@ -46,7 +47,7 @@ class ParquetGroups:
         """See `GroupEncoder.values`."""
         return self.codec.values(rows)
 
-    def append(self, path: Path, pages: Sequence[PageValues]) -> NewGroup:
+    def append(self, path: Path, segment: int, pages: Sequence[PageValues]) -> GroupRecord:
         """See `GroupEncoder.append`."""
         start, table = path.stat().st_size, self._table(pages)
         rows, tally = table.num_rows, tally_of(table).checksum
@@ -59,7 +60,7 @@ class ParquetGroups:
             content = file.read()
             end = end_of_groups(content)
             file.truncate(start + end)  # the next group follows
-        return NewGroup(start, end, rows, crc32(content[:end]), tally, content[end:])
+        return GroupRecord(segment, start, end, rows, crc32(content[:end]), tally, content[end:])
 
     def _table(self, pages: Sequence[PageValues]) -> Any:
         """Return the rows of pages as a table."""

@@ -116,16 +116,7 @@ class Parquet:
         groups: Sequence[GroupRecord],
         stop: threading.Event | None = None,
     ) -> int:
-        """Make a file of a segment: write rows behind its groups, and the footer.
-
-        Return the number of all rows.
-
-        Raises:
-            ExportError: the file does not have the rows that were written.
-            OSError: the file cannot be written.
-            Stopped: `stop` was set while the file was read back.
-
-        """
+        """Make a file of a segment."""
         schema, end = self._schema(columns), groups[-1].start + groups[-1].length
 
         def write(writer: Any) -> Tally:
