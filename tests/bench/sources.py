@@ -63,7 +63,6 @@ class Cost:
         fetching: seconds until the last page was committed.
         rest: seconds from there to the end.
         cpu: seconds of CPU.
-        disk: most bytes of the folder at a time.
         written: bytes written to files.
         files: bytes of the final files.
 
@@ -73,46 +72,36 @@ class Cost:
     fetching: float
     rest: float
     cpu: float
-    disk: int
     written: int
     files: int
 
 
 def measure(pipe: Connection, served: Served, sources: int, out: str, name: str) -> None:
     """Export, and send its cost."""
-    begun, cpu, most = time.perf_counter(), time.process_time(), [0]
+    begun, cpu = time.perf_counter(), time.process_time()
     stages = {"fetching": begun}
-    folder = Path(out).parent
     written = bytes_written()
 
     def note(progress: ExportProgress) -> None:
         stages[progress.stage] = time.perf_counter()
 
-    async def watch() -> None:
-        while True:
-            most[0] = max(most[0], size_of(folder))
-            await asyncio.sleep(0.2)
-
     async def run() -> None:
-        watching = asyncio.create_task(watch())
         async with Session(data_base_url=served.address, api_key=served.key) as session:
             chains = range(1, sources + 1)
             result = await export(
                 session.data.evm.blocks, chains, out, format=name, page_size=PAGE, on_progress=note
             )
-        watching.cancel()
         if result.rows != sources * PAGES * PAGE:
             raise RuntimeError(f"{result.rows} rows of {sources} sources")
 
     asyncio.run(run())
-    end, files = time.perf_counter(), size_of(folder, journals=False)
+    end, files = time.perf_counter(), size_of(Path(out).parent, journals=False)
     pipe.send(
         Cost(
             peak(),
             stages["fetching"] - begun,
             end - stages["fetching"],
             time.process_time() - cpu,
-            max(most[0], files),
             bytes_written() - written,
             files,
         )
@@ -149,14 +138,21 @@ def peak() -> int:
 
 
 @contextmanager
-def child(work: Callable[..., None], *arguments: object) -> Iterator[Any]:
-    """Run `work` in a process of its own, return its result, and end it."""
+def child(
+    work: Callable[..., None], *arguments: object, meanwhile: Callable[[], object] | None = None
+) -> Iterator[Any]:
+    """Run `work` in a process of its own, return its result, and end it.
+
+    Until the result is there, `meanwhile` is called again and again.
+    """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=work, args=(there, *arguments), daemon=True)
     process.start()
     there.close()  # so that the end of the process is the end of what it sends
     try:
+        while meanwhile is not None and not here.poll(0.2):
+            meanwhile()
         yield here.recv()
     finally:
         process.terminate()
@@ -181,12 +177,25 @@ def main() -> None:
                 place = Path(folder, f"{sources}-{name}")
                 place.mkdir()
                 out = place / ("rows" if given.folder else f"rows.{name}")
-                with child(measure, served, sources, str(out), name) as cost:
-                    print(line_of(name, sources * PAGES * PAGE, cost), flush=True)
+                print(line_for(served, sources, out, name), flush=True)
                 shutil.rmtree(place)
 
 
-def line_of(name: str, rows: int, cost: Cost) -> str:
+def line_for(served: Served, sources: int, out: Path, name: str) -> str:
+    """Export in another process, and return its line of the table.
+
+    This process measures the folder: that takes CPU.
+    """
+    sizes = [0]
+
+    def note() -> None:
+        sizes.append(size_of(out.parent))
+
+    with child(measure, served, sources, str(out), name, meanwhile=note) as cost:
+        return line_of(name, sources * PAGES * PAGE, cost, max(sizes))
+
+
+def line_of(name: str, rows: int, cost: Cost, disk: int) -> str:
     """Return a line of the table."""
     cells = (
         f"{name}",
@@ -196,7 +205,7 @@ def line_of(name: str, rows: int, cost: Cost) -> str:
         f"{rows / (cost.fetching + cost.rest):,.0f}",
         f"{cost.cpu / rows * 1e6:.1f}",
         f"{cost.memory / 2**20:.0f}",
-        f"{cost.disk / cost.files:.2f}",
+        f"{max(disk, cost.files) / cost.files:.2f}",
         f"{cost.written / cost.files:.2f}",
     )
     return f"| {' | '.join(cells)} |"
