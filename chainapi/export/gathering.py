@@ -32,7 +32,7 @@ class GroupSize:
     """
 
     least: int = 4_096
-    full: int = 50_000
+    full: int = 32_768
     size: int = 64 << 20
     seconds: float = 1.0
 
