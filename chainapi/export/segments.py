@@ -151,7 +151,7 @@ class SegmentReader:
     def __init__(self, folder: Path, groups: Iterable[GroupRecord] = ()) -> None:
         self._folder = folder
         self._groups = {(group.segment, group.start): group for group in groups}
-        self._files: dict[Path, FileIO] = {}
+        self._files: dict[tuple[str, int], FileIO] = {}  # by prefix and number: a path is slow to make
         self._last: tuple[GroupRecord, Any] | None = None  # the row group that was read last
 
     def __enter__(self) -> Self:
@@ -168,15 +168,15 @@ class SegmentReader:
             ExportError: the segment is missing or damaged.
 
         """
-        path = segment_path(self._folder, page.segment)
+        size = page.length + page.invalid_length
         try:
-            content = self._content(path, page.start, page.stored or page.length + page.invalid_length)
+            content = self._content(PREFIX, page.segment, page.start, page.stored or size)
             if crc32(content) != page.crc:
-                raise ExportError(damaged(path, f"page {page.number}"))
+                raise self._damaged(PREFIX, page.segment, f"page {page.number}")
             if page.stored:
-                content = _decompressed(content, page.length + page.invalid_length)
+                content = _decompressed(content, size)
         except OSError as error:
-            raise ExportError(damaged(path, reason_of(error))) from error
+            raise self._damaged(PREFIX, page.segment, reason_of(error)) from error
         return content[: page.length], content[page.length :]
 
     def check(self, group: GroupRecord) -> None:
@@ -186,13 +186,12 @@ class SegmentReader:
             ExportError: the segment is missing or damaged.
 
         """
-        path = segment_path(self._folder, group.segment, GROUPS)
         try:
-            content = self._content(path, group.start, group.length)
+            content = self._content(GROUPS, group.segment, group.start, group.length)
         except OSError as error:
-            raise ExportError(damaged(path, reason_of(error))) from error
+            raise self._damaged(GROUPS, group.segment, reason_of(error)) from error
         if crc32(content) != group.crc:
-            raise ExportError(damaged(path, f"row group at {group.start}"))
+            raise self._damaged(GROUPS, group.segment, f"row group at {group.start}")
 
     def table(self, page: PageRecord) -> Any:
         """Return the rows of a page in a row group as a table of Arrow.
@@ -211,15 +210,18 @@ class SegmentReader:
             self._last = group, rows_of_group(path, group.footer)
         return self._last[1].slice(page.first, page.rows)
 
-    def _content(self, path: Path, start: int, length: int) -> bytes:
-        file = self._files.get(path)
+    def _content(self, prefix: str, number: int, start: int, length: int) -> bytes:
+        file = self._files.get((prefix, number))
         if file is None:
             while len(self._files) >= OPEN_AT_ONCE:
                 self._files.pop(next(iter(self._files))).close()
-            file = self._files[path] = FileIO(path)
+            file = self._files[prefix, number] = FileIO(segment_path(self._folder, number, prefix))
         file.seek(start)
         content = file.read(length)
         return b"" if content is None else content
+
+    def _damaged(self, prefix: str, number: int, place: str) -> ExportError:
+        return ExportError(damaged(segment_path(self._folder, number, prefix), place))
 
 
 def link_segment(folder: Path, pages: Iterable[PageRecord], name: Path) -> bool:
