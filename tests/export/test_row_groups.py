@@ -132,7 +132,7 @@ def test_a_copy_that_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         syncs.append(path)
         stop.set()
 
-    monkeypatch.setattr(row_groups, "_sync", sync)
+    monkeypatch.setattr(row_groups, "sync_file", sync)
     with pytest.raises(Stopped):
         FORMAT.write(tmp_path / "new", COLUMNS, lines(20), old, stop)
     assert syncs == [tmp_path / "new"]

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chainapi.export.files import chunks
+from chainapi.export.files import chunks, sync_file
 from chainapi.export.formats import Compression
 from chainapi.export.formats.arrow import GROUP_ROWS
 from chainapi.export.formats.values import Tally, lost
@@ -81,14 +81,12 @@ def copy_groups(
 
     """
     end = _end_of_groups(previous)
-    with pa.OSFile(str(path), "wb") as sink, pq.ParquetWriter(sink, schema, **options) as writer:
-        # The writer takes the places of its groups from the sink, and has written the magic number.
-        for number, chunk in enumerate(until(stop, _bytes_of(previous, sink.tell(), end)), 1):
-            sink.write(chunk)
+    with path.open("wb") as copy:
+        for number, chunk in enumerate(until(stop, _bytes_of(previous, 0, end)), 1):
+            copy.write(chunk)
             if number % SYNC_EVERY == 0:
-                _sync(path)
-        written = write(writer)
-    _write_footer(path, file.metadata)
+                sync_file(path)
+    written = write_behind(path, end, file.metadata, schema, options, write)
     both = zip(_bytes_of(previous, 0, end), _bytes_of(path, 0, end), strict=True)
     if any(old != new for old, new in until(stop, both)):
         raise lost(path, "other rows when it is read back than were copied to it")
@@ -197,8 +195,3 @@ def _bytes_of(path: Path, start: int, end: int) -> Iterator[bytes]:
     with path.open("rb") as file:
         file.seek(start)
         yield from chunks(file, end - start)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
