@@ -106,6 +106,10 @@ class PartLog:
     _invalid_rows: list[bytes] = field(factory=list[bytes], init=False)
     _digests: dict[Walk, list[Matched]] = field(factory=dict[Walk, list[Matched]], init=False)
 
+    @property
+    def groups(self) -> None:
+        """See `PageLog.groups`: rows are JSON lines until they are a part."""
+
     def open(self) -> None:
         """Claim the partition and read its state.
 

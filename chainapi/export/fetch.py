@@ -20,13 +20,13 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.export.formats.values import require
-from chainapi.export.gathering import GroupEncoder
 from chainapi.export.lookback import number_of_columns
+from chainapi.export.page_log import PageLog
 from chainapi.export.partition import check_partition
 from chainapi.export.progress import ExportProgress
 from chainapi.export.ranges import RangesOfSources, ahead
 from chainapi.export.settings import COLUMNS, compare_settings
-from chainapi.export.source_records import Batch, PageLog, SourceRecord
+from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.sources import SourceStream, shows_new_rows
 from chainapi.export.spec import Arguments, ExportSpec
 from chainapi.export.worker import Worker, settled
@@ -64,7 +64,7 @@ class Fetcher:
         report: called after each change of `progress`.
         failures: error of each source that failed, by label.
         open_window: moves the position of a finished source back, if rows are fetched again.
-        begin_groups: returns the encoder of pages as row groups; None where they are JSON lines.
+        begin_groups: called with the codec of the rows, before the first page.
 
     """
 
@@ -75,8 +75,7 @@ class Fetcher:
     report: Callable[[], None]
     failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
     open_window: Callable[[SourceRecord, tuple[str, ...]], None] | None = field(default=None, init=False)
-    begin_groups: Callable[[Codec], GroupEncoder | None] | None = field(default=None, init=False)
-    _groups: GroupEncoder | None = field(default=None, init=False)
+    begin_groups: Callable[[Codec], None] | None = field(default=None, init=False)
     _open_sources: dict[str, _Opened] = field(factory=dict[str, _Opened], init=False)
     _codec: Codec | None = field(default=None, init=False)
 
@@ -88,7 +87,7 @@ class Fetcher:
     async def fetch(self) -> None:
         """Fetch all sources; commit each fetched page, also after an error or a cancel."""
         stop = asyncio.Event()
-        writer = Writer(self.journal, self.worker.executor, self._committed, stop.set, lambda: self._groups)
+        writer = Writer(self.journal, self.worker.executor, self._committed, stop.set)
         # A task of its own: a cancellation must not lose the pages in hand.
         copying = asyncio.create_task(self._copy(writer, stop))
         try:
@@ -268,5 +267,5 @@ class Fetcher:
         else:  # an export without pages has nothing to protect: its command may have been a mistake
             self.journal.begin(settings)
         if self.begin_groups is not None:
-            self._groups = self.begin_groups(codec)
+            self.begin_groups(codec)
         return codec

@@ -14,7 +14,6 @@ from chainapi.errors import ChainAPIError, IncompleteExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.files import Target
 from chainapi.export.formats import GroupFormat
-from chainapi.export.gathering import GroupEncoder
 from chainapi.export.journal import Journal
 from chainapi.export.part_schedule import PartLimits, PartSchedule
 from chainapi.export.placement import recover
@@ -155,12 +154,11 @@ class Exporter:
         self._journal = Journal.open(self.target.journal, compress=self.target.format.name == "parquet")
         return self._journal
 
-    def _begin_groups(self, journal: Journal, codec: Codec) -> GroupEncoder | None:
+    def _begin_groups(self, journal: Journal, codec: Codec) -> None:
         """Let the journal store pages as row groups, if the files can have them."""
         form = self.target.format
         if isinstance(form, GroupFormat) and not self.target.partition and self.spec.ranges is None:
             journal.groups = form.groups_of(codec)
-        return journal.groups
 
     def _close(self) -> None:
         if self._journal is not None:

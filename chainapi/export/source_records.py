@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import dropwhile
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import msgspec
 from attrs import define, field, frozen
@@ -15,7 +15,7 @@ from chainapi.core.paging.cursor import Trend
 from chainapi.errors import ColumnValueError
 from chainapi.tables.values import Values
 
-__all__ = ["Batch", "PageLog", "SourceRecord"]
+__all__ = ["Batch", "SourceRecord"]
 
 
 @define
@@ -307,57 +307,6 @@ class Batch:
         below = rows if met or not self.source.taken else dropwhile(lambda row: not row[0], rows)
         new = [(digest, row) for old, digest, row in below if not old]
         return new[: max(0, self.limit - self.source.taken)]
-
-
-class PageLog(Protocol):
-    """Log of the pages of an export.
-
-    Every method blocks, and all calls come from one thread.
-
-    Attributes:
-        invalid: number of invalid rows committed since the log was opened.
-
-    """
-
-    invalid: int
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings of the export; an empty dict for a new one."""
-        ...
-
-    def begin(self, settings: Mapping[str, Any]) -> None:
-        """Store the settings of an export without pages, in place of those stored before."""
-        ...
-
-    def extend(self, settings: Mapping[str, Any]) -> None:
-        """Replace the stored settings by ones with more columns, or another compression."""
-        ...
-
-    def has_pages(self) -> bool:
-        """Return whether a page was ever committed."""
-        ...
-
-    def source(self, label: str, query: str) -> SourceRecord:
-        """Return the source with this query, and its unfinished ranges.
-
-        It is created if it is missing. Its label gets a suffix if another source has it.
-        """
-        ...
-
-    def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
-        """Store the ranges of a source before their first pages.
-
-        They begin at these checkpoints.
-        """
-        ...
-
-    def commit(self, batches: Sequence[Batch]) -> int:
-        """Take the rows of pages and the positions behind; count and return new rows.
-
-        A page with a value that does not fit its column is not taken, and no later page of its source:
-        `SourceRecord.failure` has the error.
-        """
-        ...
 
 
 def _text(number: int | None) -> str | None:

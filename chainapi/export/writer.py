@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from chainapi.export.gathering import GroupEncoder, packed_batches
-from chainapi.export.source_records import Batch, PageLog
+from chainapi.export.page_log import PageLog
+from chainapi.export.source_records import Batch
 
 __all__ = ["MAX_PENDING", "Writer"]
 
@@ -55,7 +56,6 @@ class Writer:
         thread: the one thread that the journal belongs to.
         on_commit: called with the committed batches and the number of their new rows.
         on_failure: called once, when a commit failed: no further one is tried.
-        groups: returns the encoder of pages as row groups; None if they do not become row groups.
 
     """
 
@@ -63,7 +63,6 @@ class Writer:
     thread: Executor
     on_commit: Callable[[Sequence[Batch], int], None]
     on_failure: Callable[[], None]
-    groups: Callable[[], GroupEncoder | None] = lambda: None
     _pending: _Gathered = field(factory=_Gathered, init=False)
     _packed: _Gathered = field(factory=_Gathered, init=False)  # in front of the pending ones
     _due: bool = field(default=False, init=False)  # whether no more pages are to gather
@@ -99,14 +98,14 @@ class Writer:
         await self._wait(lambda: self._running is None)
 
     def _has_room(self) -> bool:
-        encoder = self.groups()
+        encoder = self.journal.groups
         if encoder is None:
             return len(self._pending.batches) < MAX_PENDING
         return self._running is None or not self._can_pack(encoder)
 
     def _start(self) -> None:
         """Begin the next step of the thread, if there is one."""
-        encoder, gathered = self.groups(), self._packed.batches or self._pending.batches
+        encoder, gathered = self.journal.groups, self._packed.batches or self._pending.batches
         if self._running is not None or self._failure is not None or not gathered:
             return
         if encoder is None or self._due or self._is_full(encoder):

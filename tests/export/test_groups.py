@@ -117,7 +117,8 @@ class Encoder:
 class Commits:
     """Journal that keeps the number of rows of each commit, and of those that were packed."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: Encoder) -> None:
+        self.groups = groups
         self.made: list[tuple[int, int]] = []
 
     def commit(self, batches: Sequence[Batch]) -> int:
@@ -140,9 +141,9 @@ async def settle() -> None:
 
 async def test_pages_of_a_second_are_committed_together() -> None:
     """Few pages gather for a second; a whole row group does not wait, and the end does not either."""
-    journal, encoder = Commits(), Encoder()
+    journal = Commits(Encoder())
     with ThreadPoolExecutor(1) as thread:
-        writer = Writer(cast("Any", journal), thread, lambda *_: None, lambda: None, lambda: encoder)
+        writer = Writer(cast("Any", journal), thread, lambda *_: None, lambda: None)
         for _ in range(3):
             writer.put(rows(1))
             await settle()
@@ -164,9 +165,9 @@ async def test_pages_of_a_second_are_committed_together() -> None:
 
 async def test_rows_without_values_are_committed_at_once() -> None:
     """Rows that are JSON lines do not gather: they would take the memory of a row group."""
-    journal, encoder = Commits(), Encoder()
+    journal = Commits(Encoder())
     with ThreadPoolExecutor(1) as thread:
-        writer = Writer(cast("Any", journal), thread, lambda *_: None, lambda: None, lambda: encoder)
+        writer = Writer(cast("Any", journal), thread, lambda *_: None, lambda: None)
         writer.put(rows(0))
         writer.put(rows(4))
         await settle()
@@ -180,9 +181,9 @@ async def test_rows_without_values_are_committed_at_once() -> None:
 
 async def test_large_pages_are_packed_and_committed_by_their_bytes() -> None:
     """Pages of few large rows become a row group once they have its bytes."""
-    journal, encoder = Commits(), Encoder(GroupSize(least=100, full=200, size=1_000))
+    journal = Commits(Encoder(GroupSize(least=100, full=200, size=1_000)))
     with ThreadPoolExecutor(1) as thread:
-        writer = Writer(cast("Any", journal), thread, lambda *_: None, lambda: None, lambda: encoder)
+        writer = Writer(cast("Any", journal), thread, lambda *_: None, lambda: None)
         for _ in range(4):
             writer.put(evolve(rows(1), size=250))
             await settle()

@@ -34,6 +34,7 @@ class BusyJournal:
     """A journal on a disk that is busy until `free` is set."""
 
     def __init__(self) -> None:
+        self.groups = None
         self.free = threading.Event()
         self.commits: list[int] = []
 
