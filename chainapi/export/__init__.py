@@ -16,6 +16,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from chainapi._text import quoted
 from chainapi.core.arguments import whole_number
 from chainapi.errors import ConfigurationError
 
@@ -142,6 +143,8 @@ async def export(
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"
         )
+    if on_progress is not None and not callable(on_progress):
+        raise ConfigurationError(f"on_progress= must be a function, not {quoted(on_progress)}")
     over = checked_sources("over", over)
     target = target_of(out, format, journal, storage_options)
     stored = target.stored
