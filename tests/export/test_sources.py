@@ -98,12 +98,17 @@ async def test_what_is_no_method_of_a_list_is_refused(tmp_path: Path) -> None:
     assert simulator.stats.requests == 0
 
 
-async def test_what_is_no_function_cannot_report(tmp_path: Path) -> None:
-    """An `on_progress` that cannot be called is refused before the first request."""
+async def report(_: object) -> None:
+    """Report nothing."""
+
+
+@pytest.mark.parametrize(("given", "named"), [("bar", "'bar'"), (report, "an async one")])
+async def test_what_is_no_function_cannot_report(given: Any, named: str, tmp_path: Path) -> None:
+    """An `on_progress` that cannot be called, or had to be awaited, is refused before the first request."""
     simulator = Simulator(chains=(1,))
     async with simulated(simulator) as session:
-        with pytest.raises(ConfigurationError, match="on_progress= must be a function, not 'bar'"):
-            await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", on_progress="bar")  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match=f"on_progress= must be a function, not {named}"):
+            await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", on_progress=given)
     assert simulator.stats.requests == 0
     assert not (tmp_path / "b.jsonl.export").exists()
 
