@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -25,16 +26,30 @@ def worded(error: Exception, advice: str = "") -> str:
         return str(error)
     if isinstance(error, DecodeError):
         error = error.changed(advice="" if error.row is None else advice)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)} cannot be opened: {error.strerror}"
     text = str(error)
-    for secret in ("give api_key= or ", "with storage_options=, or "):  # others could see an option
-        text = text.replace(secret, "")
-    return _ARGUMENT.sub(_option, text)
+    for advice_in_python in _PYTHON_ALONE:
+        text = text.replace(advice_in_python, "")
+    return _ARGUMENT.sub(_option, _PARAMETER.sub(r"pass --param \1=VALUE", text))
 
+
+# Advice that has no option: others could see a key, and a command has no class and no timedelta.
+_PYTHON_ALONE = (
+    "give api_key= or ",
+    "with storage_options=, or ",
+    " pass model= with a class,",
+    ", or pass model=",
+    " or a timedelta",
+)
+
+_PARAMETER = re.compile(r"\bpass ((?:start|end)_(?:block|timestamp))=")
 
 # An argument in a message of Python, such as "max_wait=5 s", "name one with items= (a, b)".
 _ARGUMENT = re.compile(
     r"\b(?:(metrics_base_url|data_base_url)\b=?|(provider|max_wait|timeout|deadline|max_body|items|amounts"
-    r"|fields|lookback|ranges|partition|compression|compression_level|row_group_rows|journal)=)"
+    r"|fields|lookback|ranges|partition|part_rows|part_bytes|part_seconds|compression|compression_level"
+    r"|row_group_rows|journal)=)"
 )
 
 

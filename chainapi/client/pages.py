@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from chainapi.client.page import MetricPage, Page
-from chainapi.client.runner import Batch, RowBatch, WalkRunner
+from chainapi.client.runner import Batch, CollectedRows, RowBatch, WalkRunner
 from chainapi.client.source import Source
 from chainapi.core.arguments import whole_number
 from chainapi.core.limits.limit import Limit
@@ -224,7 +224,7 @@ class Pages(Generic[T]):
         runner = self._runner
         if tables is not None:
             await tables.load(fixed=True)
-        batches = "" if left is not None else "batches()" if tables is None else "arrow_batches()"
+        batches = "" if left is not None else "batches()" if tables is None else tables.batches
         with runner.reading(
             left, batches=batches, columnar=None if tables is None else tables.amounts
         ) as reader:
@@ -245,8 +245,8 @@ class Pages(Generic[T]):
         """Return all rows, each once; with `limit` at most that many.
 
         With `limit` the stream can be read on. A partial list is never returned: an error that ends the walk
-        has the rows so far as `partial`. `progress` shows rows, speed and the time left, in a notebook or on
-        a terminal.
+        has the rows so far as `partial`, and after a cancelled wait the next call has them too. `progress`
+        shows rows, speed and the time left, in a notebook or on a terminal.
 
         Raises:
             ConfigurationError: `limit` is not a whole number above 0.
@@ -255,21 +255,24 @@ class Pages(Generic[T]):
         """
         if limit is not None:
             whole_number("limit", limit)
-        rows = list[T]()
-        if not progress:
-            return await self._collect(rows, limit)
-        from chainapi.client.progress import WalkProgress, shown
+        runner = self._runner
+        with (
+            runner.reading(limit, batches="collect()") as reader,
+            runner.collecting(limit, reader, CollectedRows) as batch,
+        ):
+            if not progress:
+                return await self._collect(batch.rows, reader, limit)
+            from chainapi.client.progress import WalkProgress, shown
 
-        async with shown(WalkProgress(self, rows, limit)):
-            return await self._collect(rows, limit)
+            async with shown(WalkProgress(self, batch, limit)):
+                return await self._collect(batch.rows, reader, limit)
 
-    async def _collect(self, rows: list[T], limit: int | None) -> list[T]:
+    async def _collect(self, rows: list[T], reader: object, limit: int | None) -> list[T]:
         walk, runner = self.walk, self._runner
         try:
-            with runner.reading(limit) as reader:
-                while len(rows) != limit and await runner.advance():
-                    runner.check(reader)
-                    rows.extend(islice(walk.rows(), None if limit is None else limit - len(rows)))
+            while len(rows) != limit and await runner.advance():
+                runner.check(reader)
+                rows.extend(islice(walk.rows(), None if limit is None else limit - len(rows)))
             if len(rows) != limit and not walk.exhausted:
                 raise runner.refusal("the stream was closed before its end")
         except ChainAPIError as error:
@@ -305,8 +308,8 @@ class Pages(Generic[T]):
         """Return all rows as a table of Arrow, each row once.
 
         With `limit` it has at most that many rows, and the stream can be read on. A partial table is never
-        returned: an error that ends the walk has the rows so far as `partial`, a table too. Invalid rows are
-        left out.
+        returned: an error that ends the walk has the rows so far as `partial`, a table too, and after a
+        cancelled wait the next call has them. Invalid rows are left out.
 
         Args:
             limit: number of rows.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, assert_never, cast
 
 from msgspec import Struct, field
 
@@ -22,18 +22,18 @@ from chainapi.errors import ChainAPIError, PagingError
 if TYPE_CHECKING:
     from chainapi.tables.types import Amounts
 
-__all__ = ["Batch", "RowBatch", "WalkRunner"]
+__all__ = ["Batch", "CollectedRows", "RowBatch", "WalkRunner"]
+
+B = TypeVar("B", bound="Batch")
 
 
 class Batch(Protocol):
-    """Rows that were taken for a batch, which is not given yet.
+    """Rows that were taken for a batch, which is not given yet."""
 
-    Attributes:
-        reader: the method that gives such batches.
-
-    """
-
-    reader: ClassVar[str]
+    @property
+    def reader(self) -> str:
+        """Method that gives such batches."""
+        ...
 
     def __len__(self) -> int: ...
 
@@ -54,9 +54,12 @@ class Batch(Protocol):
 class RowBatch(Struct, eq=False):
     """Batch of rows as a list."""
 
-    reader: ClassVar[str] = "batches()"
-
     rows: list[Any] = field(default_factory=list[Any])
+
+    @property
+    def reader(self) -> str:
+        """Method that gives such batches."""
+        return "batches()"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -68,6 +71,15 @@ class RowBatch(Struct, eq=False):
     def given(self) -> list[Any]:
         """Return the rows."""
         return self.rows
+
+
+class CollectedRows(RowBatch):
+    """Rows of a list that `collect()` has begun."""
+
+    @property
+    def reader(self) -> str:
+        """Method that returns such lists."""
+        return "collect()"
 
 
 class WalkRunner:
@@ -171,7 +183,7 @@ class WalkRunner:
         walk = self._walk
         walk.count_rows()
         if limit is not None:
-            walk.row_limit = walk.rows_given + limit
+            walk.row_limit = walk.rows_given + limit - (len(self.batch) if self.batch else 0)
         reader = self.reader = object()
         self._source.columnar = columnar
         try:
@@ -183,6 +195,31 @@ class WalkRunner:
                 walk.row_limit = inf
             if self.reader is reader and self._ahead is not None:
                 self._ahead.rest()
+
+    @contextmanager
+    def collecting(self, limit: int | None, reader: object, begin: Callable[[], B]) -> Iterator[B]:
+        """Let a reader collect all rows, or at most `limit`, in one batch.
+
+        After a cancellation the batch stays, and the next reader of the same kind continues it. `begin` makes
+        one where none is unfinished.
+
+        Raises:
+            PagingError: the unfinished batch has more rows.
+
+        """
+        if limit is not None and self.batch and len(self.batch) > limit:
+            raise self.refusal(
+                f"a cancelled call of {self.batch.reader} has taken {len(self.batch):,} rows: read on with a"
+                " limit of as many or more"
+            )
+        before = self._before_batch if self.batch else self._walk.position
+        batch = cast("B", self.take_batch() or begin())  # whose reader was compared
+        try:
+            yield batch
+        except asyncio.CancelledError:
+            if self.reader is reader:
+                self.batch, self._before_batch = batch, before
+            raise
 
     def check(self, reader: object) -> None:
         """Refuse a reader of rows whose place another one took.

@@ -6,7 +6,7 @@ pyarrow and the modules on it are loaded in a thread, when a table is read for t
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
@@ -34,9 +34,8 @@ _CACHED = 256  # models
 class ArrowBatch:
     """Rows that were taken for a table or a record batch."""
 
-    reader: ClassVar[str] = "arrow_batches()"
-
     builder: TableBuilder
+    reader: str
 
     def __len__(self) -> int:
         return self.builder.taken
@@ -92,13 +91,34 @@ class Tables:
                 " all with to_arrow()"
             )
 
+    @property
+    def batches(self) -> str:
+        """Method that gives the batches, with the form of amounts that they have."""
+        return f"arrow_batches{self._arguments}"
+
+    @property
+    def whole(self) -> str:
+        """Methods that give the whole table."""
+        return f"to_arrow{self._arguments}, to_pandas{self._arguments} or to_polars{self._arguments}"
+
+    @property
+    def _arguments(self) -> str:
+        return "()" if self.amounts == "text" else f"(amounts={self.amounts!r})"
+
     def begin(self) -> ArrowBatch:
         """Begin a batch."""
+        return self._begin(self.batches)
+
+    def begin_whole(self) -> ArrowBatch:
+        """Begin a table."""
+        return self._begin(self.whole)
+
+    def _begin(self, reader: str) -> ArrowBatch:
         from chainapi.tables.build import builder_of
 
         source = self.source
         lenient = source.on_invalid == "raw"
-        return ArrowBatch(builder_of(source.model, self.amounts, self.left_out, lenient=lenient))
+        return ArrowBatch(builder_of(source.model, self.amounts, self.left_out, lenient=lenient), reader)
 
 
 async def read_table(
@@ -108,23 +128,23 @@ async def read_table(
     if limit is not None:
         whole_number("limit", limit)
     await tables.load()
-    batch = tables.begin()
-    if not progress:
-        return await _read(pages.walk, runner, batch, limit, tables.amounts)
-    from chainapi.client.progress import WalkProgress, shown
+    with (
+        runner.reading(limit, batches=tables.whole, columnar=tables.amounts) as reader,
+        runner.collecting(limit, reader, tables.begin_whole) as batch,
+    ):
+        if not progress:
+            return await _read(pages.walk, runner, reader, batch, limit)
+        from chainapi.client.progress import WalkProgress, shown
 
-    async with shown(WalkProgress(pages, batch, limit)):
-        return await _read(pages.walk, runner, batch, limit, tables.amounts)
+        async with shown(WalkProgress(pages, batch, limit)):
+            return await _read(pages.walk, runner, reader, batch, limit)
 
 
-async def _read(
-    walk: Walk, runner: WalkRunner, batch: ArrowBatch, limit: int | None, amounts: Amounts
-) -> Any:
+async def _read(walk: Walk, runner: WalkRunner, reader: object, batch: ArrowBatch, limit: int | None) -> Any:
     try:
-        with runner.reading(limit, columnar=amounts) as reader:
-            while len(batch) != limit and await runner.advance():
-                runner.check(reader)
-                runner.take(batch, None if limit is None else limit - len(batch))
+        while len(batch) != limit and await runner.advance():
+            runner.check(reader)
+            runner.take(batch, None if limit is None else limit - len(batch))
         if len(batch) != limit and not walk.exhausted:
             raise runner.refusal("the stream was closed before its end")
         return batch.builder.table()

@@ -273,10 +273,11 @@ class DistributedExport:
     def _incomplete(self, failures: Mapping[str, ChainAPIError]) -> IncompleteExportError:
         label, error = next(iter(failures.items()))
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+        seen = self.progress.seen
+        others = "the others and " if len(failures) < seen else ""
         return IncompleteExportError(
-            f"{len(failures)} of {self.progress.seen} sources failed: {label} ({error}){more}; the others "
-            f"and the pages before each failure are in {self.folder.url}. Start the same export again to "
-            "fetch the rest",
+            f"{len(failures)} of {seen} sources failed: {label} ({error}){more}; {others}the pages before"
+            f" each failure are in {self.folder.url}. Start the same export again to fetch the rest",
             failures,
         )
 

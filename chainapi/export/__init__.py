@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
+from chainapi._text import quoted
 from chainapi.core.arguments import whole_number
 from chainapi.errors import ConfigurationError
 
@@ -142,6 +144,7 @@ async def export(
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"
         )
+    _check_reporter(on_progress)
     over = checked_sources("over", over)
     target = target_of(out, format, journal, storage_options)
     stored = target.stored
@@ -172,3 +175,16 @@ async def export(
 
     async with shown(exporter.progress):
         return await exporter.run()
+
+
+def _check_reporter(given: object) -> None:
+    """Refuse an `on_progress` that cannot be called, or that would have to be awaited.
+
+    Raises:
+        ConfigurationError: it is one of them.
+
+    """
+    if given is None or (callable(given) and not iscoroutinefunction(given)):
+        return
+    named = "an async one, which nobody awaits" if callable(given) else quoted(given)
+    raise ConfigurationError(f"on_progress= must be a function, not {named}")

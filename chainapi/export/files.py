@@ -87,8 +87,8 @@ class Target:
         """
         path = Path(out)
         slash = os.fspath(out).endswith(("/", os.sep))
-        if (fault := _fault_of_name(str(path))) is not None:
-            raise ExportError(f"{str(path)!r} cannot be written: {fault}; choose another target")
+        if (fault := _fault_of_name(os.fspath(out))) is not None:
+            raise ExportError(f"{os.fspath(out)!r} cannot be written: {fault}; choose another target")
         with os_errors_explained(path):
             folder = path.is_dir() or (not path.is_file() and (slash or not path.suffix))
             stored = settings_in(journal_of(path, folder=folder))
@@ -174,6 +174,7 @@ class Target:
         """
         with os_errors_explained(self.root):
             refuse_link(self.root, dangling=True)
+            _check_is_folder(self.root)
             self.root.mkdir(parents=True, exist_ok=True)
             own = [self.journal, self.journal / JOURNAL, self.journal / f"{JOURNAL}-wal"]
             if not self.folder:
@@ -388,8 +389,22 @@ def _between(pieces: Iterable[tuple[Path, int]], start: int, end: int) -> Iterat
         start, end = max(0, start - length), end - length
 
 
+def _check_is_folder(path: Path) -> None:
+    """Refuse a path on which a file has the place of a folder; it need not exist.
+
+    Raises:
+        ExportError: there is such a file.
+
+    """
+    nearest = next((one for one in (path, *path.parents) if one.exists()), path)
+    if nearest.exists() and not nearest.is_dir():
+        raise ExportError(f"{path} cannot be written: {nearest} is no folder; choose another target")
+
+
 def _fault_of_name(name: str) -> str | None:
     """Return why no file of an export can have this name, or None."""
+    if not name:
+        return "the name is empty"
     if "\0" in name:
         return "a file name cannot contain NUL"
     try:

@@ -22,7 +22,13 @@ __all__ = ["Lookback", "LookbackGiven", "number_of_columns", "unit_of"]
 LookbackGiven: TypeAlias = str | int | timedelta
 Unit = Literal["seconds", "blocks"]
 
-_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_SECONDS = {
+    **dict.fromkeys(("s", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600),
+    **dict.fromkeys(("d", "day", "days"), 86_400),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800),
+}
 _TEXT = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.ASCII)
 _FORMS = '"1d", "6h", "30min", seconds or a timedelta for times, "100 blocks" or a number for blocks'
 

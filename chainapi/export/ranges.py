@@ -71,12 +71,12 @@ def _read(given: object) -> RangesOfSources:
     if match is None:
         raise ValueError(given)
     number, unit = match.groups()
-    if unit == "day":
+    if unit in ("d", "day", "days"):
         return RangesOfSources(days=float(number))
     return RangesOfSources(blocks=int(number)) if unit else RangesOfSources(int(number))
 
 
-_WORDS = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:(block|day)s?)?", re.ASCII)
+_WORDS = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(blocks?|days?|d)?", re.ASCII)
 
 
 async def ahead(work: AsyncGenerator[Coroutine[Any, Any, T], None], count: int) -> AsyncGenerator[T, None]:

@@ -172,8 +172,10 @@ class Exporter:
     def _incomplete(self, failures: Mapping[str, ChainAPIError]) -> IncompleteExportError:
         label, error = next(iter(failures.items()))
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+        seen = self.progress.seen
+        others = f"; the others are in {self.target.address}" if len(failures) < seen else ""
         return IncompleteExportError(
-            f"{len(failures)} of {self.progress.seen} sources failed: {label} ({error}){more}; the others "
-            f"are in {self.target.address}. Start the same export again to fetch the failed ones",
+            f"{len(failures)} of {seen} sources failed: {label} ({error}){more}{others}. Start the same"
+            " export again to fetch the failed ones",
             failures,
         )

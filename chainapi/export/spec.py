@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -125,6 +126,13 @@ def free_label(label: str, fingerprint: str, taken: Callable[[str], bool]) -> st
     return next(one for one in candidates if not taken(one))
 
 
+def _no_method(given: str) -> ConfigurationError:
+    return ConfigurationError(
+        "walk= must be the method of a list, without parentheses, such as session.data.evm.blocks, not"
+        f" {given}"
+    )
+
+
 def _refusal(refused: Sequence[tuple[Arguments, ConfigurationError]], sources: int) -> ConfigurationError:
     """Return the error for sources whose arguments the method refuses."""
     arguments, error = refused[0]
@@ -231,14 +239,16 @@ class ExportSpec:
 
         """
         check_label(self.partition, arguments.label)
+        if not callable(self.walk):
+            raise _no_method(type(self.walk).__name__)
         try:
             pages = self.walk(*arguments.positional, **self.query, **arguments.named, **more)
         except TypeError as error:  # of arguments that are missing, or too many
             raise ConfigurationError(str(error)) from error
         if not isinstance(pages, Pages):
-            raise ConfigurationError(
-                f"walk= must return Pages, not {type(pages).__name__}: only lists can be exported"
-            )
+            if inspect.iscoroutine(pages):
+                pages.close()  # it is a mistake of the caller, and no warning names it better than the error
+            raise _no_method(f"one that returns a {type(pages).__name__}")
         if self.lookback is not None:
             self.lookback.check(pages.number_names)
         return pages

@@ -37,7 +37,7 @@ from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, Wa
 from chainapi.core.http import Request, Response
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.errors import APIStatusError, ChainAPIError, ConfigurationError, DecodeError, QuotaWaitError
+from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing.loops import VirtualLoop
@@ -569,9 +569,10 @@ def test_missing_variable_is_named(
         (QuotaWaitError(1.0, retry_after=9.0, max_wait=5.0), "in 9.0 s, later than --max-wait 5 s allows"),
         (DecodeError("name one with items= (a, b)"), "$: name one with --items (a, b)"),
         (APIStatusError(400, "no", ("deadline=5 is wrong",)), "400 no: deadline=5 is wrong"),
+        (FileNotFoundError(2, "No such file", "a.csv"), "a.csv cannot be opened: No such file"),
     ],
 )
-def test_errors_name_options_and_not_arguments(error: ChainAPIError, message: str) -> None:
+def test_errors_name_options_and_not_arguments(error: Exception, message: str) -> None:
     """Error messages name options instead of arguments.
 
     The service's own words stay as they are.

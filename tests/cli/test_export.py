@@ -40,6 +40,7 @@ from tests.ledger import ADDRESS, Ledger
 
 ROOT = Path(__file__).parents[2]
 ROUTE = "data.evm.blocks"
+METRIC = "metrics.networks.metric"
 
 
 @pytest.fixture(autouse=True)
@@ -432,6 +433,13 @@ def test_a_target_of_another_command() -> None:
         ),
         ([ROUTE, "43114", "--out", "b.csv", "--partition", "day"], "--partition applies to a folder"),
         ([ROUTE, "43114", "--out", "b", "--partition", "week"], "'week', which is no key"),
+        ([ROUTE, "43114", "--out", "b.csv", "--part-rows", "9"], "--part-rows applies to a folder"),
+        ([ROUTE, "43114", "--out", "b.csv", "--part-bytes", "9"], "--part-bytes applies to a folder"),
+        ([ROUTE, "43114", "--out", "b.csv", "--part-seconds", "9"], "--part-seconds applies to a folder"),
+        (
+            [METRIC, "validatorCount", "--param", "network=mainnet", "--ranges", "8", "--out", "b.csv"],
+            "pass --param start_timestamp=VALUE, because",
+        ),
         (
             [ROUTE, "43114", "--out", "b", "--partition", "day", "--fields", "gas_used"],
             "add 'block_timestamp' to --fields",
@@ -453,6 +461,23 @@ def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -
     assert (outcome.code, outcome.out, simulator.stats.requests) == (WRONG_USAGE, "", 0)
     assert outcome.err.count("\n") == 1
     assert said in outcome.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [BLOCKS, "--out", "b.csv"],
+        [BLOCKS, "--out", "b.jsonl", "--fields", "blockNumber"],
+        [BLOCKS, "--out", "b/", "--partition", "day"],
+        [ROUTE, "43114", "--out", "b.csv", "--lookback", "soon"],
+    ],
+)
+def test_advice_needs_no_python(words: list[str]) -> None:
+    """An error advises nothing that the command cannot do, such as a model or a timedelta."""
+    outcome = exported(*words, "--progress", "none")
+    assert outcome.code == WRONG_USAGE
+    assert "model=" not in outcome.err
+    assert "timedelta" not in outcome.err
 
 
 @pytest.mark.parametrize(

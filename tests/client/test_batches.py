@@ -182,6 +182,41 @@ async def test_a_cancelled_batch_is_continued() -> None:
         assert [numbers(batch) for batch in rest] == [[*range(10, 20)], [*range(20, 30)], [*range(30, 40)]]
 
 
+@pytest.mark.parametrize("limit", [None, 20, 14])
+@pytest.mark.parametrize("progress", [True, False])
+async def test_a_cancelled_list_is_continued(limit: int | None, progress: bool) -> None:
+    """A `collect()` after a cancelled one has the rows of both: a partial list is never returned."""
+    simulator = Simulator(rows=40, faults=[Fault(at=3, slow=1_000.0)])
+    async with simulated(simulator, timeout=5_000) as session:
+        pages = blocks(session)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(20):
+                await pages.collect(progress=progress)
+        assert pages.checkpoint.rows == 0
+        assert numbers(await blocks(session, resume=pages.checkpoint).collect()) == [*range(40)]
+        with pytest.raises(PagingError, match="14 rows") as caught:
+            await pages.collect(13)
+        assert caught.value.checkpoint == pages.checkpoint
+        rows = await pages.collect(limit, progress=progress)
+        assert pages.checkpoint.rows == len(rows) == (limit or 40)
+        assert numbers(rows + await pages.collect()) == [*range(40)]
+
+
+async def test_a_cancelled_list_keeps_its_rows_at_an_error() -> None:
+    """An error that ends the second `collect()` has the rows of both in `partial`."""
+    simulator = Simulator(rows=40, faults=[Fault(at=3, slow=1_000.0), Fault(at=5, status=500)])
+    async with simulated(simulator, timeout=5_000, max_attempts=1) as session:
+        pages = blocks(session)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(20):
+                await pages.collect()
+        with pytest.raises(ServerError) as caught:
+            await pages.collect()
+        assert numbers(caught.value.partial) == [*range(21)]
+        assert caught.value.checkpoint == pages.checkpoint
+        assert numbers(await pages.collect()) == [*range(21, 40)]
+
+
 async def test_other_readers_do_not_skip_an_unfinished_batch() -> None:
     """Readers of pages and rows refuse to read on inside a batch, at the checkpoint before it."""
     simulator = Simulator(rows=40, faults=[Fault(at=3, slow=1_000.0)])

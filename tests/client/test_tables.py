@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -259,6 +260,46 @@ async def test_a_cancelled_wait_loses_no_row_of_a_batch() -> None:
                 await read
         batches = [batch async for batch in pages.arrow_batches(size=30)]
         assert [number for batch in batches for number in numbers(batch)] == newest(40, 40)
+
+
+@pytest.mark.parametrize("limit", [None, 35, 14])
+@pytest.mark.parametrize("prefetch", [0, 2])
+async def test_a_cancelled_table_is_continued(limit: int | None, prefetch: int) -> None:
+    """After a cancelled wait the same call has the rows of both, and no other reader goes past them."""
+    simulator = Simulator(rows=40, latency=10.0)
+    async with simulated(simulator) as session:
+        pages = blocks(session, prefetch=prefetch)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(25):
+                await pages.to_arrow()
+        assert pages.checkpoint.rows == 0
+        named = re.escape("read on with to_arrow(), to_pandas() or to_polars()")
+        for read in (pages.collect(), anext(pages.arrow_batches()), anext(pages)):
+            with pytest.raises(PagingError, match=named):
+                await read
+        with pytest.raises(PagingError, match="has taken 14 rows"):
+            await pages.to_arrow(limit=6)
+        with pytest.raises(PagingError, match="inside a batch"):
+            await pages.to_arrow(amounts="decimal")
+        frame = await pages.to_polars(limit=limit)
+        rest = await pages.to_arrow()
+        assert frame["block_number"].to_list() + numbers(rest) == newest(40, 40)
+        assert frame.height == (limit or 40)
+
+
+async def test_unfinished_batches_keep_their_form() -> None:
+    """A batch of a cancelled wait is continued with the form of amounts that it has, or refused."""
+    simulator = Simulator(rows=40, latency=10.0)
+    async with simulated(simulator) as session:
+        pages = blocks(session)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(25):
+                await anext(pages.arrow_batches(size=30, amounts="float"))
+        with pytest.raises(PagingError, match=r"read on with arrow_batches\(amounts='float'\)"):
+            await anext(pages.arrow_batches(size=30))
+        batches = [batch async for batch in pages.arrow_batches(size=30, amounts="float")]
+        assert [number for batch in batches for number in numbers(batch)] == newest(40, 40)
+        assert {batch.schema for batch in batches} == {batches[0].schema}
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "5"])

@@ -528,7 +528,7 @@ def test_a_chart_behind_a_url(objects: Callable[[Path], None], tmp_path: Path) -
 @pytest.mark.parametrize(
     ("url", "code", "message"),
     [
-        ("bucket://b/none.csv", FAILED, "No such file or directory: 'bucket://b/none.csv'"),
+        ("bucket://b/none.csv", FAILED, "bucket://b/none.csv cannot be opened: No such file or directory"),
         ("bucket://b/empty/", WRONG_USAGE, "bucket://b/empty has no files of rows (jsonl, csv"),
         ("bucket://me:hunt3r2@b/x/", WRONG_USAGE, "bucket://b/x/ was given with a password"),
         ("nowhere://b/x/", WRONG_USAGE, "nowhere://b/x cannot be opened by fsspec"),
@@ -823,7 +823,7 @@ def test_plot_draws_what_tps_printed(tmp_path: Path) -> None:
     ("name", "code", "message"),
     [
         ("f.xlsx", WRONG_USAGE, "unknown file format"),
-        ("none.csv", FAILED, "No such file"),
+        ("none.csv", FAILED, "none.csv cannot be opened: No such file or directory"),
         ("f.csv", WRONG_USAGE, "has no column 'gas' of numbers or times; there are timestamp (time), value"),
     ],
 )

@@ -336,6 +336,16 @@ async def test_a_source_that_fails_stops_no_other(tmp_path: Path) -> None:
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 50, (1, 2, 3)))
 
 
+@pytest.mark.parametrize("name", ["b.jsonl", "b"])
+async def test_an_error_of_all_sources_names_no_others(name: str, tmp_path: Path) -> None:
+    """If all sources failed, the error does not say that others are in the target."""
+    async with simulated(Simulator(chains=(1,))) as session:
+        with pytest.raises(IncompleteExportError) as caught:
+            await export(session.data.evm.blocks, [77, 78], tmp_path / name)
+    assert str(caught.value).startswith("2 of 2 sources failed: 77 (404 ")
+    assert str(caught.value).endswith(", and 1 more. Start the same export again to fetch the failed ones")
+
+
 async def test_a_failed_source_continues_behind_its_last_page(tmp_path: Path) -> None:
     """The journal keeps the rows of a failed source for a later run."""
     simulator = Simulator(chains=(1, 2), rows=100)
@@ -592,6 +602,25 @@ async def test_a_file_that_is_written_again_keeps_its_mode(format_: str, tmp_pat
         simulator.insert("/v1/chains/1/blocks", 3)
         result = await export(session.data.evm.blocks, [1], path)
     assert (result.rows, stat.S_IMODE(path.stat().st_mode)) == (3, 0o600)
+
+
+async def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
+    """A target below a file is refused, and the error says that it is no folder."""
+    (tmp_path / "file").write_text("mine")
+    async with simulated(Simulator(chains=(1,))) as session:
+        for name in ("file/b.jsonl", "file/b/c.jsonl", "file/b/"):
+            with pytest.raises(ExportError, match="file is no folder; choose another target"):
+                await export(session.data.evm.blocks, [1], tmp_path / name)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+async def test_a_target_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty name, as of a variable that is not set, is refused: it is not the current folder."""
+    monkeypatch.chdir(tmp_path)
+    async with simulated(Simulator(chains=(1,))) as session:
+        with pytest.raises(ExportError, match="'' cannot be written: the name is empty"):
+            await export(session.data.evm.blocks, [1], "")
+    assert not (tmp_path / "_export").exists()
 
 
 @pytest.mark.parametrize(

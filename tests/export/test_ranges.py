@@ -143,12 +143,13 @@ async def test_widths_are_those_of_split(ranges: int | str, starts: set[int], tm
     assert serials_in(tmp_path / "t.jsonl") == list(range(100))[::-1]
 
 
-async def test_days_have_their_borders_at_midnight(tmp_path: Path) -> None:
-    """A list by time is split into days; each point is there once."""
+@pytest.mark.parametrize("ranges", ["7 days", "7d", "7 d"])
+async def test_days_have_their_borders_at_midnight(ranges: str, tmp_path: Path) -> None:
+    """A list by time is split into days, as a lookback writes them too; each point is there once."""
     ledger = Ledger([DAY * day for day in range(50)], point, "results")
     async with reaching(ledger) as session:
         walk, path = session.metrics.chains.metric, tmp_path / "p.jsonl"
-        options: dict[str, Any] = {"metric": "activeAddresses", "start_timestamp": 0, "ranges": "7 days"}
+        options: dict[str, Any] = {"metric": "activeAddresses", "start_timestamp": 0, "ranges": ranges}
         await export(walk, [43114], path, **options)
         assert [row["timestamp"] // DAY for row in rows_in(path)] == list(range(50))[::-1]
         ledger.numbers.append(50 * DAY)

@@ -82,6 +82,37 @@ async def test_named_arguments_of_one_label_are_told_apart(tmp_path: Path) -> No
 # Arguments that the method refuses
 
 
+async def test_what_is_no_method_of_a_list_is_refused(tmp_path: Path) -> None:
+    """A stream, a name and a method of one resource are refused: the error says what to give."""
+    simulator = Simulator(chains=(1,))
+    async with simulated(simulator) as session:
+        walks: dict[str, Any] = {
+            "Pages": session.data.evm.blocks(1),
+            "str": "data.evm.blocks",
+            "coroutine": session.data.chain,
+        }
+        for kind, walk in walks.items():
+            said = f"walk= must be .*such as session.data.evm.blocks.* not .*{kind}"
+            with pytest.raises(ConfigurationError, match=said):
+                await export(walk, [1], tmp_path / "b.jsonl")
+    assert simulator.stats.requests == 0
+
+
+async def report(_: object) -> None:
+    """Report nothing."""
+
+
+@pytest.mark.parametrize(("given", "named"), [("bar", "'bar'"), (report, "an async one")])
+async def test_what_is_no_function_cannot_report(given: Any, named: str, tmp_path: Path) -> None:
+    """An `on_progress` that cannot be called, or had to be awaited, is refused before the first request."""
+    simulator = Simulator(chains=(1,))
+    async with simulated(simulator) as session:
+        with pytest.raises(ConfigurationError, match=f"on_progress= must be a function, not {named}"):
+            await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", on_progress=given)
+    assert simulator.stats.requests == 0
+    assert not (tmp_path / "b.jsonl.export").exists()
+
+
 async def test_a_refused_source_of_a_list_is_found_before_all_requests(tmp_path: Path) -> None:
     """A list of sources is checked first: nothing is sent, and no file is made."""
     simulator = Simulator(chains=(1, 2))
