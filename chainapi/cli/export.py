@@ -110,7 +110,7 @@ async def export(
         out: File or folder, or a URL such as s3://bucket/blocks/. A name without a suffix, or with a slash at
             its end, is a folder.
         format_: Format of the files; by default that of the export in --out, of a new one that of the suffix,
-            and jsonl in a folder.
+            and jsonl in a folder without one.
         journal: Folder of the journal of a URL, on a local disk; by default one in the current directory,
             with the last name of the URL: blocks.export.
         param: A parameter of all sources as NAME=VALUE; may be repeated.

@@ -77,7 +77,7 @@ async def export(
             ``written`` of the result are URLs.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; compressed text is ``jsonl.gz``,
             ``jsonl.zst``, ``csv.gz`` or ``csv.zst``. The default is that of the export in `out`; of a new
-            one the suffix of the file, and ``jsonl`` in a folder.
+            one the suffix of the file or the folder, and ``jsonl`` in a folder without one.
         journal: folder of the journal of a URL, on a local disk; by default one in the current directory,
             with the last name of the URL: ``blocks.export``. Later runs need it.
         storage_options: options of the file system of a URL, such as credentials, which are stored nowhere.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from chainapi.export.formats import Format
 
 __all__ = [
-    "FOLDER_FORMAT",
     "SYNC_EVERY",
     "FileState",
     "Target",
@@ -49,7 +48,6 @@ __all__ = [
 HEAD, TAIL = 16 << 10, 64 << 10  # bytes of a file whose digest is kept
 CHUNK = 1 << 20  # bytes that are read at a time
 SYNC_EVERY = 64 << 20  # bytes: a sync of gigabytes at once could not be stopped
-FOLDER_FORMAT = "jsonl"  # default format of the files in a folder
 
 
 @frozen
@@ -92,7 +90,7 @@ class Target:
         with os_errors_explained(path):
             folder = path.is_dir() or (not path.is_file() and (slash or not path.suffix))
             stored = settings_in(journal_of(path, folder=folder))
-        name = format_name_of(path, format_name, stored, FOLDER_FORMAT if folder else path.name)
+        name = format_name_of(path, format_name, stored, path.name, folder=folder)
         return cls(path, folder, format_of(name), stored=stored)
 
     @property

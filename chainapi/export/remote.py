@@ -31,7 +31,6 @@ from attrs import frozen
 
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import (
-    FOLDER_FORMAT,
     FileState,
     Target,
     digest_of,
@@ -97,11 +96,12 @@ class RemoteTarget(Target):
                 raise ConfigurationError(_LOCAL_JOURNAL)
             return Target.of(f"{store.root}/{name}", format_name)
         protocol, _, rest = folder.partition("://")
-        place = Path(journal or f"{name or rest.rpartition('/')[2] or protocol}.export").absolute()
+        last = name or rest.rpartition("/")[2]
+        place = Path(journal or f"{last or protocol}.export").absolute()
         path = place / FILES / name
         with os_errors_explained(place):
             stored = settings_in(place)
-        form = format_of(format_name_of(redacted(url), format_name, stored, name or FOLDER_FORMAT))
+        form = format_of(format_name_of(redacted(url), format_name, stored, last, folder=not name))
         return cls(path=path, folder=not name, format=form, store=store, place=place, stored=stored)
 
     @property

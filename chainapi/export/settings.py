@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainapi.errors import ExportError
 from chainapi.export.database import Database
+from chainapi.export.formats import name_of
 from chainapi.export.integrity import checksum, damaged
 from chainapi.tables.columns import changes
 
@@ -31,6 +32,7 @@ __all__ = [
 
 JOURNAL = "journal"  # name of the database in the folder of a journal
 COLUMNS = "columns"  # the setting with the names and kinds of the columns
+FOLDER_FORMAT = "jsonl"  # of files in a folder whose name has no suffix of a format
 OPTIONS = "options"  # the setting with the compression of the files, which each run may change
 
 
@@ -64,21 +66,24 @@ def settings_in(journal: Path) -> Mapping[str, Any]:
         database.close()
 
 
-def format_name_of(address: object, given: str | None, stored: Mapping[str, Any], default: str) -> str:
+def format_name_of(
+    address: object, given: str | None, stored: Mapping[str, Any], name: str, *, folder: bool
+) -> str:
     """Return the name of the format of a target, or a path that has it as its suffix.
 
     Args:
         address: path or URL of the target.
         given: name that the caller has given; None for that of the target.
         stored: settings of the export that the target holds.
-        default: name for a new target.
+        name: last part of the address; its suffix names the format of a new target.
+        folder: whether the target is a folder, which needs no suffix.
 
     Raises:
         ExportError: the target has files of another format.
 
     """
     if not stored:
-        return given or default
+        return given or ((name_of(name) or FOLDER_FORMAT) if folder else name)
     compare_settings(str(address), {"format": stored["format"]}, {"format": given or stored["format"]})
     return str(stored["format"])
 

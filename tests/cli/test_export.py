@@ -237,13 +237,18 @@ def test_an_interrupted_export_names_its_ranges() -> None:
         ("blocks.txt", ("--format", "jsonl"), "blocks.txt"),
         ("blocks", (), "blocks/part-00001.jsonl"),
         ("deep/down/", ("--format", "parquet"), "deep/down/part-00001.parquet"),
+        ("down.csv/", (), "down.csv/part-00001.csv"),
+        ("there.parquet", (), "there.parquet/part-00001.parquet"),
+        ("v1.5/", (), "v1.5/part-00001.jsonl"),
+        ("down.csv.gz/", ("--format", "csv"), "down.csv.gz/part-00001.csv"),
     ],
 )
 def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) -> None:
     """The format follows the suffix or --format.
 
-    A name without a suffix, or with a final slash, is a folder.
+    A name without a suffix, with a final slash, or of a folder that exists, is a folder.
     """
+    Path("there.parquet").mkdir()
     outcome = exported(ROUTE, "43114", "--limit", "3", "--out", out, *option)
     assert outcome == Outcome(0, "", f"chainapi: 3 new rows of 1 source fetched, {written} written\n")
     name = option[1] if option else written
