@@ -510,7 +510,7 @@ class Journal:
                 " WHERE segment NOT IN (SELECT segment FROM pages WHERE first IS NOT NULL)"
             ).rowcount
             self._database.add_to_total("row_groups", -deleted)
-        self._remove_segments()
+        self.remove_segments()
 
     def end_windows(self, part: Part | None) -> None:
         """Forget the rows that were fetched again, of finished sources.
@@ -528,9 +528,9 @@ class Journal:
                 self._database.add_to_total("pages", -deleted)
                 source.window = None
                 _update(db, [source])
-        self._remove_segments()
+        self.remove_segments()
 
-    def _remove_segments(self) -> None:
+    def remove_segments(self) -> None:
         """Delete the segments without waiting pages."""
         with self._database.reading() as db:
             needed = {*db.execute("SELECT DISTINCT first IS NULL, segment FROM pages")}

@@ -138,6 +138,7 @@ class PartSchedule:
         while await self._write(self._writer):
             pass
         await self._write(self._corrector)
+        await self.worker.run(self.journal.remove_segments)  # those that a stopped run left without a page
 
     async def aclose(self) -> None:
         """Stop writing and end the thread."""

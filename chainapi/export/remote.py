@@ -195,7 +195,9 @@ class RemoteTarget(Target):
 
     def _begin(self, about: Path) -> bytes:
         """Store the address and a new id with the journal; return the id."""
-        if self.journal.exists() and (not self.journal.is_dir() or any(self.journal.iterdir())):
+        if self.journal.exists() and (
+            not self.journal.is_dir() or {*self.journal.iterdir()} - {partial_of(about)}
+        ):
             raise ExportError(
                 f"{self.journal} is not a journal of an export to {self.address}: choose another folder for "
                 "the journal"
@@ -207,7 +209,7 @@ class RemoteTarget(Target):
                 f"{self.address} {held}, and {self.journal} is not the journal of an export to it: use the "
                 "journal of that export, or choose another target"
             )
-        self.journal.mkdir(parents=True)
+        self.journal.mkdir(parents=True, exist_ok=True)  # a killed run may have created it
         own = uuid4().hex
         content = json.dumps({"target": self.address, "id": own}).encode()
         write_partial(about, lambda partial: partial.write_bytes(content))

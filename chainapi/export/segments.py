@@ -141,8 +141,8 @@ class Segments:
         return self._file
 
     def _numbers(self) -> list[int]:
-        names = [path.name for path in self.folder.glob(f"{self.prefix}*")]
-        return [int(name.removeprefix(self.prefix)) for name in names]
+        names = [path.name.removeprefix(self.prefix) for path in self.folder.glob(f"{self.prefix}*")]
+        return [int(name) for name in names if name.isdecimal()]  # others are no segments
 
 
 class SegmentReader:

@@ -194,7 +194,7 @@ class Codec:
             return shape.encode([row], label)
         except msgspec.ValidationError as error:
             reason, _, path = str(error).partition(" - at `")
-            path = path.removesuffix("`").removeprefix("$[0]")
+            path = shape.path_of(path.removesuffix("`").removeprefix("$[0]"))
         except Misfit as misfit:
             reason, path = "", misfit.path
         if (model := self._models.get(type(row))) is not None:

@@ -182,6 +182,20 @@ class Shape:
                 shape = shape.inner.get(name)
         return column, row
 
+    def path_of(self, attributes: str) -> str:
+        """Return the path of columns for a path of attributes, as msgspec reports it."""
+        shape: Shape | None = self
+
+        def column(found: re.Match[str]) -> str:
+            nonlocal shape
+            name = found[1]
+            if shape is not None:
+                name = next((one for one, attribute in shape.attributes.items() if attribute == name), name)
+                shape = shape.inner.get(name)
+            return f".{name}"
+
+        return re.sub(r"\.([^.\[]+)", column, attributes)
+
     def _field(self, name: str, field: Field) -> tuple[str, Any, Any]:
         """Return a field of the Struct; keep its attribute and its change."""
         self.attributes[name] = field.name

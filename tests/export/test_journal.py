@@ -426,6 +426,17 @@ def test_segments_without_waiting_pages_are_deleted(tmp_path: Path) -> None:
         assert [*folder.glob("pages-*")] == []
 
 
+def test_other_files_beside_the_segments_are_left_alone(tmp_path: Path) -> None:
+    """A copy of a segment, which a user or an editor made, is neither read nor deleted."""
+    folder = tmp_path / "s"
+    with closing(Journal.open(folder)) as journal:
+        (folder / "pages-00001.bak").write_bytes(b"copy")
+        (folder / "groups-").write_bytes(b"copy")
+        journal.commit([batch_of(journal.source("a", "q"), [b"1"], done=True)])
+        sealed(journal, 1, finished=True)
+    assert sorted(path.name for path in folder.iterdir()) == ["groups-", "journal", "pages-00001.bak"]
+
+
 @pytest.mark.parametrize("write_every", [1, segments.WRITE_EVERY])
 def test_a_commit_that_fails_leaves_nothing(
     write_every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

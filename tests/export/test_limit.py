@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from chainapi.export import export
 from chainapi.export.progress import ExportProgress
+from chainapi.export.run import ExportResult
 from chainapi.simulator import Simulator
 from chainapi.testing import run
-from tests.sessions import simulated
+from tests.ledger import ADDRESS, Ledger
+from tests.sessions import reaching, simulated
 
 BLOCKS = "/v1/chains/1/blocks"
 LIFETIME = 100.0  # seconds of a page token
@@ -64,6 +66,27 @@ async def test_a_limit_and_a_dead_token_leave_no_gap(named: bool, growth: int, t
         if named:
             await export(walk, sources, path, page_size=10, limit=50)
             assert numbers_in(path) == list(range(newest + growth, newest - 50, -1))
+
+
+async def test_a_list_without_an_order_that_restarts_is_closed(tmp_path: Path) -> None:
+    """Later runs could not tell the rows that a limit skipped from others: the result counts the source."""
+    ledger, path = Ledger([*range(300)], latency=1.0), tmp_path / "t.jsonl"
+    async with reaching(ledger) as session:
+
+        async def run(**options: Any) -> ExportResult:
+            sources = [(1, ADDRESS)]
+            return await export(session.data.evm.erc20_transactions, sources, path, limit=50, **options)
+
+        stopped = asyncio.create_task(run(page_size=10))
+        await asyncio.sleep(3.5)
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+        ledger.numbers += range(300, 305)
+        results = [await run(page_size=20) for _ in range(2)]
+    assert [(result.rows, result.skipped, result.closed) for result in results] == [(20, 0, 1), (0, 1, 1)]
+    found = sorted(json.loads(line)["log_index"] for line in path.read_text().splitlines())
+    assert found == [*range(250, 300)]
 
 
 STEPS = st.lists(

@@ -123,6 +123,17 @@ async def test_a_manifest_that_was_changed_is_written_again(tmp_path: Path) -> N
             assert (tmp_path / MANIFEST).read_bytes() == whole
 
 
+async def test_what_a_stopped_run_left_of_its_journal_is_removed(tmp_path: Path) -> None:
+    """A segment that a kill left without a committed page is deleted, also if no row is new."""
+    simulator, journal = Simulator(chains=CHAINS, rows=10), tmp_path / "_export"
+    async with simulated(simulator) as session:
+        await export(session.data.evm.blocks, CHAINS, tmp_path)
+        for name in ("pages-00002", "groups-00001"):
+            (journal / name).write_bytes(b"never committed")
+        assert (await export(session.data.evm.blocks, CHAINS, tmp_path)).written == ()
+    assert names_in(journal) == ["journal"]
+
+
 async def test_parts_may_be_moved_away(tmp_path: Path) -> None:
     """Parts that are moved away while the export runs are not written again."""
     folder, away = tmp_path / "run", tmp_path / "away"

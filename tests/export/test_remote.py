@@ -23,6 +23,7 @@ from chainapi.export.run import ExportResult
 from chainapi.simulator import Simulator
 from tests.export.buckets import Bucket, Images, bucket
 from tests.export.corrected import Correction
+from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of
 from tests.export.test_invalid import Chains, session_of
 from tests.ledger import Ledger
@@ -232,6 +233,25 @@ async def test_a_write_that_fails(url: str, when: str, files: type[Bucket], tmp_
             with pytest.raises(ExportError, match="cannot be written: the service is gone; what is there"):
                 await growing.run(journal=place)
         await growing.run(journal=place)
+        growing.check(files, tmp_path, new=0)
+
+
+@pytest.mark.parametrize("url", URLS)
+async def test_a_kill_before_the_first_object(url: str, files: type[Bucket], tmp_path: Path) -> None:
+    """An export continues whatever of the folder of its journal a kill, or a full disk, left behind."""
+    place = tmp_path / "journals"
+    place.mkdir()
+    with PowerCuts(place) as cuts:
+        await Growing.to(url).run(journal=place / "own")
+    images = [image for image in cuts.take() if "own/journal" not in image]
+    assert any("partial" in name for image in images for name in image)
+    for number, image in enumerate(images):
+        files.store.clear()
+        again = tmp_path / f"{number}"
+        cuts.restore(image, again)
+        (again / "own").mkdir(exist_ok=True)
+        growing = Growing.to(url)
+        await growing.run(journal=again / "own")
         growing.check(files, tmp_path, new=0)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chainapi import models
 from chainapi.errors import ColumnValueError, ConfigurationError, DecodeError
-from chainapi.models import EvmBlock, Invalid, MetricPoint, Money, NativeTransaction
+from chainapi.models import AddressTransaction, EvmBlock, Invalid, MetricPoint, Money, NativeTransaction
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.tables.codec import INVALID, Codec
@@ -116,6 +116,23 @@ def test_a_value_that_does_not_fit(amounts: Amounts, row: Row, path: str, shown:
     invalid = json.loads(lines[1].removeprefix(INVALID))
     assert (invalid["path"], invalid["error"]) == (path, error.reason)
     assert invalid["row"]["height"] == row.height
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [(NativeTransaction, "$.from.decimals"), (AddressTransaction, "$.native_transaction.from.decimals")],
+)
+def test_a_value_in_a_column_whose_attribute_has_another_name(model: Any, path: str) -> None:
+    """The error names the column, such as ``from``, whose attribute is ``from_``."""
+    row = made(model)
+    large = attrs.evolve(row.native_transaction if model is AddressTransaction else row)
+    large = attrs.evolve(large, from_=attrs.evolve(large.from_, decimals=2**63))
+    row = attrs.evolve(row, native_transaction=large) if model is AddressTransaction else large
+    with pytest.raises(ColumnValueError, match=f"'?{2**63}'? does not fit its column") as caught:
+        Codec(model).encode(row)
+    assert caught.value.path == path
+    invalid = json.loads(Codec(model, on_invalid="raw").encode(row).removeprefix(INVALID))
+    assert invalid["path"] == path
 
 
 def test_rows_that_are_none_of_the_model() -> None:
