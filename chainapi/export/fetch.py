@@ -179,7 +179,7 @@ class Fetcher:
     async def _begun(self, pages: Pages[Any]) -> Codec:
         """Return the codec of the rows; the first source begins the export."""
         if self._codec is None:
-            self.progress.ask = pages.seconds_left
+            self.progress.ask, self.progress.incremental = pages.seconds_left, bool(pages.number_names)
             self._codec = await self.worker.run(self._begin, pages)
         return self._codec
 

@@ -51,6 +51,8 @@ class ExportProgress:
         limit: greatest number of rows of each source; None for all.
         ask: returns the least seconds that a number of requests takes, by the quota; None if it is not known.
         clock: returns the time in seconds.
+        incremental: whether the rows of this list show a later run which are new; None before the first
+            source.
 
     """
 
@@ -68,6 +70,7 @@ class ExportProgress:
     written: int = 0
     to_write: int = 0
     step: Step | None = None
+    incremental: bool | None = field(default=None, init=False)
     _pages_of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # by label
     _walks: dict[str, int] = field(factory=dict[str, int], init=False, repr=False)  # of open sources
     _shares: dict[str, dict[int, float]] = field(
@@ -188,12 +191,14 @@ class ExportProgress:
     def record(self) -> dict[str, Any]:
         """The progress as JSON values, for machines: stage, step, counts, speed, seconds.
 
-        ``seconds_left`` and ``sources`` are None where they are not known, ``step`` between parts.
+        ``seconds_left``, ``sources`` and ``incremental`` are None where they are not known, ``step`` between
+        parts.
         """
         return {
             "stage": self.stage,
             "step": self.step,
             "sources": self.sources,
+            "incremental": self.incremental,
             **{name: getattr(self, name) for name in (*_COUNTS, "written", "to_write")},
             "rows_per_second": round(self.rows_per_second, 1),
             "elapsed": round(self.elapsed, 1),

@@ -577,6 +577,17 @@ def test_progress_as_json(tty: bool) -> None:
     assert all(one["written"] <= one["to_write"] for one in records)
 
 
+def test_progress_as_json_names_a_list_that_is_not_updated() -> None:
+    """From the first line on, a program reads whether later runs add the new rows of the list."""
+    simulator = Simulator(seed=1, rows=60, limit=2, window=30.0)
+    options = ("--page-size", "10", "--progress", "json")
+    for words, updates in (((ROUTE, "43114"), True), ((BLOCKS,), False)):
+        outcome = exported(*words, *options, "--out", f"{updates}.jsonl", simulator=simulator)
+        lines = [json.loads(line) for line in outcome.err.splitlines()[:-1]]
+        assert len(lines) > 10
+        assert [line["incremental"] for line in lines] == [updates] * len(lines)
+
+
 def test_progress_is_drawn_on_a_terminal() -> None:
     """Progress on a terminal is a bar and two lines, which are erased in the end."""
     simulator = Simulator(seed=1, rows=60, chains=(1, 2), limit=4, window=15.0, latency=0.5)

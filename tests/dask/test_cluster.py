@@ -68,6 +68,7 @@ async def test_the_rows_are_those_of_a_local_export(tmp_path: Path) -> None:
 
     def note(progress: ExportProgress) -> None:
         seen.append((progress.stage, progress.done, progress.rows))
+        assert progress.incremental
 
     async with registered() as (client, simulator):
         target = tmp_path / "blocks"
