@@ -109,7 +109,7 @@ def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]
 
     """
     differences = [
-        f"{name} was {old.get(name)}, is {new.get(name)}"
+        f"{_argument(name)} was {_value(old.get(name))}, is {_value(new.get(name))}"
         for name in sorted(old.keys() | new.keys())
         if name not in (COLUMNS, OPTIONS) and old.get(name) != new.get(name)
     ]
@@ -120,3 +120,14 @@ def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]
             f"{target} holds another export: {'; '.join(differences)}. Use the same settings, or choose "
             "another target"
         )
+
+
+def _argument(setting: str) -> str:
+    """Return a setting as its argument; a route, an address and parameters of the route stay as they are."""
+    return f"{setting}=" if setting in ("amounts", "fields", "format", "limit", "partition") else setting
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "left out"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

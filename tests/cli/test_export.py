@@ -401,7 +401,7 @@ def test_a_target_of_another_command() -> None:
     assert exported(ROUTE, "43114", "--out", "b.csv", "--page-size", "7", simulator=simulator).code == 0
     outcome = exported(ROUTE, "43114", "--out", "b.csv", "--limit", "7", simulator=simulator)
     assert outcome.code == FAILED
-    assert "b.csv holds another export: limit was None, is 7" in outcome.err
+    assert "b.csv holds another export: --limit was left out, is 7" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,10 @@ def test_a_target_of_another_command() -> None:
         (["data.primary_network.utxos", "mainnet", "--out", "b.csv"], "give all but one with --param"),
         ([BLOCKS, "43114", "--out", "b.jsonl"], "'43114' is not a path"),
         ([BLOCKS, "--out", "b.jsonl", "--over", "chain_id"], "--over does not apply"),
-        ([BLOCKS, "--out", "b.jsonl", "--param", "limit=5"], "limit=5 is not a query parameter"),
+        (
+            [BLOCKS, "--out", "b.jsonl", "--param", "limit=5"],
+            "chainapi: --param limit=5 is not a query parameter",
+        ),
         ([BLOCKS, "--out", "b.csv", "--progress", "none"], "those of these rows are not known"),
     ],
 )

@@ -421,7 +421,7 @@ async def test_two_exports_on_one_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"limit": 7}, "limit was None, is 7"),
+        ({"limit": 7}, "limit= was left out, is 7"),
     ],
 )
 async def test_a_target_that_holds_another_export(

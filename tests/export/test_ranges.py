@@ -463,7 +463,7 @@ async def test_ranges_are_no_setting_of_the_export(tmp_path: Path) -> None:
     ledger, path = Ledger(list(range(100)), latency=1.0), tmp_path / "t.jsonl"
     async with reaching(ledger) as session:
         await stopped_after(2.5, session, path, ranges=4)
-        with pytest.raises(ExportError, match="start_block was None, is 5"):
+        with pytest.raises(ExportError, match="start_block was left out, is 5"):
             await exported(session, path, start_block=5)
         await exported(session, path, ranges="9 blocks")
     assert serials_in(path) == list(range(100))[::-1]

@@ -60,12 +60,12 @@ async def test_a_shorter_call_continues(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"format": "csv"}, "format was parquet, is csv"),
-        ({"format": "sqlite"}, "format was parquet, is sqlite"),
-        ({"partition": ["day"]}, r"partition was \['source'\], is \['day'\]"),
-        ({"amounts": "float"}, "amounts was decimal, is float"),
-        ({"fields": ["tx_count"]}, r"fields was \['gas_used', 'block_number'\], is \['tx_count'\]"),
-        ({"limit": 5}, "limit was None, is 5"),
+        ({"format": "csv"}, "format= was parquet, is csv"),
+        ({"format": "sqlite"}, "format= was parquet, is sqlite"),
+        ({"partition": ["day"]}, "partition= was source, is day"),
+        ({"amounts": "float"}, "amounts= was decimal, is float"),
+        ({"fields": ["tx_count"]}, "fields= was gas_used, block_number, is tx_count"),
+        ({"limit": 5}, "limit= was left out, is 5"),
         ({"walk": "chains"}, "route was .*/blocks, is .*/transactions"),
     ],
 )
