@@ -22,8 +22,8 @@ def run(
 ) -> T:
     """Run an async function with a session of its own, and return its result.
 
-    The session is closed behind it. Ctrl-C cancels the function, closes the session, and ends the program
-    with exit status 130 and without a traceback.
+    The session is closed when it returns. Ctrl-C cancels the function, closes the session, and ends the
+    program with exit status 130 and without a traceback.
 
     Args:
         main: the function; its argument is the session.

@@ -189,7 +189,7 @@ class _Sources(Struct, frozen=True):
         return _header_name(*self._first("api_key_header", given))
 
     def _first(self, argument: str, given: str | None) -> tuple[str, str | None]:
-        """Return the setting that takes precedence, behind its name for an error."""
+        """Return the setting that takes precedence: its name for an error, and its value."""
         variable = _variable(argument)
         provided = f"provider.{argument}", getattr(self.provider, argument)
         found = variable, self.environment.get(variable)

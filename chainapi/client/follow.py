@@ -65,7 +65,7 @@ class Follow(Generic[T]):
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Position behind the row that was given last, for ``resume=`` and `Pages.follow`."""
+        """Position after the row that was given last, for ``resume=`` and `Pages.follow`."""
         if self._given is None:
             return self._start
         watermark = self._given.watermark(self._numbered.name)
@@ -214,7 +214,7 @@ class _Poll:
     def _read_page(self) -> bool:
         """Take the new rows of the open page.
 
-        Return whether all rows behind it were given.
+        Return whether all rows after it were given.
         """
         walk = self._walk
         indices, behind = walk.next_rows()

@@ -1,4 +1,4 @@
-"""Page: one page of a list, with the checkpoint behind it."""
+"""Page: one page of a list, with the checkpoint after it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Prefetcher:
         self._owner = weakref.ref(owner, self._dropped)
 
     def start(self, token: PageToken | None, *, rows: float) -> None:
-        """Fetch the page of `token` and those behind it until `rows` rows are ready."""
+        """Fetch the page of `token` and those after it until `rows` rows are ready."""
         self._rows = rows
         if self._tasks and self._token != token:
             self.cancel()  # the page before them could not be taken, and came again

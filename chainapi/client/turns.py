@@ -144,7 +144,7 @@ class Turns:
         try:
             while True:
                 if self._woken > 1 and turn.over:
-                    await asyncio.sleep(0)  # behind the requests granted before
+                    await asyncio.sleep(0)  # after the requests granted before
                 await turn.future
                 if turn.reservation is None:
                     await self._pay(turn)

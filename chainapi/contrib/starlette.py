@@ -161,7 +161,7 @@ def server_sent_events(
     """Return a response of server-sent events, sent while pages arrive.
 
     The events are ``rows`` with a list of rows, ``waiting`` with the seconds of a wait for quota, ``problem``
-    with the problem details of an error, and ``end``. The id of ``rows`` is the checkpoint behind them: a
+    with the problem details of an error, and ``end``. The id of ``rows`` is the checkpoint after them: a
     browser that connects again sends it as Last-Event-ID (see `last_checkpoint`). A list that had ended by
     then is answered with 204, at which browsers stop connecting again.
 

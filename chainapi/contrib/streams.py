@@ -126,7 +126,7 @@ class Body:
         return evolve(problem, retry_after=wait, checkpoint=checkpoint)
 
     async def _batches(self) -> AsyncGenerator[Batch, None]:
-        """Give lists of rows as they arrive, with the checkpoint behind each."""
+        """Give lists of rows as they arrive, with the checkpoint after each."""
         stream, left = self._stream, rows_left(self._stream, self._limit)
         if left == 0:
             return
@@ -182,7 +182,7 @@ class NDJSONBody(Body):
 class SSEBody(Body):
     """Body of server-sent events.
 
-    - ``rows``: a list of rows; the id of the event is the checkpoint behind them
+    - ``rows``: a list of rows; the id of the event is the checkpoint after them
     - ``waiting``: ``{"seconds": 41.5}``, the rest of a wait for quota
     - ``problem``: problem details of an error, after which the stream ends
     - ``end``: ``{}``, the end of the list

@@ -83,7 +83,7 @@ def export(
             `chainapi.export.export`; they stay in one partition.
         concurrency: number of sources, or ranges, that are open at once in each running partition.
         part_rows: rows after which a worker writes a file; it writes one after 64 MiB of rows as JSON too. A
-            worker that is killed loses the rows behind its last file, and they are fetched again.
+            worker that is killed loses the rows after its last file, and they are fetched again.
         on_progress: called in the event loop of the client, several times a second.
         session_arguments: arguments of sessions for this export alone, as `register` takes them.
         query: further arguments of the method, the same for all sources. ``on_invalid="raw"`` writes invalid
@@ -117,7 +117,7 @@ def export(
     if "partition" in query:
         raise ConfigurationError(
             "partition= does not apply to a cluster: a part is one file, because it is the commit of the"
-            " positions behind its rows; leave it out, or export to a local folder"
+            " positions after its rows; leave it out, or export to a local folder"
         )
     if "resume" in query:
         raise ConfigurationError(
@@ -125,7 +125,7 @@ def export(
         )
     if "lookback" in query:
         raise ConfigurationError(
-            "export() on a cluster does not take lookback=: a part is the commit of the positions behind its "
+            "export() on a cluster does not take lookback=: a part is the commit of the positions after its "
             "rows, and is never written again; leave it out, or export without a cluster"
         )
     sources = checked_sources("sources", sources)
@@ -153,7 +153,7 @@ def export(
 
 
 def register(client: Any, **session_arguments: Any) -> Any:
-    """Open a session on each worker of a cluster, later workers too, behind one gate.
+    """Open a session on each worker of a cluster, later workers too, with one shared gate.
 
     The gate lives beside the scheduler, so all workers together keep within one quota. `session` returns the
     session inside of tasks. Calling `register` again replaces the sessions.

@@ -193,7 +193,7 @@ async def fetch_partition(job: Job) -> Outcome:
 async def export_partition(job: Job, session: object, report: Report) -> Outcome:
     """Export a partition with a session.
 
-    Starts behind the parts of another worker that was faster.
+    Starts after the parts of another worker that was faster.
     """
     while True:
         try:

@@ -1,16 +1,16 @@
-"""Parts of a partition: Parquet files with rows and the checkpoints behind them.
+"""Parts of a partition: Parquet files with rows and the checkpoints after them.
 
 A partition is the sources that one worker exports at a time. Its parts are numbered, and the footer of each
-has the state of all of its sources behind these rows. So one atomic creation of an object commits rows and
+has the state of all of its sources after these rows. So one atomic creation of an object commits rows and
 checkpoints together, without a rename, which object stores lack, and without a second copy of the rows: a
-run continues behind the newest part, and every reader that lists the folder has the committed rows and no
+run continues after the newest part, and every reader that lists the folder has the committed rows and no
 others.
 
 Two workers may run one partition at the same time: the scheduler gives it away when it takes the first for
 dead. Both would write the part of the same number, and only one creation of a name succeeds (see
 `chainapi.export.store` for the file systems that promise it). A worker begins with a claim, a small object
 with the next number, before it reads the state; a worker that finds a newer claim than its own stops. One
-that still has the newest claim reads the state again and continues behind the part of the other.
+that still has the newest claim reads the state again and continues after the part of the other.
 
 Beside the parts, in folders that readers of Parquet skip:
 
@@ -52,7 +52,7 @@ INVALID_FOLDER = "_invalid"
 Walk: TypeAlias = tuple[int, int]  # number of a source, place of its range
 
 
-class Outrun(Exception):  # noqa: N818 - not an error: the worker continues behind the part of the other one
+class Outrun(Exception):  # noqa: N818 - not an error: the worker continues after the part of the other one
     """Another worker wrote the part before, although its claim is older."""
 
 
@@ -269,7 +269,7 @@ class PartLog:
         )
 
     def _write(self) -> None:
-        """Write the next part and the state behind it."""
+        """Write the next part and the state after it."""
         self._failed = True
         if (newest := max(self._claims(), default=0)) > self._claim:
             raise ExportError(

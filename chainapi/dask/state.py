@@ -25,7 +25,7 @@ class DamagedStateError(ValueError):
 
 
 class State(msgspec.Struct):
-    """State of a partition behind one of its parts.
+    """State of a partition after one of its parts.
 
     Attributes:
         part: number of that part; 0 before the first.

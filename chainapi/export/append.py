@@ -2,7 +2,7 @@
 
 1. The new rows are written to the ``.partial`` file, synced and read back.
 2. The journal stores size and digest of the file as it is, and as it will be.
-3. The new rows are copied behind the old ones, synced and compared.
+3. The new rows are copied after the old ones, synced and compared.
 4. The journal stores that they are in place.
 
 A run that finds a part of step 2 cuts the file to its old size and copies the rows again: what follows the
@@ -68,7 +68,7 @@ def cut(path: Path, base: Base) -> None:
 
 
 def append(path: Path, base: Base, stop: threading.Event) -> None:
-    """Copy the ``.partial`` file behind the first bytes of a file, and sync it.
+    """Copy the ``.partial`` file after the first bytes of a file, and sync it.
 
     After an error the file has its old size again, if the disk allows that.
 

@@ -215,6 +215,6 @@ def _plain(value: Any) -> Any:
         return [(name, _plain(value[name])) for name in sorted(value)]
     if isinstance(value, list):
         return [*map(_plain, value)]
-    if isinstance(value, Decimal):  # a file may add zeros behind the point
+    if isinstance(value, Decimal):  # a file may add zeros after the point
         return value.as_integer_ratio()
     return value

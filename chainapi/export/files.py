@@ -63,7 +63,7 @@ class Target:
 
     """
 
-    appends: ClassVar[bool] = True  # whether a single file may get its new rows behind the old ones
+    appends: ClassVar[bool] = True  # whether a single file may get its new rows after the old ones
 
     path: Path
     folder: bool

@@ -1,7 +1,7 @@
 """Journal of an export: settings, positions of sources, waiting pages, parts.
 
 A SQLite database in a folder beside the target, and segments with the rows of pages. The rows of a page are
-synced to a segment; then one transaction stores their place and the checkpoint behind them: after a kill or a
+synced to a segment; then one transaction stores their place and the checkpoint after them: after a kill or a
 power cut the journal has both or neither. Everything here blocks, and belongs to one thread.
 """
 
@@ -432,7 +432,7 @@ class Journal:
                 yield PageRecord(*fields)
 
     def _count_waiting(self, behind: int) -> None:
-        """Count the pages behind the last one of a part."""
+        """Count the pages after the last one of a part."""
         with self._database.reading() as db:
             counts = db.execute(
                 "SELECT count(*), coalesce(sum(rows + invalid), 0), coalesce(sum(length + invalid_length), 0)"

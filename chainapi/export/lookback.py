@@ -108,7 +108,7 @@ class Lookback:
         """Return the least number of the window of a finished source.
 
         None is returned for an empty window. That of an export with a limit does not reach below the rows of
-        the target: the row with the least number may share it with rows behind the limit.
+        the target: the row with the least number may share it with rows past the limit.
         """
         if source.exported is None:
             return None

@@ -60,7 +60,7 @@ class PageLog(Protocol):
         ...
 
     def commit(self, batches: Sequence[Batch]) -> int:
-        """Take the rows of pages and the positions behind; count and return new rows.
+        """Take the rows of pages and the positions after them; return the number of new rows.
 
         A page with a value that does not fit its column is not taken, and no later page of its source:
         `SourceRecord.failure` has the error.

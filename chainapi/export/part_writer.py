@@ -224,7 +224,7 @@ class PartWriter:
     def _end_groups(
         self, reader: SegmentReader, rows: Sequence[PageRows], groups: Sequence[GroupRecord], new: Path
     ) -> int:
-        """Make a segment with row groups the file, with the other rows behind them.
+        """Make a segment with row groups the file, with the other rows after them.
 
         Return the number of all rows.
         """

@@ -81,7 +81,7 @@ class ExportProgress:
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
     _begun: float = field(init=False, repr=False)
     _part_since: float = field(default=0.0, init=False, repr=False)  # when its part was begun
-    _part_end: int = field(default=0, init=False, repr=False)  # `written` behind its part
+    _part_end: int = field(default=0, init=False, repr=False)  # `written` after its part
     _parts: int = field(default=0, init=False, repr=False)  # rows of the finished parts
     _parts_took: float = field(default=0.0, init=False, repr=False)  # seconds
 
@@ -226,7 +226,7 @@ class ExportProgress:
         self._part_since, self.step = self.clock(), "rows" if rows else "check"
 
     def wrote(self, rows: int) -> None:
-        """Count written rows; behind the last one of a part they are read back."""
+        """Count written rows; after the last one of a part they are read back."""
         self.written += rows
         if self.written >= self._part_end:
             self.step = "check"

@@ -124,7 +124,7 @@ class RemoteTarget(Target):
 
     @contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
-        """Download an object of the folder; delete the local file behind the block."""
+        """Download an object of the folder; delete the local file after the block."""
         path = self.root / f".old-{Path(name).name}"
         try:
             self._download(name, path)
@@ -181,9 +181,7 @@ class RemoteTarget(Target):
     def clear(self) -> None:
         """Delete the local files of parts."""
         with os_errors_explained(self.journal):
-            for left in sorted(
-                self.root.rglob("*"), reverse=True
-            ):  # folders of partitions behind their files
+            for left in sorted(self.root.rglob("*"), reverse=True):  # folders of partitions after their files
                 if left.is_dir():
                     left.rmdir()
                 else:

@@ -4,7 +4,7 @@ The rows of a page are JSON lines, the valid ones first; these have the label of
 Parquet they are compressed, or the pages of a commit are a row group, in a segment of such groups. A segment
 has no index: the journal stores the place and the checksum of each page or group, in a transaction that
 follows the sync of the segment. Bytes that no record names were never committed.
-Each opened journal begins a new segment, so that nothing is written behind them.
+Each opened journal begins a new segment, so that nothing is written after them.
 Everything here blocks.
 """
 

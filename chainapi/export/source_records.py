@@ -192,7 +192,7 @@ class SourceRecord:
         self.exported = self.newest
 
     def advance(self, batch: Batch, stored: int, *, met: bool = True) -> None:
-        """Move the position behind a page of this source.
+        """Move the position after a page of this source.
 
         Args:
             batch: rows of the page.
@@ -239,7 +239,7 @@ class SourceRecord:
 
 @frozen
 class Batch:
-    """Rows that one page adds to a source, and the position behind them.
+    """Rows that one page adds to a source, and the position after them.
 
     Attributes:
         source: the source; a commit moves its position.
@@ -247,7 +247,7 @@ class Batch:
         digests: digest of each row.
         encode: returns the JSON lines of valid rows, each with the label of the source in front, and those of
             invalid rows.
-        checkpoint: position of the walk behind the page.
+        checkpoint: position of the walk after the page.
         done: whether the walk has ended.
         repeats: digests of rows that the stream recognised as rows of an earlier pass.
         newest: greatest number among the rows; None for a list without such numbers.

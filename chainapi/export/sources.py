@@ -63,7 +63,7 @@ class SourceStream:
 
     @property
     def exhausted(self) -> bool:
-        """Check whether the journal needs no page behind the last batch."""
+        """Check whether the journal needs no page after the last batch."""
         return self._done or self.source.limited or self.source.failure is not None
 
     @property
@@ -160,7 +160,7 @@ class SourceStream:
     # New rows
 
     def _new_rows(self, page: Page[Any], numbers: Sequence[int | None], *, matched: bool) -> Sequence[int]:
-        """Return the rows that the target may lack; end the stream behind the last."""
+        """Return the rows that the target may lack; end the stream after the last."""
         # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
         stale = self._walk.repeated if matched else self._walk.stale
         indices: Sequence[int] = range(len(page.items))
@@ -208,7 +208,7 @@ class SourceStream:
         return new
 
     def _is_behind_exported(self, numbers: Sequence[int | None]) -> bool:
-        """Check whether the target has all rows behind this page."""
+        """Check whether the target has all rows after this page."""
         exported = self.source.exported
         if exported is None or not (self._walk.ordered or self._trend is Trend.FALLING):
             return False

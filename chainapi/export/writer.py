@@ -35,7 +35,7 @@ class _Gathered:
     size: int = 0
 
     def add(self, batches: Sequence[Batch]) -> None:
-        """Add batches behind the others."""
+        """Add batches after the others."""
         self.batches += batches
         self.rows += sum(len(batch.rows) for batch in batches)
         self.size += sum(batch.size for batch in batches)

@@ -308,7 +308,7 @@ class SharedGate:
                 assert_never(message)
 
     def _granted(self, message: Granted) -> None:
-        """Wake the request of a grant, and keep the lease behind it."""
+        """Wake the request of a grant, and keep its other permits as a lease."""
         request = self._requests.pop(message.number, None)
         if request is None or not request.waits:
             self._uplink.send(Unsent(message.permits))  # it was cancelled

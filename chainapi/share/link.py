@@ -79,7 +79,7 @@ class Authenticating(Protocol):
 
 
 class LinkEnd(ABC):
-    """End of a link: order of the frames that arrive, and the break behind them.
+    """End of a link: order of the frames that arrive, and the break after them.
 
     The ends of the carriers derive from it. They call `deliver` for each frame that arrives, and `snap` when
     the link breaks.

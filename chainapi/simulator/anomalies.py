@@ -44,7 +44,7 @@ class Anomalies:
         malformed: share of rows that cannot be read: a field has the wrong type, is null, or is missing.
         unknown_fields: share of rows with fields that no document names; each page has one, too.
         unknown_values: share of rows in which a field with listed values has another value.
-        paging: meaning of a page token: the position behind a row, or a count of rows, so that the next page
+        paging: meaning of a page token: the position after a row, or a count of rows, so that the next page
             repeats rows after the list has grown at its head.
         repeat_pages: pages that are repeated for ever under new tokens: the last one, or the pages up to this
             number.

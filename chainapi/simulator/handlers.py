@@ -427,7 +427,7 @@ def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ..
 
 
 def _bounds(source: Points | Generated, values: Mapping[str, str]) -> tuple[int, int | None]:
-    """Return the number range of a query: the first row, and the one behind the last."""
+    """Return the number range of a query: the first row, and the one after the last."""
     low, high = 0, math.inf
     if text := values.get("startTimestamp"):
         low = max(low, source.first_at(int(text)))

@@ -41,7 +41,7 @@ class Arrangement:
         """Return the row numbers at the positions of `span`, oldest first, in a pass.
 
         The pass has the number `walk`. `within` is the part of the list that a query selects: the first row's
-        number, where its positions begin, and the number behind the last row.
+        number, where its positions begin, and the number after the last row.
         """
         start, stop = span
         moved = self.moved if walk else 0.0

@@ -1,6 +1,6 @@
 """Pages of lists, and their tokens.
 
-A page token stands for the position behind the last row of its page. Rows that are added at the head later
+A page token stands for the position after the last row of its page. Rows that are added at the head later
 shift no page: a walk along the tokens gets the list as it was at the start of the walk, and a new walk gets
 the new rows. The tokens of a list with anomalies may count rows instead, and repeat pages.
 """
@@ -40,7 +40,7 @@ class _Token:
     Attributes:
         listing: the list.
         query: parameters of the request, without the token.
-        position: position behind the rows before the page, or their count; None at the head of the list.
+        position: position after the rows before the page, or their count; None at the head of the list.
         minted: time in seconds at which the token was issued.
         page: number of the page, from 1.
         walk: number of the pass over the list, from 0.
@@ -163,7 +163,7 @@ class Pages:
         return page
 
     def _size(self, listing: Listing, view: View) -> int:
-        """Return the position behind the newest row of a part of a list."""
+        """Return the position after the newest row of a part of a list."""
         size = view.source.size + self._added(listing)
         return size if view.high is None else min(size, view.high)
 
@@ -201,7 +201,7 @@ def _uuid(drawn: bytes) -> str:
 def _stretch(view: View, position: int | None, count: int, size: int) -> tuple[int, int, int | None]:
     """Return the first and end position of a page, and that of the next page.
 
-    The end is the position behind the last row. A part that ends below its first row has an empty page.
+    The end is the position after the last row. A part that ends below its first row has an empty page.
     """
     if view.ascending:
         start = view.low if position is None else position
@@ -213,7 +213,7 @@ def _stretch(view: View, position: int | None, count: int, size: int) -> tuple[i
 
 
 def _behind(view: View, count: int | None, size: int) -> int | None:
-    """Return the position behind a number of rows, counted from the head of the list."""
+    """Return the position after a number of rows, counted from the head of the list."""
     if count is None:
         return None
     return min(view.low + count, size) if view.ascending else max(size - count, view.low)

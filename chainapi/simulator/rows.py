@@ -66,7 +66,7 @@ class View:
     Attributes:
         source: source of the rows.
         low: number of its first row.
-        high: number behind its last row; None for no bound.
+        high: number after its last row; None for no bound.
         ascending: whether the oldest row comes first.
         page_fields: returns what a page holds besides its rows, from the number of rows that were added.
 

@@ -270,7 +270,7 @@ _REASONS: Mapping[Kind, str] = {
     "whole": 'amounts="decimal" holds 38 digits; amounts="text" holds every whole number',
     "bytes32": 'amounts="binary" holds unsigned numbers of 256 bits; amounts="text" holds every whole number',
     "float": 'amounts="float" holds numbers up to 1.8e308; amounts="text" holds every whole number',
-    "decimal": "a decimal has at most 20 digits before its point and 18 behind it",
+    "decimal": "a decimal has at most 20 digits before its point and 18 after it",
 }
 _SHOWN = 200  # characters of a row in an error message
 

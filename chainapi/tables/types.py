@@ -63,7 +63,7 @@ AMOUNT_KINDS: Mapping[Amounts, Kind] = {
 
 INT64 = -(2**63), 2**63 - 1
 YEARS = -62_135_596_800, 253_402_300_799  # Unix seconds of the years 1 to 9999
-PRECISION, SCALE = 38, 18  # digits of a decimal, and those behind its point
+PRECISION, SCALE = 38, 18  # digits of a decimal, and those after its point
 BYTES = 32  # of an amount as binary
 
 
@@ -139,7 +139,7 @@ def fraction_text(value: Decimal) -> str:
     """Return a number as the text of a decimal(38, 18), without an exponent.
 
     Raises:
-        ValueError: it has more digits before or behind the point.
+        ValueError: it has more digits before or after the point.
 
     """
     if not value.is_finite():
@@ -147,7 +147,7 @@ def fraction_text(value: Decimal) -> str:
     if value.adjusted() >= PRECISION - SCALE:
         raise ValueError(f"{value} has more than {PRECISION - SCALE} digits before the point")
     if int(value.as_tuple().exponent) < -SCALE:
-        raise ValueError(f"{value} has more than {SCALE} digits behind the point")
+        raise ValueError(f"{value} has more than {SCALE} digits after the point")
     return f"{value:f}"
 
 

@@ -51,7 +51,7 @@ def packed(kind: Kind, values: Sequence[Any]) -> Values:
         return packed_texts(values)
     try:
         return struct.pack(f"{len(values)}{FORMS[kind]}", *values)
-    except (KeyError, struct.error):  # there is None, or a time before 1970 or behind 2106
+    except (KeyError, struct.error):  # there is None, or a time before 1970 or after 2106
         return values
 
 

@@ -89,7 +89,7 @@ def test_forms_of_amounts(amounts: Amounts, value: int, wanted: Any) -> None:
         ("binary", Row(inners=[None, Inner(LARGE + 1)]), "$.inners[1].value", str(LARGE + 1), "256 bits"),
         ("float", Row(value=10**400), "$.value", "more than 100 digits", 'amounts="text"'),
         ("text", Row(inner=Inner(ratio=Decimal("1E+20"))), "$.inner.ratio", "E+20", "20 digits before"),
-        ("text", Row(ratios=[Decimal(1), Decimal("1E-19")]), "$.ratios[1]", "1E-19", "18 behind"),
+        ("text", Row(ratios=[Decimal(1), Decimal("1E-19")]), "$.ratios[1]", "1E-19", "18 after"),
         ("text", Row(ratios=[Decimal("NaN")]), "$.ratios[0]", "NaN", "20 digits before"),
         ("text", Row(height="high"), "$.height", "'high'", "Expected `int"),  # type: ignore[arg-type]
         ("text", Row(value="5"), "$.value", "'5'", "Expected `int"),  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 The forms are those of draft-ietf-httpapi-ratelimit-headers, -00 to -10, and of the vendors before it:
 
-- ``RateLimit-Limit``, ``-Remaining`` and ``-Reset``, a number each, with policies behind the limit
+- ``RateLimit-Limit``, ``-Remaining`` and ``-Reset``, a number each, with policies after the limit
   (``100, 100;w=60``) or in ``RateLimit-Policy``; the same as ``X-RateLimit-`` and ``X-Rate-Limit-``;
 - ``RateLimit: limit=100, remaining=50, reset=30``;
 - ``RateLimit: "default";r=50;t=30`` with ``RateLimit-Policy: "default";q=100;w=60``.
@@ -86,7 +86,7 @@ def _read_usual(headers: Mapping[str, str]) -> RateLimitInfo | None:
 def _announced(limit: str | None, policy: str | None) -> tuple[float | None, tuple[PolicyField, ...]]:
     """Read a limit and its policies.
 
-    The policies are those of their own field, or else those behind the limit.
+    The policies are those of their own field, or else those after the limit.
     """
     quota, inline = _read_limit(limit)
     return quota, _read_policies(policy) or inline
@@ -152,7 +152,7 @@ def _amounts(items: Iterable[Item]) -> list[float]:
 
 @lru_cache(maxsize=64)
 def _read_limit(text: str | None) -> tuple[float | None, tuple[PolicyField, ...]]:
-    """Read a limit and the policies behind it.
+    """Read a limit and the policies after it.
 
     Such as ``100, 100;w=60;comment="sliding", 5000;w=3600``.
     """
@@ -274,7 +274,7 @@ def _read_retry_after(text: str | None, headers: Mapping[str, str], now: float) 
 
 
 def _elements(text: str) -> Iterator[str]:
-    """Split at the commas, except those behind the name of a day."""
+    """Split at the commas, except those after the name of a day."""
     day = ""
     for part in text.split(","):
         element = day + part.strip(" \t")

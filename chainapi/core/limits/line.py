@@ -27,7 +27,7 @@ W = TypeVar("W", bound=_Numbered)
 class Line(Generic[W]):
     """Waiters in the order of their numbers.
 
-    A waiter joins behind and leaves in front in constant time. Anywhere else, others move up.
+    A waiter joins at the end and leaves at the front in constant time. Anywhere else, others move up.
     """
 
     _numbers: list[int] = field(factory=list[int])

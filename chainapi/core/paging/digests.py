@@ -20,7 +20,7 @@ MORE = 8  # times as many
 class DigestLog:
     """Digests, each as often as it was added, in about 15 bytes each.
 
-    They lie one behind the other in buckets: adding one takes no search. The buckets of a long log are in
+    They lie one after the other in buckets: adding one takes no search. The buckets of a long log are in
     many shards, so that growing one of them copies little.
     """
 

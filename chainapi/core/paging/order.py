@@ -61,7 +61,7 @@ class Rows(Struct, eq=False):
         return Rows(self.indices[:count], self.numbers[:count])
 
     def behind(self, count: int) -> Rows:
-        """Return the rows behind the first ones."""
+        """Return the rows after the first `count`."""
         return Rows(self.indices[count:], self.numbers[count:])
 
     def without(self, indices: Collection[int]) -> Sequence[int]:
@@ -345,7 +345,7 @@ def _read(watermark: Watermark) -> Given:
 def _written(given: Given, before: Given, number_field: str) -> Watermark | None:
     """Return the watermark of `given` for a walk at the position `before`.
 
-    The walk fetches the page behind that position next.
+    The walk fetches the page after that position next.
     """
     spans = given.spans
     if not spans:

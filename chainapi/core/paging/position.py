@@ -1,4 +1,4 @@
-"""Position behind a page; a checkpoint is made of it on access."""
+"""Position after a page; a checkpoint is made of it on access."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PagePosition", "Position", "checkpoint_of"]
 
 
 class PagePosition(Struct, frozen=True, eq=False):
-    """Position behind a whole page: what its checkpoint is made of.
+    """Position after a whole page: what its checkpoint is made of.
 
     Nothing in it changes when the walk moves on. See `Checkpoint` for the other attributes.
 

@@ -9,7 +9,7 @@ from chainapi.core.paging.rows import PageRows
 
 __all__ = ["ResumedPage"]
 
-NEIGHBOURS = 128  # rows behind the last one that was given before
+NEIGHBOURS = 128  # rows after the last one that was given before
 
 
 class ResumedPage:
@@ -21,7 +21,7 @@ class ResumedPage:
         for mark in self.marks:
             for part in _parts(mark):
                 self._by_part.setdefault(part, set()).add(mark)
-        self._behind: int | None = None  # rows behind the last one given before; None above the first
+        self._behind: int | None = None  # rows after the last one given before; None above the first
 
     def match(self, page: PageRows, indices: Iterable[int]) -> set[int]:
         """Return the indices of rows that have a mark; each mark matches one row."""
@@ -30,7 +30,7 @@ class ResumedPage:
         return {index for index in indices if self._matches(page.marks(index))}
 
     def pass_by(self, page: PageRows, again: Collection[int]) -> None:
-        """Drop the marks once enough rows lie behind the last row that has one.
+        """Drop the marks once enough rows follow the last row that has one.
 
         `again` holds the indices of the rows of this page that were given before. The list may have grown by
         any number of rows above the first of them. Behind the last one, a row equal to one of them is a

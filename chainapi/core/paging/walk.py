@@ -265,7 +265,7 @@ class Walk:
                 yield row
 
     def next_rows(self, most: int | None = None) -> tuple[Sequence[int], int]:
-        """Return the indices of the rows to give next, and the offset behind them.
+        """Return the indices of the rows to give next, and the offset after them.
 
         They are at most `most` rows. Nothing moves: see `move_to`.
         """
@@ -282,7 +282,7 @@ class Walk:
         self._moved, self._left = offset, None
 
     def skip(self) -> None:
-        """Move the offset behind the last row of the open page."""
+        """Move the offset after the last row of the open page."""
         self.move_to(self._size)
 
     def leave(self) -> None:

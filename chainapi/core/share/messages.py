@@ -337,7 +337,7 @@ def read_host_frame(frame: bytes) -> list[FromHost]:
 
 
 def framed(frame: bytes) -> bytes:
-    """Return a frame behind its length, four bytes in network order."""
+    """Return a frame with its length in front, four bytes in network order."""
     return len(frame).to_bytes(4, "big") + frame
 
 

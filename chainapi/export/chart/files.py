@@ -1,4 +1,4 @@
-"""Rows of an exported file, or of all files in a folder, also behind a URL."""
+"""Rows of an exported file, or of all files in a folder, local or at a URL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Files:
         path: path or URL of the file or folder that the user named.
         folder: folder of the files.
         names: their names below it, with slashes, in order.
-        store: the folder, if it is behind a URL.
+        store: the folder, if it is at a URL.
 
     """
 
@@ -48,7 +48,7 @@ class Files:
         Raises:
             ConfigurationError: the folder has no files of rows, or files of several formats; the URL is
                 invalid, or a package that it needs is missing.
-            ExportError: the folder behind a URL cannot be listed.
+            ExportError: the folder at a URL cannot be listed.
 
         """
         if isinstance(given, str) and "://" in given:
@@ -79,11 +79,11 @@ class Files:
         """Yield the rows of all files.
 
         Values in the names of folders, such as ``source=43114``, are columns that the rows may lack. A file
-        behind a URL is downloaded, and deleted behind its rows.
+        at a URL is downloaded, and deleted once its rows are read.
 
         Raises:
             ConfigurationError: a file is damaged or has another format.
-            ExportError: a file behind a URL cannot be read.
+            ExportError: a file at a URL cannot be read.
             OSError: a file cannot be read.
 
         """

@@ -51,7 +51,7 @@ def read_chart(
     Raises:
         ConfigurationError: the format is unknown, the rows have no such column or source, there are no rows,
             or the default of an axis is ambiguous; the URL is invalid, or a package is missing.
-        ExportError: a file behind a URL cannot be read.
+        ExportError: a file at a URL cannot be read.
         OSError: a file cannot be read.
 
     """
@@ -150,7 +150,7 @@ class _Survey:
 def _kinds(files: Files, named: Collection[str] | None) -> dict[str, Kind]:
     """Return the kind of each column that can be drawn.
 
-    The first rows decide; of a column without a value in them, the first value behind them.
+    The first rows decide; of a column without a value in them, the first value after them.
 
     Raises:
         ConfigurationError: there are no rows, or no column can be drawn.

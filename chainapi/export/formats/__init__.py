@@ -256,11 +256,11 @@ class GroupFormat(Format, Protocol):
         groups: Sequence[GroupRecord],
         stop: threading.Event | None = None,
     ) -> int:
-        """Make a file of a segment: write rows behind its groups, and the footer.
+        """Make a file of a segment: write rows after its groups, and the footer.
 
         Then the file is read back.
 
-        Return the number of all rows. Bytes behind the groups are overwritten.
+        Return the number of all rows. Bytes after the groups are overwritten.
 
         Raises:
             ExportError: the file does not have the rows that were written.

@@ -363,7 +363,7 @@ def _damage_explained(path: Path) -> Iterator[None]:
 
 
 def _columns_in(batches: Any, path: Path, columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of a database, and behind them those that it lacks."""
+    """Return the columns of a database, followed by those that it lacks."""
     ordered = extended(batches.schema.names, columns)
     if ordered is None or not grows_to(batches.schema, arrow_schema(ordered)):
         raise unlike(path, "duckdb")

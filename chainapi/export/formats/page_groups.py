@@ -1,6 +1,6 @@
 """Row groups of pages, encoded while an export fetches: rows are written once.
 
-The groups are in a segment of the journal one behind the other, as in a Parquet file. The journal has the
+The groups are in a segment of the journal one after the other, as in a Parquet file. The journal has the
 footer of each; one for all makes the segment a file (`chainapi.export.formats.row_groups.write_behind`).
 """
 

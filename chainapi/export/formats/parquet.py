@@ -86,7 +86,7 @@ class Parquet:
         old: Any,
         stop: threading.Event | None,
     ) -> int:
-        """Write a file with the row groups of another, and new ones behind them."""
+        """Write a file with the row groups of another, and new ones after them."""
         groups, count = old.num_row_groups, int(old.metadata.num_rows)
 
         def write(writer: Any) -> Tally:
@@ -159,7 +159,7 @@ class Parquet:
         return schema if self.source else schema.remove(schema.get_field_index(SOURCE))
 
     def _columns_in(self, file: Any, path: Path, columns: Sequence[Column]) -> list[Column]:
-        """Return the columns of a file, and behind them those that it lacks."""
+        """Return the columns of a file, followed by those that it lacks."""
         found = file.schema_arrow
         ordered = extended(found.names, columns, source=self.source)
         if ordered is None or not grows_to(found, self._schema(ordered)):

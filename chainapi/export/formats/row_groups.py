@@ -3,7 +3,7 @@
 Old rows are neither decoded nor encoded again.
 
 The footer of a file has the places of its row groups. A copy has the old groups at the same places, new
-groups behind them, and one footer for all.
+groups after them, and one footer for all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["appending", "can_copy", "copy_groups", "end_of_groups", "metadata_of
 
 SYNC_EVERY = 64  # chunks: a sync of gigabytes at once could not be stopped
 SMALL_GROUPS, SMALL_BYTES = 32, 8 << 20  # number of small groups that a file may have; bytes of one
-TRAILER = 8  # bytes behind the footer: its length, and the magic number
+TRAILER = 8  # bytes after the footer: its length, and the magic number
 MAGIC = b"PAR1"  # first bytes of a file
 
 
@@ -162,13 +162,13 @@ def write_behind(
     options: Mapping[str, Any],
     write: Callable[[Any], Tally],
 ) -> Tally:
-    """Write new groups behind those of a file without a footer, and one for all.
+    """Write new groups after those of a file without a footer, and one for all.
 
     Return the tally of the new ones.
 
     Args:
         path: the file.
-        end: place behind its groups; what is there is overwritten.
+        end: place after its groups; what is there is overwritten.
         metadata: metadata of its groups.
         schema: schema of both.
         options: options of the new groups.

@@ -51,6 +51,6 @@ def _leaves(array: Any) -> Iterator[Any]:
         yield array.value_lengths()
         yield from _leaves(array.flatten())
     elif pa.types.is_boolean(array.type):
-        yield array.cast(pa.uint8())  # the last byte of a slice of bits has those behind its end too
+        yield array.cast(pa.uint8())  # the last byte of a slice of bits has those after its end too
     else:
         yield array

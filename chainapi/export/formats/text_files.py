@@ -33,7 +33,7 @@ class TextFiles:
     """Text files of one compression; the same content is compressed to the same bytes.
 
     Attributes:
-        suffix: suffix of their names, behind that of the format; empty for plain files.
+        suffix: suffix of their names, after that of the format; empty for plain files.
         level: level of the compression.
 
     """

@@ -53,7 +53,7 @@ def header(columns: Sequence[Column], *, source: bool = True) -> list[str]:
 
 
 def extended(found: Sequence[str], columns: Sequence[Column], *, source: bool = True) -> list[Column] | None:
-    """Return the columns of a file in its order, and behind them those that it lacks.
+    """Return the columns of a file in its order, followed by those that it lacks.
 
     Return None if the file has a column that is not among them, or not ``source`` in front as it should.
     """

@@ -47,7 +47,7 @@ class Handshake:
         self._reply, self._needed = next(side)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """Return the bytes to send, and those behind the handshake: None before its end.
+        """Return the bytes to send, and those after the handshake: None before its end.
 
         Raises:
             HandshakeError: the other end failed.
@@ -93,7 +93,7 @@ def host_side(secret: bytes) -> Side:
 
 
 def _greeted(message: bytes) -> bytes:
-    """Check the greeting at the start of a message; return the challenge behind it."""
+    """Check the greeting at the start of a message; return the challenge after it."""
     greeting = message[: len(GREETING)]
     if greeting[:-1] != GREETING[:-1]:
         raise HandshakeError("the other end does not speak this protocol")

@@ -1,7 +1,7 @@
 """Links over streams of bytes: a Unix socket, or loopback TCP.
 
-A stream begins with a handshake. After it come frames, each behind its length. An empty frame keeps the link
-alive: a participant sends one if it received nothing for a while, and the host returns it.
+A stream begins with a handshake. After it come frames, each with its length in front. An empty frame
+keeps the link alive: a participant sends one if it received nothing for a while, and the host returns it.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class StreamLink(LinkEnd, asyncio.Protocol):
     # --- handshake and keep-alive -------------------------------------------------------------------
 
     def _greet(self, data: bytes) -> bytes:
-        """Continue the handshake with bytes from the other end; return those behind it."""
+        """Continue the handshake with bytes from the other end; return those after it."""
         if self._handshake is None:
             return data
         try:
