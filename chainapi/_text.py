@@ -14,7 +14,7 @@ SHORT = 8  # characters; a shorter secret may be part of other words: only whole
 
 
 def printable(text: str, most: int | None = None) -> str:
-    r"""Return a text that can be printed safely, cut to `most` characters.
+    r"""Return a string that can be printed safely, cut to `most` characters.
 
     Escapes such as ``\x1b`` replace characters that act on a terminal or mislead a reader: control
     characters, line ends, marks of writing direction, lone surrogates.
@@ -57,7 +57,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def masked(text: str, secret: str) -> str:
-    """Return a text with a secret masked, in its JSON, HTML and URL forms too."""
+    """Return a string with a secret masked, in its JSON, HTML and URL forms too."""
     for form in _forms(secret) if secret else ():
         if len(secret) < SHORT:
             text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", MASK, text)

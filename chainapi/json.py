@@ -6,7 +6,7 @@
     orjson.dumps(rows, default=chainapi.json.default)
     chainapi.json.dumps(rows)
 
-Rows have the names and forms of the service, so amounts are texts and exact at any length.
+Rows have the names and forms of the service, so amounts are strings and exact at any length.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["default", "dumps"]
 def default(value: Any) -> Any:
     """Return the JSON value of a row: ``default=`` of json.dumps and orjson.dumps.
 
-    A `Decimal` becomes a text, because neither of them writes its digits as a number.
+    A `Decimal` becomes a string, because neither of them writes its digits as a number.
 
     Raises:
         TypeError: the value is no row.

@@ -43,7 +43,7 @@ def check_names() -> None:
 def example(parameter: Parameter, number: Callable[[], int] = lambda: 1) -> object:
     """Return a value that a parameter accepts.
 
-    `number` returns the number at the end of a text.
+    `number` returns the number at the end of a string.
     """
     if any(map(is_record, parameter.kinds)):
         made = record(parameter.kinds[0])

@@ -297,7 +297,7 @@ IDENTITIES = {
     "data.teleporter.address_messages": Identity(("message_id",), why=MESSAGE),
     "data.usage.logs": Identity(("log_id",), why="logId is the unique log id of a request"),
     "data.webhooks.list": Identity(("id",), why="the id finds one webhook, at /v1/webhooks/{id}"),
-    "data.webhooks.addresses": Identity(why="no key: a row is a text, which has no fields"),
+    "data.webhooks.addresses": Identity(why="no key: a row is a string, which has no fields"),
     "metrics.avg_tps": Identity(("timestamp",), why=POINT),
     "metrics.chains.list": Identity(
         ("network", "blockchain_id"),
@@ -323,8 +323,10 @@ IDENTITIES = {
     "metrics.subnets.validators": Identity(
         why="no key: one owner may begin several validations in one second, and nothing else is in a row"
     ),
-    "metrics.looking_glass.composite_query": Identity(why="no key: a row is a text, which has no fields"),
-    "metrics.looking_glass.composite_query_v1": Identity(why="no key: a row is a text, which has no fields"),
+    "metrics.looking_glass.composite_query": Identity(why="no key: a row is a string, which has no fields"),
+    "metrics.looking_glass.composite_query_v1": Identity(
+        why="no key: a row is a string, which has no fields"
+    ),
 }
 
 

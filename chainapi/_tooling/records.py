@@ -221,7 +221,7 @@ def scalar(record: str, wire: str, kind: str) -> str:
 
 
 def without_note(kind: str) -> str:
-    """Return a type in Python without the notes of numbers that are sent as texts."""
+    """Return a type in Python without the notes of numbers that are sent as strings."""
     return re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", kind)
 
 

@@ -123,7 +123,7 @@ class Endpoint:
     def route(self) -> Route:
         """Record of the route, with its model and the classes of its further fields."""
         extra = tuple(_types_of(dict(self.record.extra), {}).items())
-        model = None if self.rows is str else self.rows  # a text is decoded like any plain value
+        model = None if self.rows is str else self.rows  # a string is decoded like any plain value
         return replace(self.record, model=model, extra=extra)
 
     @cached_property

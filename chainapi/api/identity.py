@@ -171,7 +171,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def descending_number(route: Route) -> Callable[[Any], int | None]:
-    """Return a reader of the number of a row, which may have been sent as a text."""
+    """Return a reader of the number of a row, which may have been sent as a string."""
     name = route.descending_key or ""
     read = _reader(name, route.model)
 

@@ -92,7 +92,7 @@ def _headers(headers: object) -> dict[str, str]:
     The message of an error has no value: it may be a secret.
     """
     if not isinstance(headers, Mapping):
-        raise ConfigurationError("headers= must map names of headers to texts")
+        raise ConfigurationError("headers= must map names of headers to strings")
     return {_header_name(name): _header_value(name, value) for name, value in headers.items()}
 
 
@@ -109,7 +109,8 @@ def _header_name(name: object) -> str:
 def _header_value(name: str, value: object) -> str:
     if not isinstance(value, str) or not _VALUE.fullmatch(value):
         raise ConfigurationError(
-            f"headers[{name!r}] must be a text of printable ASCII characters, without white space at its ends"
+            f"headers[{name!r}] must be a string of printable ASCII characters, with no white space at its"
+            " ends"
         )
     return value
 

@@ -1,7 +1,7 @@
 """Parameters of routes: their types for users, and their values in requests.
 
-The annotation of a parameter has the bounds of a number, the values of a text, and a name in the request that
-does not follow from the name in Python. Values are checked before a request is sent.
+The annotation of a parameter has the bounds of a number, the values of a string, and a name in the request
+that does not follow from the name in Python. Values are checked before a request is sent.
 """
 
 from __future__ import annotations

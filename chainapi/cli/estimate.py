@@ -101,7 +101,7 @@ def _shown(cost: Estimate, weight: str | None) -> dict[str, str]:
 
 
 def read_limit(text: str) -> Limit:
-    """Return a limit from a text such as ``6000/minute`` or ``100/60s``.
+    """Return a limit from a string such as ``6000/minute`` or ``100/60s``.
 
     Raises:
         ConfigurationError: the text has another form.

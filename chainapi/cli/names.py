@@ -1,4 +1,4 @@
-"""Routes by name: from a name and texts to arguments, and from rows to plain JSON."""
+"""Routes by name: from a name and strings to arguments, and from rows to plain JSON."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def read_pairs(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the names and values of NAME=VALUE.
 
     Raises:
-        ConfigurationError: a text has another form.
+        ConfigurationError: a string has another form.
 
     """
     for text in texts:
@@ -133,7 +133,7 @@ def read_query(texts: Sequence[str], options: Collection[str] = ()) -> dict[str,
     """Return query parameters of a path, each with its values.
 
     Raises:
-        ConfigurationError: a text is no pair, or a name is one of the `options` or an argument of ``list``.
+        ConfigurationError: a string is no pair, or a name is one of the `options` or an argument of ``list``.
 
     """
     query: dict[str, Any] = {}
@@ -158,7 +158,7 @@ def _segments(parameters: Sequence[Parameter]) -> list[Parameter]:
     return [parameter for parameter in parameters if parameter.in_path]
 
 
-# From texts to values.
+# From strings to values.
 
 
 def _read(parameter: Parameter, texts: Sequence[str]) -> Any:
@@ -194,7 +194,7 @@ def read_value(parameter: Parameter, text: str) -> Any:
 
 
 def _value(parameter: Parameter, text: str) -> Any:
-    """Return a text as a value of the first type that accepts it."""
+    """Return a string as a value of the first type that accepts it."""
     if parameter.choices or str in parameter.kinds:
         return text
     readers = {kind: reader for kind, reader in _READERS.items() if kind in parameter.kinds}
@@ -238,7 +238,7 @@ _READERS: Mapping[type, tuple[Callable[[str], Any], str]] = {
 def plain(row: Any) -> Any:
     """Return a row as plain JSON with Python's field names.
 
-    Decimals are texts with all digits.
+    Decimals are strings with all digits.
     """
     match row:
         case Unknown() | Invalid():

@@ -30,7 +30,7 @@ def routes(
     json: Flag = False,
     terminal: Hidden,
 ) -> int:
-    """Show all routes with a name, or those whose name or path contains a text.
+    """Show all routes with a name, or those whose name or path contains TEXT.
 
     For the whole name of a route, show its path, its parameters and the fields of its rows.
 

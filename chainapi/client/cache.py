@@ -23,10 +23,10 @@ _log = logging.getLogger("chainapi")
 
 
 class CacheStore(Protocol):
-    """Store of a `Cache`: a mapping of texts to bytes that forgets.
+    """Store of a `Cache`: a mapping of strings to bytes, which may evict entries.
 
-    It may forget an entry at any time, and should forget it after `ttl` seconds. `aiocache` caches are such
-    stores. A store that raises, forgets, or needs more than a second costs a request and loses no row.
+    It may evict an entry at any time, and should evict it after `ttl` seconds. `aiocache` caches are such
+    stores. A store that raises, evicts, or needs more than a second costs a request and loses no row.
     """
 
     async def get(self, key: str) -> bytes | None:

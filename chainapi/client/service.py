@@ -1,6 +1,6 @@
-"""Service of a session: its requests with the key, its gate, its masked texts.
+"""Service of a session: its requests with the key, its gate, and errors without the key.
 
-The key is masked in every text that the service sent.
+The key is masked in every string that the service sent.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Service:
         """Return the state of the quota; inside a running loop only."""
         return self.gate.snapshot(self.member)
 
-    # --- bodies and texts, the key masked ---------------------------------------------------
+    # --- bodies and strings, the key masked -------------------------------------------------
 
     async def decode(self, decode: Callable[[bytes], R], body: bytes) -> R | DecodeError:
         """Decode a body, or return the error.
@@ -178,7 +178,7 @@ class Service:
         return error
 
     def shown_fault(self, fault: DecodeError) -> DecodeError:
-        """Return an error whose texts of the service are short and printable."""
+        """Return an error in which what the service sent is short and printable."""
         return fault.changed(reason=self._shown(fault.reason), path=self._shown(fault.path))
 
     def _undecoded(self, error: DecodeError, body: bytes) -> DecodeError:

@@ -70,12 +70,12 @@ def tag_of(value: object) -> str:
     """Return the argument ``tag=``.
 
     Raises:
-        ArgumentError: it is not a text of at most 64 printable characters.
+        ArgumentError: it is not a string of at most 64 printable characters.
 
     """
     if not isinstance(value, str) or len(value) > LONGEST_TAG or not value.isprintable():
         raise ArgumentError(
-            f"tag={quoted(value)} must be a text of at most {LONGEST_TAG} printable characters"
+            f"tag={quoted(value)} must be a string of at most {LONGEST_TAG} printable characters"
         )
     return value
 

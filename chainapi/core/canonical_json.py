@@ -1,4 +1,4 @@
-"""JSON Canonicalization Scheme (RFC 8785): one text for equal JSON values."""
+"""JSON Canonicalization Scheme (RFC 8785): one string for equal JSON values."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def whole_of(value: object) -> int | None:
-    """Return a whole number that was sent as a number or as a text of digits.
+    """Return a whole number that was sent as a number or as a string of digits.
 
     Return None for anything else.
     """

@@ -164,7 +164,7 @@ def path_segment(name: str, value: object) -> str:
     """Return `value` as one segment of a path.
 
     Raises:
-        ArgumentError: it is not a whole number or a text that can be one segment.
+        ArgumentError: it is not a whole number or a string that can be one segment.
 
     """
     value = _plain(value)

@@ -101,7 +101,7 @@ class Range:
 
     @property
     def bounds(self) -> tuple[str | None, str | None]:
-        """Least and greatest number as texts; None if a row has none."""
+        """Least and greatest number as strings; None if a row has none."""
         if self.numbers is None or not self._whole:
             return None, None
         return str(self.numbers[0]), str(self.numbers[1])

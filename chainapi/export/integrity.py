@@ -17,7 +17,7 @@ __all__ = ["checksum", "damaged", "find_damage"]
 
 
 def checksum(*fields: object) -> int:
-    """Return the checksum of a record: texts, bytes, whole numbers, None."""
+    """Return the checksum of a record: strings, bytes, whole numbers, None."""
     plain: list[object] = [*fields]
     if bytes in {*map(type, fields)}:
         plain = [("bytes", crc32(one)) if isinstance(one, bytes) else one for one in fields]
@@ -34,7 +34,7 @@ def damaged(path: Path, damage: object) -> str:
 
 
 def find_damage(database: sqlite3.Connection, schema: str) -> str:
-    """Return the first damage to a database; an empty text if there is no damage.
+    """Return the first damage to a database; an empty string if there is no damage.
 
     Raises:
         sqlite3.Error: the database cannot be read.

@@ -135,7 +135,7 @@ def number_of_columns(
 ) -> Callable[[Mapping[str, Any]], int | None]:
     """Return a reader of the number of a row of a file, in the unit of the list.
 
-    It reads rows with the types of any format: times as datetimes or ISO 8601, records as JSON texts.
+    It reads rows with the types of any format: times as datetimes or ISO 8601, records as JSON text.
 
     Args:
         names: names of the row attributes with the number; the first that a row has counts.

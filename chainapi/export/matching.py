@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Matched(msgspec.Struct, array_like=True):
     """Digests of rows of a source: those that a pass added, and those it had again.
 
-    Each text is made by `packed`.
+    `packed` makes both.
     """
 
     restarts: int
@@ -138,7 +138,7 @@ def _known(digests: Sequence[bytes], known: Sequence[bool]) -> list[bytes]:
 
 
 def packed(digests: Sequence[bytes]) -> bytes:
-    """Return digests as one text; those of a run are its numbers."""
+    """Pack digests into bytes; of a run only its first, last and step numbers are kept."""
     if isinstance(digests, RunDigests) and digests:
         numbers = digests.numbers
         return b"%b%d,%d,%d" % (_RUN, numbers.start, numbers.stop, numbers.step)
@@ -146,7 +146,7 @@ def packed(digests: Sequence[bytes]) -> bytes:
 
 
 def _digests_in(text: bytes) -> Iterator[bytes]:
-    """Yield the digests of a text that `packed` returned."""
+    """Yield the digests that `packed` has packed."""
     if text.startswith(_RUN):
         yield from RunDigests(range(*map(int, text.removeprefix(_RUN).split(b","))))
     else:

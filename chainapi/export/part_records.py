@@ -38,8 +38,8 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
         rows: number of valid rows.
         invalid_length: bytes of the invalid rows, which follow.
         invalid: number of invalid rows.
-        lowest: least number among the rows, as text; None for a list without a descending number.
-        highest: greatest number among the rows, as text.
+        lowest: least number among the rows, as a string; None for a list without a descending number.
+        highest: greatest number among the rows, as a string.
         crc: checksum of the bytes in the segment.
         stored: number of these bytes, if they are compressed; 0 if not.
         first: place of its first row in the row group; None for rows as JSON lines.

@@ -223,8 +223,8 @@ class PageRows:
         label: label of the source.
         page: the page.
         places: their places among the valid rows of the page; None for all of them.
-        lowest: least number among them, as text; that of the page if they are a part of it and the number is
-            no time; None for a list without an order.
+        lowest: least number among them, as a string; that of the page if they are a part of it and the
+            number is no time; None for a list without an order.
         highest: greatest number among them, alike.
 
     """

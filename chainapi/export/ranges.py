@@ -40,7 +40,7 @@ class RangesOfSources:
 
 
 def checked_ranges(given: object, limit: int | None = None) -> RangesOfSources | None:
-    """Return the argument ``ranges=``: their number, or the width of each as a text.
+    """Return the argument ``ranges=``: their number, or the width of each as a string.
 
     Raises:
         ConfigurationError: it is neither, or there is a limit too.

@@ -35,7 +35,7 @@ class ExportResult:
 
     Attributes:
         path: the file with the rows, or the folder with such files; for a URL it and the names of files are
-            texts.
+            strings.
         rows: number of fetched rows that the target lacked.
         sources: number of sources.
         written: files that were written; empty if there was nothing new.

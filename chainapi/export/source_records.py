@@ -117,7 +117,7 @@ class SourceRecord:
 
     @property
     def fields(self) -> tuple[Any, ...]:
-        """Columns of the record; large numbers are texts, as SQLite has 64 bits."""
+        """Columns of the record; large numbers are strings, as SQLite has 64 bits."""
         numbers = _text(self.newest), _text(self.exported)
         order = self.trend.value, _text(self.last), _text(self.oldest)
         ties = self.exported_ties, self.newest_ties, self.met_ties

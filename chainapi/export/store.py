@@ -89,7 +89,7 @@ class Store:
         url: the folder as the user named it.
         files: the file system.
         root: path of the folder in it.
-        secrets: texts that no message may have.
+        secrets: strings that no message may have.
         advice: what the message of an error says to do.
 
     """
@@ -315,7 +315,7 @@ class Store:
 
 
 def _texts(options: Any) -> Iterator[str]:
-    """Yield the texts in the options of a file system that may be credentials.
+    """Yield the strings in the options of a file system that may be credentials.
 
     Those are all but addresses.
     """

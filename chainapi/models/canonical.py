@@ -62,7 +62,7 @@ def split_rows(body: bytes, items: str) -> list[bytes]:
         return scan(body, items)[0]
 
 
-# A text, whole or cut off at the end of the body, or a bracket, colon or comma.
+# A string, whole or cut off at the end of the body, or a bracket, colon or comma.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},:]', re.DOTALL)
 
 

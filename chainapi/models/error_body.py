@@ -10,14 +10,14 @@ from chainapi.models.sizes import LARGE, refuse_dense
 
 __all__ = ["EXCERPT", "decode_error", "excerpt"]
 
-EXCERPT = 300  # characters of a text that is quoted in an error
+EXCERPT = 300  # characters of a string that is quoted in an error
 MESSAGES = 20  # messages of one error body that are kept
 
 
 def decode_error(body: bytes, secret: str = "") -> tuple[str, tuple[str, ...]]:
     """Read an error body (specification, section 2): its error type and its messages.
 
-    `message` may be a text or a list. An excerpt stands for a body of another shape. Texts are cut to
+    `message` may be a string or a list. An excerpt stands for a body of another shape. Strings are cut to
     300 characters, control characters are shown as escapes, and `secret` is masked.
     """
     try:
@@ -47,7 +47,7 @@ def _as_text(entry: object) -> str:
 
 
 def excerpt(text: str, secret: str = "") -> str:
-    """Cut a text of the service to 300 characters, and mask `secret`.
+    """Cut a string of the service to 300 characters, and mask `secret`.
 
     Control characters become escapes.
     """

@@ -43,7 +43,7 @@ EXACT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=exact_number)
 def decode_leniently(raw: bytes) -> Any:
     """Decode JSON that a decoder refused; return its text if it is not JSON.
 
-    Lone surrogates stay, bytes that are not UTF-8 become U+FFFD, NaN and Infinity become texts.
+    Lone surrogates stay, bytes that are not UTF-8 become U+FFFD, NaN and Infinity become strings.
     """
     try:
         return EXACT.decode(raw)
@@ -115,7 +115,7 @@ def _encoded(value: Any) -> str:
 
 
 class _Text(Struct, frozen=True):
-    """Part of a text that is encoded already."""
+    """Part of a string that is encoded already."""
 
     text: str
 

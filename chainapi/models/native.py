@@ -1,7 +1,7 @@
 """Models that msgspec reads by itself: dataclasses, TypedDicts, Structs.
 
-msgspec refuses a whole number that comes as a text of digits, and the services send many. Rows that it
-refuses are read a second time: as JSON values, in which each text of a whole number becomes that number.
+msgspec refuses a whole number that comes as a string of digits, and the services send many. Rows that it
+refuses are read a second time: as JSON values, in which each string of a whole number becomes that number.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NativeRows:
         )
 
     def __call__(self, rows: list[Any]) -> list[Any]:
-        """Make rows of their JSON, texts of whole numbers as numbers."""
+        """Make rows of their JSON, strings of whole numbers as numbers."""
         values = with_numbers(self._kind, _PLAIN.decode(b"[" + b",".join(rows) + b"]"))
         return self._decoder.decode(_encode(values))
 
@@ -64,7 +64,7 @@ def has_attrs(model: Any) -> bool:
 
 
 def with_numbers(kind: Type, value: Any) -> Any:
-    """Return a JSON value of a type, with numbers for texts of whole numbers."""
+    """Return a JSON value of a type, with numbers for strings of whole numbers."""
     if isinstance(value, str):
         kinds = {member.kind for member in kind.members} if kind.kind == "union" else {kind.kind}
         whole = whole_of(value) if "integer" in kinds and "text" not in kinds else None

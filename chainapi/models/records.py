@@ -66,7 +66,7 @@ class AnyRecord:
     def to_wire(self) -> dict[str, Any]:
         """Return the record as a JSON object of the service, with the fields of `extra`.
 
-        Amounts are texts, missing fields are left out. `chainapi.json` encodes it.
+        Amounts are strings, missing fields are left out. `chainapi.json` encodes it.
 
         Raises:
             DecodeError: a field of `extra` is nested too deeply.

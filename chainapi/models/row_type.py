@@ -31,9 +31,9 @@ class FastPath:
     It accepts nothing that the general path refuses, and makes the same objects.
 
     Attributes:
-        wire: type that msgspec decodes, in lax mode with `lax`: numbers may be texts.
+        wire: type that msgspec decodes, in lax mode with `lax`: numbers may be strings.
         finish: function that makes the objects.
-        nulls: returns the type that accepts null too, for JSON in which no text looks like null; None where
+        nulls: returns the type that accepts null too, for JSON in which no string looks like null; None where
             `wire` does.
 
     """

@@ -67,8 +67,8 @@ _LISTS = frozenset(
 )
 _UNIONS = (typing.Union, types.UnionType)
 
-# Note of a number that the services send as a text: `Annotated[int, AS_TEXT]`.
-AS_TEXT = "sent as a text"
+# Note of a number that the services send as a string: `Annotated[int, AS_TEXT]`.
+AS_TEXT = "sent as a string"
 
 
 class Type(Struct, frozen=True):
@@ -83,7 +83,7 @@ class Type(Struct, frozen=True):
             ``mapping``; ``record`` (`is_record`); ``union`` of several types; ``other``.
         optional: whether None is a value too.
         notes: the notes of ``Annotated``.
-        choices: the listed values of a literal, an enumeration, or a text with a literal among its notes.
+        choices: the listed values of a literal, an enumeration, or a string with a literal among its notes.
 
     """
 
@@ -94,7 +94,7 @@ class Type(Struct, frozen=True):
     choices: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
-        """Return the type in Python's notation, without the listed values of a text."""
+        """Return the type in Python's notation, without the listed values of a string."""
         return self._name() + " | None" * self.optional
 
     @property
@@ -109,7 +109,7 @@ class Type(Struct, frozen=True):
 
     @property
     def as_text(self) -> bool:
-        """Return whether the services send the number as a text."""
+        """Return whether the services send the number as a string."""
         return AS_TEXT in self.notes
 
     @property
@@ -253,7 +253,7 @@ def row_classes(model: Any) -> tuple[type, ...]:
     """Return the record classes that rows of a model can have.
 
     A union has several. A generic class with its arguments counts as that class. The result is empty for rows
-    that are not records, such as texts and JSON values.
+    that are not records, such as strings and JSON values.
     """
     if tags := tags_of(model):
         return tuple(dict.fromkeys(tag.kind for tag in tags))

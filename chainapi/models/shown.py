@@ -1,4 +1,4 @@
-"""Short texts of rows and of lists of rows, for people: a line each."""
+"""Descriptions of rows and of lists of rows in one line, for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chainapi.models.timestamps import utc_datetime
 __all__ = ["described", "shown"]
 
 WIDTH = 96  # characters of a row
-LONGEST = 20  # characters of a text in a row
+LONGEST = 20  # characters of a string in a row
 
 
 def shown(record: Any) -> str:
@@ -78,5 +78,5 @@ def _brief(value: Any) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """Return a text, or its beginning and end if it is long."""
+    """Return a string, or its beginning and end if it is long."""
     return text if len(text) <= most else f"{text[: most - 8]}...{text[-5:]}"

@@ -5,7 +5,7 @@ a pattern checks. A lax decoder reads a `fast_type`: it makes whole numbers of s
 would also accept 1.0 and 1e3 as whole numbers, so the type is ``int | float``: they become floats, and the
 second step refuses those. A lax decoder reads the other types of the fast path like a strict one, except for
 null: it would accept the text "null" too. So there are two fast types. The first accepts null in place of a
-text only. The second, with `nulls`, accepts it for each optional type; it reads JSON without such a text
+text only. The second, with `nulls`, accepts it for each optional type; it reads JSON without such a string
 alone (`may_hold_null_text`). Constraints of `Annotated` are checked in the second step, on the model.
 
 With `strict`, Structs refuse fields that the record does not name.
@@ -28,7 +28,7 @@ from chainapi.models.unions import Tag
 
 __all__ = ["Decoded", "fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
 
-_FLOAT: Any = float | str  # a text is refused in the second step: a lax decoder would make a number of it
+_FLOAT: Any = float | str  # a string is refused in the second step: a lax decoder would make a number of it
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 
@@ -44,7 +44,7 @@ class Decoded(msgspec.Struct):
 
 
 def may_hold_null_text(content: bytes) -> bool:
-    """Check JSON for a text that a lax decoder takes for null.
+    """Check JSON for a string that a lax decoder takes for null.
 
     It is "null" in any case, or with escapes.
     """
@@ -174,7 +174,7 @@ def _given_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
         more = (...,) if kind.origin is tuple else ()
         return types.GenericAlias(kind.origin, (_wire_type(kind.item, within, strict), *more))
     if kind.kind == "mapping":
-        # Keys are texts; msgspec makes numbers of them by itself.
+        # Keys are strings; msgspec makes numbers of them by itself.
         return types.GenericAlias(kind.origin, (kind.key.hint, _wire_type(kind.item, within, strict)))
     if kind.kind in ("tuple", "union"):
         wires = tuple(_wire_type(member, within, strict) for member in kind.members)
@@ -187,12 +187,12 @@ def _given_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
 
 
 def _wire_union(kind: Type, wires: tuple[Any, ...]) -> Any:
-    """Accept whole numbers of a union as strings, unless texts are among its types."""
+    """Accept whole numbers of a union as strings, unless strings are among its types."""
     members = zip(kind.members, wires, strict=True)
     strict: Any = typing.Union[  # noqa: UP007 - made at run time
         tuple(int if member.kind == "integer" else wire for member, wire in members)
     ]
-    if any(member.kind == "text" for member in kind.members):  # texts that are no numbers would be refused
+    if any(member.kind == "text" for member in kind.members):  # strings that are no numbers would be refused
         return strict
     lenient: Any = typing.Union[wires]  # noqa: UP007 - made at run time
     try:

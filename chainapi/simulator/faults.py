@@ -106,7 +106,7 @@ class Fault:
         An example is ``data.evm.blocks=status:503,every:3``. ROUTE is as `route`, or ``*`` for all of both
         services. The keys are at, every, times, after-page, status, message, retry-after (seconds) and slow
         (seconds); disconnect, stall, stall-body and truncate have no value. Without at and every, each
-        request is met. Raises ValueError for any other text.
+        request is met. Raises ValueError for any other string.
         """
         route, equals, rest = text.partition("=")
         if not equals or not route:

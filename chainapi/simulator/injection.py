@@ -230,7 +230,7 @@ def _changed(name: str, value: Any, version: int) -> object:
 
 
 def _locations(value: Any, names: Collection[str]) -> Iterator[Location]:
-    """Yield the locations of texts in fields of these names, at any depth.
+    """Yield the locations of strings in fields of these names, at any depth.
 
     It searches lists too.
     """

@@ -20,7 +20,7 @@ __all__ = ["Match", "Pattern", "Segments", "check_route", "first_segment", "matc
 # The service, after the method unless that is GET, and the decoded segments of a path.
 Segments: TypeAlias = tuple[str, ...]
 
-# Segments of a route's path; None matches any text.
+# Segments of a route's path; None matches any string.
 _Shape: TypeAlias = tuple[str | None, ...]
 
 
@@ -115,7 +115,7 @@ def parse_pattern(text: str) -> Pattern:
 
     The text is a path such as ``/v1/chains/43114/blocks`` or ``/v1/chains/{chainId}/blocks``, in which
     ``{...}`` and ``*`` match any one segment, with any method, or a name such as ``data.evm.blocks``, in
-    which ``*`` matches any text.
+    which ``*`` matches any string.
 
     Raises:
         ValueError: no route has such a name.

@@ -28,7 +28,7 @@ class HTTPError(Exception):
 def whole_number(name: str, text: str, least: float, most: float | None) -> int:
     """Return the whole number of a parameter.
 
-    Raises HTTPError for other texts, and out of bounds.
+    Raises HTTPError for other strings, and out of bounds.
     """
     if not re.fullmatch("-?[0-9]{1,18}", text):
         raise HTTPError(400, f"{name} must be an integer number")
@@ -93,7 +93,7 @@ def _check(parameter: Parameter, text: str) -> None:
     if parameter.choices and not set(values) <= set(parameter.choices):
         listed = ", ".join(parameter.choices)
         raise HTTPError(400, f"{parameter.wire} must be one of the following values: {listed}")
-    # A parameter that takes texts or decimals, too, takes any text.
+    # A parameter that takes strings or decimals, too, takes any string.
     if int in parameter.kinds and not {str, float} & set(parameter.kinds):
         least, most = -math.inf, None
         if parameter.bounds is not None:

@@ -1,7 +1,7 @@
 """Values of fields by the names of the fields.
 
 The tables below map patterns of names to values: hashes, addresses and identifiers look like those of the
-services, whole numbers are texts where the services send texts, times and heights fall from row to row.
+services, whole numbers are strings where the services send strings, times and heights fall from row to row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chainapi.simulator.sources import DAY
 __all__ = ["FIRST_HEIGHT", "Context", "Factory", "is_text", "scalar"]
 
 FIRST_HEIGHT = 9_000_000  # height of the block of row 0
-# Whole numbers that are texts in these records only; `Page` stands for what a page holds besides its rows.
+# Whole numbers that are strings in these records only; `Page` stands for what a page holds besides its rows.
 IN_DIGITS = frozenset({"Utxo.outputIndex", "Page.blockHeight"})
 
 
@@ -67,7 +67,7 @@ Table: TypeAlias = Sequence[tuple[str, Factory]]  # patterns of names; the first
 
 
 def scalar(kind: Kind, name: str, owner: Any) -> Factory:
-    """Return the factory of a text, a number, a boolean, or any JSON.
+    """Return the factory of a string, a number, a boolean, or any JSON.
 
     `owner` is the class of the record that has the field, None for a field of a page.
     """
@@ -87,7 +87,7 @@ def scalar(kind: Kind, name: str, owner: Any) -> Factory:
 
 
 def is_text(name: str) -> bool:
-    """Return whether the services send a whole number of this name as a text."""
+    """Return whether the services send a whole number of this name as a string."""
     return _find(_WHOLE_TEXTS, name) is not None
 
 
@@ -233,7 +233,7 @@ _TEXTS: Table = (
     ("hostRegion", _named("eu-central-1", "us-east-1", "ap-southeast-1")),
 )
 
-# Whole numbers that the services send as texts, because they may be longer than 64 bits, and all others.
+# Whole numbers that the services send as strings, because they may be longer than 64 bits, and all others.
 _WHOLE_TEXTS: Table = (
     ("blockNumber|createBlock(Number|Index)", _height),
     ("consumingBlockNumber", lambda context: _height(context) + 1 + context.below(1_000)),

@@ -183,6 +183,6 @@ def _reindex(request: Write) -> None:
 
 
 def _texts(record: object, name: str) -> list[str]:
-    """Return a list of texts in an object."""
+    """Return a list of strings in an object."""
     assert isinstance(record, dict)  # noqa: S101 - bodies are checked
     return list(record.get(name, ()))

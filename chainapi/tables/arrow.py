@@ -95,9 +95,9 @@ def times_of(seconds: Any) -> Any:
 
 
 def texts_of(content: bytes, sizes: bytes, validity: Any = None) -> Any:
-    """Return an array of texts in UTF-8, from their bytes.
+    """Return an array of strings in UTF-8, from their bytes.
 
-    `sizes` has four bytes for the size of each text. `validity` is as in `of_buffer`.
+    `sizes` has four bytes for the size of each string. `validity` is as in `of_buffer`.
     """
     offsets = pc.call_function("cumulative_sum_checked", [of_buffer(pa.int32(), bytes(4) + sizes)])
     buffers = [validity, offsets.buffers()[1], pa.py_buffer(content)]

@@ -44,7 +44,7 @@ INVALID = b"!"  # before the JSON of an invalid row, which is written to a separ
 class Codec:
     """Encoder of rows as JSON objects by column name, all columns or chosen ones.
 
-    Amounts have the form of their choice, decimals are texts. Fields that a record does not name are in the
+    Amounts have the form of their choice, decimals are strings. Fields that a record does not name are in the
     column ``extra``, by their own names. A row of an unknown kind of a union has values in the known columns
     if they fit, and its other fields in ``extra``.
 

@@ -161,7 +161,7 @@ def free_name(attribute: str, used: set[str]) -> str:
 
 # Until an export chooses, amounts are ``digits``.
 
-_TEXTS = (datetime, date, time, timedelta, UUID, bytes, bytearray)  # types with a text as their JSON
+_TEXTS = (datetime, date, time, timedelta, UUID, bytes, bytearray)  # types with a string as their JSON
 _KINDS: Mapping[str, Kind] = {
     "boolean": "boolean",
     "integer": "integer",

@@ -1,8 +1,8 @@
 """Pages decoded to columns, without an object of the model for each row.
 
 The decoder takes the fast path of the model to its private Structs (`chainapi.models.structs`). If all fields
-are numbers, texts and booleans, it checks all values of a field in one step; else it converts the Structs to
-those of the columns (`chainapi.tables.shapes`), which checks them. A page that does not pass is decoded to
+are numbers, strings and booleans, it checks all values of a field in one step; else it converts the Structs
+to those of the columns (`chainapi.tables.shapes`), which checks them. A page that does not pass is decoded to
 rows of the model, which names the fault: both ways accept the same bodies.
 """
 

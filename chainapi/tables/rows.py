@@ -19,8 +19,8 @@ __all__ = ["json_text", "reader"]
 def reader(columns: Sequence[Column], *, nested: bool) -> Callable[[bytes], list[Sequence[Any]]]:
     """Return a function from JSON lines of encoded rows to the values of each column.
 
-    Values have the types of `Scalar.json`: whole numbers and times are int, amounts and decimals are texts, a
-    value of a ``json`` column is raw JSON, for `json_text`. Records and lists are raw JSON too; with
+    Values have the types of `Scalar.json`: whole numbers and times are int, amounts and decimals are strings,
+    and a value of a ``json`` column is raw JSON, for `json_text`. Records and lists are raw JSON too; with
     `nested`, a list is a list, and a record is a Struct, whose values `msgspec.structs.astuple` returns in
     the order of its columns.
     """

@@ -1,7 +1,7 @@
 """Shapes of records: Structs with their attributes, by the names of columns.
 
 msgspec checks a page of rows by converting it into such Structs, and encodes those. In between, amounts and
-decimals become texts. An exact shape checks values as the model does; its Structs replace rows of the model
+decimals become strings. An exact shape checks values as the model does; its Structs replace rows of the model
 (`chainapi.tables.structs`).
 """
 
@@ -31,7 +31,7 @@ from chainapi.tables.values import Values, packed
 
 __all__ = ["ENCODER", "Misfit", "Shape", "text_of"]
 
-# Values of types that JSON lacks, in models of users, are encoded as their texts.
+# Values of types that JSON lacks, in models of users, are encoded as strings by `str`.
 ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
 
 LABEL, UNNAMED = "_label", "_unnamed"  # attributes of a row beside those of its record
@@ -138,7 +138,7 @@ class Shape:
         for column in columns:
             values = found[self.attributes[column.name]]
             if column.kind == "digits" and isinstance(numbers := packed("integer", values), bytes):
-                made.append(numbers)  # Arrow makes their texts
+                made.append(numbers)  # Arrow makes strings of them
             else:
                 change = changes.get(column.name)
                 made.append(packed(column.kind, values if change is None else change([*values])))
@@ -318,7 +318,7 @@ def _formed(form: Callable[[Any], Any], values: list[Any]) -> list[Any]:
 
 def _digits(values: list[Any]) -> list[Any]:
     try:
-        # The JSON of a list has all digits; it is many times faster than one text after the other.
+        # The JSON of a list has all digits; it is many times faster than one string after the other.
         encoded = msgspec.json.encode(values)
     except OverflowError:  # beyond 64 bits
         return _formed(str, values)

@@ -22,7 +22,7 @@ from chainapi.models.structs import Decoded
 
 __all__ = ["POINT", "StructDecoder", "struct_rows"]
 
-# Floats of the fast path are any value, so that a text is no number; here nothing is taken from texts.
+# Floats of the fast path are any value, so that a string is no number; here nothing is taken from strings.
 POINT = msgspec.defstruct(
     "Point",
     [("timestamp", int), ("value", float)],

@@ -25,8 +25,8 @@ class Texts:
     """Texts of a column in UTF-8.
 
     Attributes:
-        content: the texts, one after the other.
-        sizes: the bytes of each text, as a number of four bytes.
+        content: the strings, one after the other.
+        sizes: the bytes of each string, as a number of four bytes.
 
     """
 
@@ -45,7 +45,7 @@ FORMS: Mapping[Kind, str] = {"integer": "q", "digits": "q", "time": "I", "float"
 def packed(kind: Kind, values: Sequence[Any]) -> Values:
     """Return the values of a column packed if that is possible.
 
-    Those of ``digits`` are texts.
+    Those of ``digits`` are strings.
     """
     if kind in ("text", "digits"):
         return packed_texts(values)
@@ -56,7 +56,7 @@ def packed(kind: Kind, values: Sequence[Any]) -> Values:
 
 
 def packed_texts(values: Sequence[Any]) -> Values:
-    """Return texts packed; as they are if there is None."""
+    """Return strings packed; as they are if there is None."""
     try:
         joined = "".join(values)
     except TypeError:

@@ -28,7 +28,7 @@ _NEXT, _SENT = "nextPageToken", "pageToken"  # fields of a page, and of a reques
 
 @define(eq=False)
 class Secrets:
-    """Secrets of the requests so far, and texts without them."""
+    """Secrets of the requests so far, and strings without them."""
 
     _known: dict[int, Secret] = field(factory=dict[int, Secret], repr=False)
 
@@ -42,7 +42,7 @@ class Secrets:
                     self._known.setdefault(hash(part), Secret(part))
 
     def masked(self, text: str) -> str:
-        """Return a text with every secret masked.
+        """Return a string with every secret masked.
 
         It is masked as it is, cut short, and in JSON, HTML, URLs and base64.
         """

@@ -32,7 +32,7 @@ def network_blocked(allowed: Collection[str] = ()) -> Iterator[None]:
 
     def checked(method: Callable[[socket.socket, Any], Any]) -> Callable[[socket.socket, Any], Any]:
         def call(self: socket.socket, address: Any, /) -> Any:
-            if isinstance(address, tuple):  # a text is the path of a socket of the file system
+            if isinstance(address, tuple):  # a string is the path of a socket of the file system
                 _check(address[0], known)
             return method(self, address)
 

@@ -45,7 +45,7 @@ Asked: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], bytes | None]
 
 
 class _Content(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Recorded body: JSON as sent, or a text, or bytes in base64."""
+    """Recorded body: JSON as sent, or a string, or bytes in base64."""
 
     body: msgspec.Raw = msgspec.Raw()
     text: str | None = None
@@ -307,7 +307,7 @@ class Player:
         """Do nothing: no connection is open."""
 
     def unplayed(self) -> list[str]:
-        """Return the recorded requests that were not sent yet, as texts."""
+        """Return the recorded requests that were not sent yet, as strings."""
         return [
             _shown(asked)
             for asked, origins in self._tapes.items()

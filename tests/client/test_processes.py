@@ -160,8 +160,8 @@ async def test_spenders_count_every_end_of_a_request() -> None:
 
 @pytest.mark.parametrize("tag", [7, b"job", "a" * 65, "line\nend", "\x1b[31m", ["job"]])
 def test_tags_are_checked(tag: object) -> None:
-    """A tag is a text of at most 64 printable characters."""
-    with pytest.raises(ConfigurationError, match=r"tag=.* must be a text of at most 64 printable"):
+    """A tag is a string of at most 64 printable characters."""
+    with pytest.raises(ConfigurationError, match=r"tag=.* must be a string of at most 64 printable"):
         Session(tag=tag)  # type: ignore[arg-type]
     session = Session(
         data_base_url="https://data.test", api_key="key", transport=Simulator(seed=1).transport()

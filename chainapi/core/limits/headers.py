@@ -121,7 +121,7 @@ def _strictness(claim: _Claim) -> tuple[float, float, bool]:
 
 
 def _plain(text: str) -> float | None:
-    """Read a plain integer fast; None for any other text, also for valid ones."""
+    """Read a plain integer fast; None for any other string, also for valid ones."""
     # isdecimal alone would accept the digits of other scripts, and 300 digits are too many for a float.
     return float(text) if len(text) < 16 and text.isascii() and text.isdecimal() else None
 

@@ -181,7 +181,7 @@ def _check_token(fields: Mapping[str, Any]) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Check whether a text is valid Unicode, which a URL can carry.
+    """Check whether a string is valid Unicode, which a URL can carry.
 
     JSON can name halves of characters, which no URL can carry.
     """

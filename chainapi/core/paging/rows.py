@@ -343,7 +343,7 @@ def hash_digests(keys: Sequence[Any]) -> list[bytes]:
             ends = bytes.fromhex("".join([key[-2 * DIGEST_SIZE :] for key in keys]))
             if len(ends) == DIGEST_SIZE * len(keys):  # without white space, which is skipped
                 return [ends[place : place + DIGEST_SIZE] for place in range(0, len(ends), DIGEST_SIZE)]
-    except (TypeError, ValueError):  # a key is no text, or not hexadecimal
+    except (TypeError, ValueError):  # a key is no string, or not hexadecimal
         lengths = {HASH}
     if HASH not in lengths or len(keys) == 1:
         return [*map(key_digest, keys)]

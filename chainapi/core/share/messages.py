@@ -294,7 +294,7 @@ _FROM_PARTICIPANT: Decoder[list[FromParticipant]] = Decoder(list[FromParticipant
 _FROM_HOST: Decoder[list[FromHost]] = Decoder(list[FromHost])
 
 
-# msgspec raises the last two for texts that are no UTF-8, and for arrays within arrays without end.
+# msgspec raises the last two for strings that are no UTF-8, and for arrays within arrays without end.
 _MALFORMED = (MalformedError, UnicodeDecodeError, RecursionError)
 
 

@@ -112,7 +112,7 @@ def _set_y(axes: Axes, chart: Chart) -> None:
 
 
 def _verbatim(text: str, width: int = LABEL_WIDTH) -> str:
-    """Escape a text for matplotlib.
+    """Escape a string for matplotlib.
 
     It reads "$" as a formula and hides labels that begin with "_".
     """

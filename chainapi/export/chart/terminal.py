@@ -54,7 +54,7 @@ class _Style:
         return "━━" if self.symbol == BLOCKS else self.symbol
 
     def painted(self, text: str) -> str:
-        """Return a text that begins with the sample, the sample in the colour."""
+        """Return a string that begins with the sample, the sample in the colour."""
         if self.colour is None:
             return text
         return f"\x1b[38;5;{self.colour}m{self.sample}\x1b[0m{text.removeprefix(self.sample)}"

@@ -1,9 +1,9 @@
 r"""CSV by RFC 4180, in UTF-8 and with "\n" after each line.
 
-Only texts are in quotation marks: an empty text is ``""``, None is nothing between two commas. Times are ISO
-8601 in UTC, amounts as 32 bytes "0x" and 64 hexadecimal digits; records, lists and other JSON are JSON texts.
-The file is data and not for a spreadsheet: a text that begins with ``=`` stays unchanged. It may be
-compressed.
+Only strings are in quotation marks: an empty string is ``""``, and None is an empty field. Times are ISO 8601
+in UTC. `Amounts` are digits, a number, or "0x" and 64 hexadecimal digits. Records, lists and other JSON are
+JSON text. The file is data and not for a spreadsheet: a string that begins with ``=`` stays
+unchanged. It may be compressed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Csv(TextFileFormat):
         return check_written(path, written, _tally(path, self.files, stop, headers=0))
 
     def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a file; without columns values are texts."""
+        """Yield the rows of a file; without columns values are strings."""
         records = map(_cells, self._records(path))
         names = [name or "" for name in next(records, ())]
         if columns and extended(names, columns, source=self.source) is None:
@@ -236,13 +236,13 @@ def _cells(record: str) -> list[str | None]:
 
 
 def _tally(path: Path, files: TextFiles, stop: threading.Event | None = None, *, headers: int = 1) -> Tally:
-    """Return the number of records below the header: line ends outside of texts."""
+    """Return the number of records below the header: line ends outside of strings."""
     count, checksum, within = -headers, 0, 0
     try:
         with files.open(path) as file:
             for chunk in until(stop, chunks(file)):
                 checksum = crc32(chunk, checksum)
-                # Two quotation marks with nothing between them neither open nor close a text.
+                # Two quotation marks with nothing between them neither open nor close a string.
                 pieces = chunk.translate(None, _OTHERS).replace(b'""', b"").split(b'"')
                 count += sum(piece.count(b"\n") for piece in pieces[within::2])
                 within = (within + len(pieces) - 1) % 2

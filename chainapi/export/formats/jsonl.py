@@ -1,6 +1,6 @@
 """JSON lines: one encoded row in each line, with its source in front.
 
-Times are whole seconds; amounts and decimals are texts, other numbers numbers. The file may be compressed.
+Times are whole seconds; amounts and decimals are strings, other numbers numbers. The file may be compressed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class JsonLines(TextFileFormat):
                 yield lines
                 continue
             head = len(b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label)))
-            # A text has no line end.
+            # A string has no line end.
             rest = [line[head:].removeprefix(b",") for line in lines.split(b"\n")[:-1]]
             yield b"".join([b"{" + line + b"\n" for line in rest])
 

@@ -1,7 +1,7 @@
 """SQLite database with one table, ``rows``.
 
 Whole numbers and times (Unix seconds) are INTEGER, amounts and decimals are TEXT because SQLite has no exact
-type for them (amounts by choice REAL, or BLOB of 32 bytes); records, lists and other JSON are JSON texts.
+type for them (amounts by choice REAL, or BLOB of 32 bytes); records, lists and other JSON are JSON text.
 """
 
 from __future__ import annotations

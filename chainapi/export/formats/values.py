@@ -144,7 +144,7 @@ def typed_row(
 ) -> dict[str, Any]:
     """Return a row of a file with the kinds of its columns.
 
-    A column that the file lacks is None, except ``source``. With `json_texts`, ``json`` values are texts.
+    A column that the file lacks is None, except ``source``. With `json_texts`, ``json`` values are strings.
     """
     values = {
         column.name: value_of(column, row.get(column.name), json_texts=json_texts) for column in columns
@@ -153,7 +153,7 @@ def typed_row(
 
 
 def parsed(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    """Return a row of a file that has records, lists and other JSON as JSON texts."""
+    """Return a row of a file that has records, lists and other JSON as JSON text."""
     nested = {column.name for column in columns if column.kind in NESTED}
     return {name: loads(value) if value and name in nested else value for name, value in row.items()}
 

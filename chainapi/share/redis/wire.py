@@ -68,7 +68,7 @@ class LostError(Exception):
 
 
 class Address:
-    """Address of a Redis server; no text of it shows the credentials of its URL."""
+    """Address of a Redis server; no string of it shows the credentials of its URL."""
 
     def __init__(self, url: str) -> None:
         # Raised outside of the handler: errors of redis-py repeat parts of the URL.
