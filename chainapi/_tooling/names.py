@@ -18,7 +18,7 @@ GROUPS = {
         "Teleporter",
         "Messages between chains, by their former name; deprecated, use `icm`.",
     ),
-    "data.usage": ("Usage", "Usage of the services by an organisation."),
+    "data.usage": ("Usage", "Usage of the services by an organization."),
     "data.webhooks": ("Webhooks", "The webhooks of the account."),
     "metrics.chains": ("MetricChains", "Metrics of EVM chains."),
     "metrics.icm": ("MetricICM", "Counts of messages between chains."),

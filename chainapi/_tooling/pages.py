@@ -101,7 +101,7 @@ def keys(service: str) -> str:
 
 
 def updates(service: str) -> str:
-    """Return the table of the lists of a service whose new rows an export recognises."""
+    """Return the table of the lists of a service whose new rows an export recognizes."""
     lines = [
         "| List | Number that shows new rows | Lower bound of requests | Lookback in |",
         "|---|---|---|---|",

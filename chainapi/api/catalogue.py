@@ -1,4 +1,4 @@
-"""Catalogue of all endpoints by dotted name, such as ``data.evm.blocks``.
+"""Catalog of all endpoints by dotted name, such as ``data.evm.blocks``.
 
 `ROUTES` has those that only read, with any method; `WRITES` those that change something in the service.
 """

@@ -41,7 +41,7 @@ class DataAPI(ServiceAPI):
         primary_network: the P-, X- and C-Chain, their validators, subnets and blockchains.
         icm: messages between chains.
         teleporter: the former name of `icm`; deprecated.
-        usage: usage of the API by an organisation.
+        usage: usage of the API by an organization.
         webhooks: the webhooks of the account.
 
     """

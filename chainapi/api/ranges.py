@@ -118,7 +118,7 @@ class Part:
         self.query = _bounded(query, ranged, within)
 
     def own_rows(self, page: DecodedPage | ColumnarPage) -> DecodedPage | ColumnarPage:
-        """Return a page without the rows of neighbouring ranges.
+        """Return a page without the rows of neighboring ranges.
 
         Raises:
             PagingError: a row lies so far beyond the range that the service bounds another number, or none.

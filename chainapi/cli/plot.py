@@ -92,7 +92,7 @@ def present(terminal: Terminal, chart: Chart, *, drawn: bool, png: Path | None) 
 
 
 def print_chart(terminal: Terminal, chart: Chart) -> None:
-    """Print a chart on the terminal, in colour if the terminal has colours."""
+    """Print a chart on the terminal, in color if the terminal has colors."""
     console = terminal.console
     coloured = console.color_system is not None and not console.no_color
     terminal.out.write(draw(chart, width=min(console.width, WIDEST), height=HEIGHT, coloured=coloured))

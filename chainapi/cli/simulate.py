@@ -37,7 +37,7 @@ class AnomalyOptions:
         ties: Number of different rows with the same block number, time or height.
         equal: Number of consecutive rows that are equal byte for byte.
         replays: Number of chains that share each transaction hash, in lists over all chains.
-        order: Order of the rows; swapped exchanges some neighbours.
+        order: Order of the rows; swapped exchanges some neighbors.
         moved: Share of rows that change place when a list is walked again.
         changing: When values such as prices and statuses change: with each pass over a list, or response.
         malformed: Share of invalid rows, with a field of a wrong type, null, or missing.

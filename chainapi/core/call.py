@@ -369,7 +369,7 @@ class CallFlow:
         self._phase, self._since = phase, now
 
     def _acquire(self, now: float) -> Acquire:
-        """Begin to wait for quota; waits of earlier attempts count towards `max_wait`."""
+        """Begin to wait for quota; waits of earlier attempts count toward `max_wait`."""
         if self._phase != _QUEUE:
             self._enter(_QUEUE, now)
         left = self._call.options.max_wait

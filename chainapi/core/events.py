@@ -177,7 +177,7 @@ class PageReceived(CallEvent):
 class Restarted(CallEvent):
     """Event: a walk restarts at the first page, as its page token has died.
 
-    `exact` is False if rows that were yielded before a resume, or as pages, cannot be recognised any more and
+    `exact` is False if rows that were yielded before a resume, or as pages, cannot be recognized any more and
     may come again. The event may then report a restart before the resume, which `restarts` includes.
     """
 
@@ -200,7 +200,7 @@ class TokenRenewed(CallEvent):
 class KeyNotUnique(CallEvent):
     """Event: two rows share the key that should identify a row.
 
-    They are on the `page`-th page, or on it and a neighbouring page. The walk stops using the key: it drops
+    They are on the `page`-th page, or on it and a neighboring page. The walk stops using the key: it drops
     no row for it any more, and counts rows by their content. Rows that were yielded under the key come again
     after a restart.
     """

@@ -1,4 +1,4 @@
-"""Invalid rows of an export: their JSON lines, and digests that recognise them.
+"""Invalid rows of an export: their JSON lines, and digests that recognize them.
 
 A record is ``{"path":...,"error":...,"row":...}``; in a file the source is in front. A lookback fetches rows
 again: of these an export writes the ones alone whose source and row it has not written yet.

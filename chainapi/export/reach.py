@@ -11,7 +11,7 @@ __all__ = ["Reach"]
 
 @define
 class Reach:
-    """Reach of a walk from its first row of a run towards the end of its list.
+    """Reach of a walk from its first row of a run toward the end of its list.
 
     The share is that of the numbers, as if rows were spread over them evenly. It never falls: a walk that
     restarts passes rows again.

@@ -249,7 +249,7 @@ class Batch:
             invalid rows.
         checkpoint: position of the walk after the page.
         done: whether the walk has ended.
-        repeats: digests of rows that the stream recognised as rows of an earlier pass.
+        repeats: digests of rows that the stream recognized as rows of an earlier pass.
         newest: greatest number among the rows; None for a list without such numbers.
         oldest: least number among the rows.
         ties: marks of the rows with that number.

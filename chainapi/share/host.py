@@ -515,7 +515,7 @@ class _Peer:
             self.host.stopped()
 
     def _answered_late(self, message: Answered) -> None:
-        """Honour a refusal although its permit was overdue."""
+        """Honor a refusal although its permit was overdue."""
         if message.status == 429:
             self.host.gate.hold_back(hold(429, info_of(message.limits)))
             self.send(Verdict(message.permit, verdicts.Verdict.QUOTA))

@@ -15,7 +15,7 @@ The modules, in the order in which a request passes through them:
 =============  ===================================================================================
 server         a port of the loopback interface; `memory` is a transport without a socket
 world          keys, limits, faults; the answer follows from the request and the time alone
-router         from a path to the handler of its route, by the catalogue (`matching`)
+router         from a path to the handler of its route, by the catalog (`matching`)
 handlers       the list or the resource at a path; `validation` and `bodies` check the request
 writes         what requests change in the `account`: webhooks, exports, the shared secret
 sources        rows of the specification's routes, which refer to each other

@@ -34,9 +34,9 @@ class Anomalies:
         route: route of the lists, as a name, a pattern of names such as ``data.evm.*``, or a path in which
             ``{...}`` and ``*`` match any one segment; None for every list.
         ties: number of different rows that share one block number, time or height.
-        equal: number of neighbouring rows that are the same row, byte for byte.
+        equal: number of neighboring rows that are the same row, byte for byte.
         replays: number of chains that have a transaction of one hash, in lists over all chains.
-        order: of the rows: newest first; with some neighbours swapped; shuffled, in runs of 10,000 rows
+        order: of the rows: newest first; with some neighbors swapped; shuffled, in runs of 10,000 rows
             and the ones added later; or oldest first.
         moved: share of rows that stand elsewhere in each pass but the first.
         changing: when prices, logos, index statuses, progress and uptimes change: from pass to pass, or from

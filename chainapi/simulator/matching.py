@@ -1,6 +1,6 @@
 """Routes of both services, matched by a path, a name or a pattern.
 
-The catalogue of the routes is loaded with the first path or name, so that importing the simulator is fast.
+The catalog of the routes is loaded with the first path or name, so that importing the simulator is fast.
 """
 
 from __future__ import annotations

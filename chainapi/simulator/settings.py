@@ -44,7 +44,7 @@ def _distinct(_: object, attribute: Attribute[tuple[int, ...]], value: tuple[int
 
 @define(eq=False)
 class Settings:
-    """Settings of the services: contents, behaviour, limits and faults.
+    """Settings of the services: contents, behavior, limits and faults.
 
     You may change limits and faults while the services run.
 

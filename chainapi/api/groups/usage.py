@@ -28,7 +28,7 @@ __all__ = ["Usage"]
 
 
 class Usage(Group):
-    """Usage of the services by an organisation."""
+    """Usage of the services by an organization."""
 
     @gets(Route("/v1/apiUsageMetrics", weight="xxl"))
     async def api(

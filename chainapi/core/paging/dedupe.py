@@ -3,7 +3,7 @@
 Three kinds of evidence, and nothing else, prove that a row is repeated:
 
 * Within one pass, a *key*: attributes that identify a row by the service's definition. A row whose key was
-  on a neighbouring page is that row again, because the list shifted. Without a key nothing is dropped: equal
+  on a neighboring page is that row again, because the list shifted. Without a key nothing is dropped: equal
   rows are rows. A key that two rows of one page share identifies nothing, and is given up.
 * After a restart, *counts*: each row is left out as often as it was given before. A row is counted under its
   key, else under its content as the service sent it.
@@ -42,7 +42,7 @@ class Comparison(Struct, eq=False):
     """Comparison of the rows of a page with those given before.
 
     Attributes:
-        repeated: indices of rows that a neighbouring page of this pass had.
+        repeated: indices of rows that a neighboring page of this pass had.
         stale: indices of all rows that were given before, the repeated ones included.
         fresh: whether the page has a row that was never given before; None where rows are not counted.
         signature: a hash of the rows: of their keys where those identify them, else of their content.

@@ -1,4 +1,4 @@
-"""Keys of neighbouring rows: which rows of a page the pages before it had."""
+"""Keys of neighboring rows: which rows of a page the pages before it had."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KeyWindow:
     def __init__(self, *, unique: bool) -> None:
         self._unique = unique
         self._neighbours: list[_Neighbour] = []
-        self._size = 0  # rows of the neighbours
+        self._size = 0  # rows of the neighbors
 
     def clear(self) -> None:
         """Forget all rows: another pass begins, or the key is given up."""
@@ -40,7 +40,7 @@ class KeyWindow:
         self._size = 0
 
     def add(self, page: PageRows, *, all_new: bool) -> bool:
-        """Find the rows that neighbouring pages had; False if the key fails.
+        """Find the rows that neighboring pages had; False if the key fails.
 
         The key fails where the page shows that it identifies no row. `all_new`: the order of the list proves
         that no row of the page is repeated.
@@ -60,7 +60,7 @@ class KeyWindow:
         return True
 
     def _meets(self, page: PageRows) -> bool:
-        """Check for a key that a neighbour has too."""
+        """Check for a key that a neighbor has too."""
         keys = set(page.keys)
         return not keys.isdisjoint(chain.from_iterable([other.keys for other in self._neighbours]))
 

@@ -1,7 +1,7 @@
 """Order of a list: the rows given, as spans of descending numbers.
 
 They take constant memory. Rows of an ordered list never rise from row to row, and the list grows at its head
-only. So nothing lies between two neighbouring rows of one pass: each pass is one span of numbers from the
+only. So nothing lies between two neighboring rows of one pass: each pass is one span of numbers from the
 head down to its last row, and joins the spans that it passes. Inside a span every row was given. At its two
 ends rows may share a number with rows that were not: there the marks of the rows given are counted.
 """
@@ -316,7 +316,7 @@ def _only(marks: Mapping[int, Marks], ends: Collection[int]) -> dict[int, Marks]
 def _walked(spans: Spans, last: int, number: int, *, unique: bool) -> Spans:
     """Return the spans after a step from the number `last` to `number`.
 
-    Both are numbers of neighbouring rows. A step down proves that all rows between the two were given, and
+    Both are numbers of neighboring rows. A step down proves that all rows between the two were given, and
     those that have `last` as well. Of those that have `number` more may follow: a span that begins there is
     not joined before the next step.
     """
@@ -370,7 +370,7 @@ def with_run(numbers: list[Any]) -> tuple[Sequence[Any], Run | None]:
     """Return numbers and the run that they form, if they form one.
 
     The numbers of a run are returned as a `range`, which takes little memory. It takes no comparison of
-    neighbours: a run is the usual page of a list whose numbers are its keys.
+    neighbors: a run is the usual page of a list whose numbers are its keys.
     """
     count = len(numbers)
     if count < 2 or type(first := numbers[0]) is not int or type(second := numbers[1]) is not int:

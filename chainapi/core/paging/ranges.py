@@ -91,7 +91,7 @@ def borders_at_multiples(oldest: int, newest: int, step: int) -> range:
 
 
 def intervals(cuts: Sequence[int], whole: Interval) -> list[Interval]:
-    """Return the intervals between neighbouring borders, from old to new.
+    """Return the intervals between neighboring borders, from old to new.
 
     The outer ones end as `whole`: open where the query has the end that the caller passed.
     """

@@ -232,7 +232,7 @@ class PageRows:
     def mark(self, index: int) -> str:
         """Return the mark of a row: half the digest of its key, or of its content.
 
-        That is enough among neighbouring pages. It is hexadecimal.
+        That is enough among neighboring pages. It is hexadecimal.
         """
         key = self.keys[index] if self.keyed else None
         return (self.digest(index) if key is None else key_digest(key))[:8].hex()

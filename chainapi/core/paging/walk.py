@@ -237,7 +237,7 @@ class Walk:
 
     @property
     def repeated(self) -> Collection[int]:
-        """Indices of the rows of the open page that a neighbouring page of this pass had."""
+        """Indices of the rows of the open page that a neighboring page of this pass had."""
         return self._compared.repeated
 
     @property

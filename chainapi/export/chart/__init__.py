@@ -32,7 +32,7 @@ def draw(chart: Chart, *, width: int, height: int = 20, coloured: bool = False) 
         chart: the chart.
         width: width of the text in characters.
         height: number of lines; a long legend may need more.
-        coloured: whether to write the escape codes of colours.
+        coloured: whether to write the escape codes of colors.
 
     Raises:
         ConfigurationError: plotext is not installed, or a logarithmic axis has no value above zero.

@@ -1,6 +1,6 @@
 """Charts as PNG, drawn by matplotlib (extra `plot`).
 
-Each of ten series has a colour, and further ones the same colours with other dashes.
+Each of ten series has a color, and further ones the same colors with other dashes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIZE = (10.0, 5.0)  # inches
 DOTS = 150  # per inch
 COLOURS = 10  # of matplotlib's own cycle, C0 to C9
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
-CLEAR = 0.75  # opacity of lines that share a colour with others
+CLEAR = 0.75  # opacity of lines that share a color with others
 STRETCHES = 300  # places at which the band of the other series has edges
 LABEL_WIDTH, TITLE_WIDTH = 20, 80  # characters
 ROWS = 20  # of a column of the legend

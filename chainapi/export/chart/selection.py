@@ -76,7 +76,7 @@ def _nearest(points: Iterable[Point], places: Sequence[float]) -> Iterator[Point
 
 
 def _between(points: Sequence[Point], places: Sequence[float]) -> Iterator[Point]:
-    """Yield the points of the lines between neighbouring points at the places."""
+    """Yield the points of the lines between neighboring points at the places."""
     for (begin, first), (end, last) in pairwise(points):
         for x in places[bisect_left(places, begin) : bisect_right(places, end)]:
             part = (x - begin) / (end - begin) if end > begin else 0.0

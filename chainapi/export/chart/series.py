@@ -20,8 +20,8 @@ __all__ = ["MOST", "TOP", "Chart", "Point", "Series", "chart_of", "in_calendar",
 
 Point: TypeAlias = tuple[float, float]
 
-TOP = 10  # series with a line: colours that people can distinguish
-MOST = 40  # series that can have one: each colour in four styles
+TOP = 10  # series with a line: colors that people can distinguish
+MOST = 40  # series that can have one: each color in four styles
 STRETCHES = 1_000  # that a picture is wide enough to show
 HUGE, TINY = 1e300, 1e-300  # beyond these, differences of numbers overflow or vanish
 
@@ -43,7 +43,7 @@ class Chart:
         unit: unit of y; empty if unknown.
         title: text above the chart.
         log: whether the vertical axis is logarithmic; points at zero or below are left out.
-        top: number of series that get a line, 1 to 40; of more series the largest by their medians. A grey
+        top: number of series that get a line, 1 to 40; of more series the largest by their medians. A gray
             band shows the range of the others.
 
     """

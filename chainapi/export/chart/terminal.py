@@ -1,7 +1,7 @@
 """Charts as text, drawn by plotext (extra `cli`).
 
-In colours, each of ten series has a colour, and further ones the same colours with other marks. Without
-colours, each series has its own mark.
+In colors, each of ten series has a color, and further ones the same colors with other marks. Without
+colors, each series has its own mark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Range: TypeAlias = tuple[float, float]
 
 COLOURS = (12, 10, 9, 14, 13, 11, 208, 99, 130, 43)  # of the 256 of terminals
 BLOCKS = "hd"  # plotext's name of blocks of a quarter of a character
-SYMBOLS = (BLOCKS, "*", "+", "x")  # of series with the same colour
+SYMBOLS = (BLOCKS, "*", "+", "x")  # of series with the same color
 MARKS = "*+xo#%@&=~" + ascii_uppercase + "1234"
 GREY, SHADE = 8, "░"
 LEAST = 10  # lines of a chart without its legend
@@ -36,7 +36,7 @@ Y_TICKS, X_TICK_WIDTH = 5, 22
 
 @frozen
 class _Style:
-    """Symbol and colour of a series."""
+    """Symbol and color of a series."""
 
     symbol: str
     colour: int | None = None
@@ -54,7 +54,7 @@ class _Style:
         return "━━" if self.symbol == BLOCKS else self.symbol
 
     def painted(self, text: str) -> str:
-        """Return a string that begins with the sample, the sample in the colour."""
+        """Return a string that begins with the sample, the sample in the color."""
         if self.colour is None:
             return text
         return f"\x1b[38;5;{self.colour}m{self.sample}\x1b[0m{text.removeprefix(self.sample)}"

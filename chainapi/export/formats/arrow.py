@@ -86,7 +86,7 @@ def _tables(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any]) -> It
 
 
 def _slices(rows: Rows) -> Iterator[tuple[str, bytes]]:
-    """Join the lines of neighbours with the same label, as long as they are few."""
+    """Join the lines of neighbors with the same label, as long as they are few."""
     waiting, size, label = list[bytes](), 0, ""
     for new, lines in rows:
         if waiting and (new != label or size + len(lines) > SLICE_BYTES):
