@@ -1,4 +1,4 @@
-"""Routes by name: from a name and strings to arguments, and from rows to plain JSON."""
+"""Routes by name: strings become arguments, and rows become plain JSON."""
 
 from __future__ import annotations
 

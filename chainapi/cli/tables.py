@@ -23,7 +23,7 @@ BATCH = 50  # rows of a table that are laid out together
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Return a string for a cell: without markup of rich, control characters as escapes."""
+    """Return a cell's text: no markup of rich, control characters as escapes."""
     return Text(printable(text), style=style)
 
 

@@ -1,4 +1,4 @@
-"""Service of a session: its requests with the key, its gate, and errors without the key.
+"""Service of a session: requests with the key, the gate, errors without the key.
 
 The key is masked in every string that the service sent.
 """

@@ -138,7 +138,7 @@ def _known(digests: Sequence[bytes], known: Sequence[bool]) -> list[bytes]:
 
 
 def packed(digests: Sequence[bytes]) -> bytes:
-    """Pack digests into bytes; of a run only its first, last and step numbers are kept."""
+    """Pack digests into bytes; a run of numbers as its start, stop and step."""
     if isinstance(digests, RunDigests) and digests:
         numbers = digests.numbers
         return b"%b%d,%d,%d" % (_RUN, numbers.start, numbers.stop, numbers.step)

@@ -60,7 +60,7 @@ class PageLog(Protocol):
         ...
 
     def commit(self, batches: Sequence[Batch]) -> int:
-        """Take the rows of pages and the positions after them; return the number of new rows.
+        """Commit the rows of pages and the positions after them; count the new rows.
 
         A page with a value that does not fit its column is not taken, and no later page of its source:
         `SourceRecord.failure` has the error.
