@@ -153,7 +153,7 @@ def export(
 
 
 def register(client: Any, **session_arguments: Any) -> Any:
-    """Open a session on each worker of a cluster, later ones too, with one shared gate.
+    """Open a session on each worker of a cluster, later ones too; they share a gate.
 
     The gate lives beside the scheduler, so all workers together keep within one quota. `session` returns the
     session inside of tasks. Calling `register` again replaces the sessions.

@@ -59,7 +59,7 @@ class CorrectionWriter(PartWriter):
 
     @property
     def dropped(self) -> Dropped:
-        """Places of the rows that a single file loses."""
+        """Indices of the rows that a single file loses."""
         return (
             frozenset()
             if self.target.folder

@@ -117,7 +117,7 @@ class Corrections:
 
     Attributes:
         windows: the windows.
-        dropped: places of the rows that each file of the target loses, by the name of the file.
+        dropped: indices of the rows that each file of the target loses, by the name of the file.
         kept: rows that stay in each of these files, of the sources with a window.
         added: number of rows that the target lacks and that were found.
         compared: whether all files were compared.

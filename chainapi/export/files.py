@@ -228,7 +228,7 @@ def make_folders(folder: Path, root: Path) -> None:
     with os_errors_explained(root):
         for inner in [*reversed(folder.relative_to(root).parents), folder.relative_to(root)][1:]:
             (root / inner).mkdir(exist_ok=True)
-            sync_folder((root / inner).parent)  # also of one that a killed run has created
+            sync_folder((root / inner).parent)  # also if a killed run has created it
 
 
 def refuse_link(path: Path, *, dangling: bool = False) -> None:
@@ -368,7 +368,7 @@ def digest_of(path: Path, size: int | None = None, tail: Path | None = None) -> 
 def state_of(size: int, read: Callable[[int, int], bytes]) -> FileState:
     """Return the state of a file with a size.
 
-    `read` returns its bytes from one place to another one.
+    `read` returns its bytes between two offsets.
     """
     digest = blake2b(digest_size=16)
     for start, end in ((0, min(HEAD, size)), (max(0, size - TAIL), size)):
@@ -388,7 +388,7 @@ def _between(pieces: Iterable[tuple[Path, int]], start: int, end: int) -> Iterat
 
 
 def _check_is_folder(path: Path) -> None:
-    """Refuse a path on which a file has the place of a folder; it need not exist.
+    """Refuse a path with a file where a folder must be; the path need not exist.
 
     Raises:
         ExportError: there is such a file.

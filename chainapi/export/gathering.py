@@ -1,7 +1,7 @@
 """Pages that become a row group of Parquet while an export fetches.
 
-The values of their columns take the place of their rows as soon as they are as many as the smallest group
-has: they take less memory.
+Once there are enough rows for the smallest group, the values of their columns replace the rows, because they
+take less memory.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["GroupEncoder", "GroupSize", "GroupedPages", "PageValues", "packed_ba
 
 @frozen
 class GroupSize:
-    """Number of rows from which on pages become a row group.
+    """Amount of pages that becomes a row group.
 
     Attributes:
         least: rows of the smallest group; fewer are stored as JSON lines.
-        full: rows from which on a group is written at once.
-        size: bytes of pages from which on a group is written at once.
-        seconds: time after which the rows that have come are written.
+        full: rows at which a group is written without waiting for more.
+        size: bytes of pages at which a group is written without waiting for more.
+        seconds: time after which the rows that have arrived are written.
 
     """
 
@@ -122,8 +122,8 @@ class GroupedPages:
     def values(self, batch: Batch, rows: Sequence[Any]) -> Sequence[Values] | None:
         """Return the values of a page; None if it is to be JSON lines.
 
-        Behind a page of JSON lines, those of its source are JSON lines too: within a commit, the rows of a
-        source in the group are before the others.
+        After a page of JSON lines, later pages of its source are JSON lines too: within a commit, the rows of
+        a source in the group precede the others.
         """
         if self.encoder is None or batch.values is not None or not rows:
             return batch.values

@@ -1,8 +1,8 @@
 """Journal of an export: settings, positions of sources, waiting pages, parts.
 
 A SQLite database in a folder beside the target, and segments with the rows of pages. The rows of a page are
-synced to a segment; then one transaction stores their place and the checkpoint after them: after a kill or a
-power cut the journal has both or neither. Everything here blocks, and belongs to one thread.
+synced to a segment; then one transaction stores their offset and the checkpoint after them: after a kill or a
+power cut the journal has both or neither. Every method blocks, and all calls come from one thread.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class Journal:
         )
 
     def _record(self, batch: Batch, rows: int, length: int, first: int | None = None) -> PageRecord:
-        """Return the record of a page of valid rows that has no place yet."""
+        """Return the record of a page of valid rows that is in no segment yet."""
         numbers = (None, None) if rows < len(batch.rows) else (batch.oldest, batch.newest)
         lowest, highest = (None if number is None else str(number) for number in numbers)
         source, place = batch.source.number, batch.source.place
@@ -290,9 +290,9 @@ class Journal:
     def _with_group(
         self, db: Connection, pages: Sequence[PageRecord], group: GroupedPages
     ) -> list[PageRecord]:
-        """Append and store the row group of new pages; return the pages with their places.
+        """Append and store the row group of new pages; return the pages with offsets.
 
-        The rows of a source stand together in it.
+        It is sorted by source.
         """
         if group.encoder is None or not group.pages:
             return [*pages]
@@ -338,7 +338,7 @@ class Journal:
             self._database.add_to_total("digests", len(records))
 
     def _matcher(self, db: Connection, number: int, place: int) -> Matcher:
-        """Return the matcher of a walk, at its first use from the digests so far."""
+        """Return the matcher of a walk; make it at its first use, from the stored digests."""
         walk = number, place
         if walk not in self._matchers:
             matcher = self._matchers[walk] = Matcher()
@@ -478,7 +478,7 @@ class Journal:
     def complete_part(self, part: Part) -> None:
         """Store that the files of a part have their names.
 
-        What only now is known of them is stored, too.
+        What became known of them only now is stored, too.
 
         A user may take them away from here on.
         """
@@ -486,7 +486,7 @@ class Journal:
             _set_state(db, part, IN_PLACE)
 
     def clean(self, part: Part, *, finished: bool) -> None:
-        """Forget the pages of a part, and delete segments without waiting pages.
+        """Delete the pages of a part, and segments without waiting pages.
 
         Args:
             part: the part.
@@ -513,7 +513,7 @@ class Journal:
         self.remove_segments()
 
     def end_windows(self, part: Part | None) -> None:
-        """Forget the rows that were fetched again, of finished sources.
+        """Delete the rows that were fetched again, of finished sources.
 
         Args:
             part: the part that has them; None if the target had the same rows.

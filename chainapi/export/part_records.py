@@ -31,9 +31,9 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         number: counts the pages from 1, in the order in which they were committed.
         source: number of its source.
-        place: place of its range in the source; 0 for a list that is walked as a whole.
+        place: number of its range in the source; 0 for a list that is walked as a whole.
         segment: number of the segment.
-        start: place in the segment, in bytes; that of the row group, for rows in one.
+        start: offset in the segment in bytes; that of the row group, for rows in one.
         length: bytes of the valid rows as JSON; for rows in a row group, as the service sent them.
         rows: number of valid rows.
         invalid_length: bytes of the invalid rows, which follow.
@@ -42,7 +42,7 @@ class PageRecord(msgspec.Struct, frozen=True, gc=False):
         highest: greatest number among the rows, as a string.
         crc: checksum of the bytes in the segment.
         stored: number of these bytes, if they are compressed; 0 if not.
-        first: place of its first row in the row group; None for rows as JSON lines.
+        first: index of its first row in the row group; None for rows as JSON lines.
 
     """
 
@@ -72,7 +72,7 @@ class GroupRecord(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         segment: number of the segment.
-        start: place in the segment, in bytes.
+        start: offset in the segment in bytes.
         length: number of bytes.
         rows: number of rows.
         crc: checksum of the bytes.
@@ -174,7 +174,7 @@ class Part:
     Attributes:
         number: counts the parts from 1.
         state: `BEGUN` once the journal has the digests of the files, `IN_PLACE` once they have their names,
-            `CLEANED` once the journal has forgotten their pages.
+            `CLEANED` once their pages are deleted from the journal.
         upto: number of the last page that it has.
         content: its files.
         invalid: digests of its invalid rows, joined; empty once the journal has them.

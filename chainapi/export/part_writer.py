@@ -89,7 +89,7 @@ class PartWriter:
 
     @property
     def dropped(self) -> Dropped:
-        """Places of the rows that a single file loses."""
+        """Indices of the rows that a single file loses."""
         return frozenset()
 
     def write(self) -> Part | None:
@@ -146,7 +146,7 @@ class PartWriter:
         return self._write_file(path, reader, rows, partition=tuple(zip(keys, values, strict=True)))
 
     def _write_rows(self, reader: SegmentReader, rows: Sequence[PageRows]) -> PartFile:
-        """Write the file of a part that is not divided, or what a single file gets."""
+        """Write the file of a part without partitions, or the new rows of a single file."""
         path = self.target.part(self.number)
         before = None if self.target.folder or self.previous is None else self.previous.rows_file
         if before is not None and self.target.appends:
@@ -189,10 +189,10 @@ class PartWriter:
         return PartFile(name, count, size, digest, _sources(rows), partition=partition)
 
     def _link(self, rows: Sequence[PageRows], new: Path) -> bool:
-        """Make the segment with these rows the file, if the format writes them so.
+        """Make the segment with these rows the file, if the format writes the same lines.
 
-        So nothing is written. A segment has pages as they arrived, those of several sources in turns. Within
-        a source they have to follow its list, which those of ranges do not.
+        Then nothing is written. A segment has the pages of all sources as they arrived. Those of one source
+        must be in the order of its list, which pages of ranges are not.
         """
         format_ = self.target.format
         if not (isinstance(format_, TextFormat) and format_.keeps_lines):
@@ -206,7 +206,7 @@ class PartWriter:
     def _whole_segment(self, rows: Sequence[PageRows]) -> Sequence[GroupRecord]:
         """Return the row groups of a segment that may become the file, if there is one.
 
-        All of its rows are among these. Within a source they are before all others, in the order of its list.
+        All of its rows are among these. Within a source they precede all others, in the order of its list.
         """
         segment = next((group.segment for group in self.groups), None)
         groups = [group for group in self.groups if group.segment == segment]
@@ -362,10 +362,10 @@ def _is_in(rows: PageRows, segment: int | None) -> bool:
 
 
 def _by_group(rows: Iterable[PageRows]) -> Iterable[PageRows]:
-    """Return rows in an order in which those of a row group stand together.
+    """Return rows in an order that keeps those of a row group together.
 
-    Those of each source stay in the order of its list. A group has rows of many sources: it would be read
-    for each of them.
+    Those of each source stay in the order of its list. A group has rows of many sources: sorted by source,
+    it would be read once for each of them.
     """
     rows = [*rows]
     begun = dict[tuple[int, int], int]()

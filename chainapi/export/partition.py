@@ -45,7 +45,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"  # what readers take for null
 LONGEST_LABEL = 180  # bytes in the name of a folder, which has at most 255
 
 Values: TypeAlias = tuple[str | None, ...]
-"""Values of the keys, each in the place of its key."""
+"""Values of the keys, in the order of the keys."""
 
 
 def checked_partition(given: Any) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ class PageRows:
     Attributes:
         label: label of the source.
         page: the page.
-        places: their places among the valid rows of the page; None for all of them.
+        places: their indices among the valid rows of the page; None for all of them.
         lowest: least number among them, as a string; that of the page if they are a part of it and the
             number is no time; None for a list without an order.
         highest: greatest number among them, alike.
@@ -306,7 +306,7 @@ class Partitioner:
 def _bounds_of(
     page: PageRecord, times: Sequence[int | None]
 ) -> Callable[[Sequence[int]], tuple[str | None, str | None]]:
-    """Return a function from places to the least and greatest number of the rows."""
+    """Return a function from indices to the least and greatest number of the rows."""
     known = [time for time in times if time is not None]
     if len(known) < len(times) or (page.lowest, page.highest) != (str(min(known)), str(max(known))):
         return lambda _: (page.lowest, page.highest)  # the numbers of the list are no times

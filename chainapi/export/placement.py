@@ -5,15 +5,15 @@
 3. The files are renamed, or appended to a single file (`append`), or their rows are added to a database
    (`transaction`).
 4. The journal stores that the part is in place, in a transaction of its own; a folder gets a new manifest.
-5. The journal forgets the pages of the part, and deletes their segments.
+5. The pages of the part are deleted from the journal, and then their segments.
 
 A run that finds a part of step 2 follows one that stopped before 4. A ``.partial`` file with the digest is
 appended or gets its name now. A file that is renamed and has no ``.partial`` file has its name: the
 ``.partial`` file was on the disk before step 2. A user may have taken the file away since then, so its rows
 are never written again.
 
-Everything here blocks the thread of the journal; 1 may run beside the commits of pages, and the other steps
-are short.
+Everything here blocks the thread of the journal. Step 1 may run in another thread while pages are committed,
+and the other steps are short.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
 
 
 def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -> None:
-    """Rename or append the files of a written part, and forget its pages.
+    """Rename or append the files of a written part, and delete its pages.
 
     Raises:
         ExportError: a file cannot be renamed or appended to, or the journal cannot be written.
@@ -107,7 +107,7 @@ def _put(target: Target, part: Part, file: PartFile, stop: threading.Event) -> N
 
 
 def _complete(journal: Journal, target: Target, part: Part) -> Part:
-    """Store that the files of a part are in place, and forget its pages.
+    """Store that the files of a part are in place, and delete its pages.
 
     Return the part as stored.
     """
@@ -140,7 +140,7 @@ def _remove_replaced(target: Target, part: Part) -> None:
     for folder in {path.parent for path in paths}:
         if folder.is_dir():
             with os_errors_explained(folder):
-                sync_folder(folder)  # before the journal forgets that they are to be deleted
+                sync_folder(folder)  # before the journal loses the record that they are to be deleted
 
 
 def _described(target: Target, file: PartFile) -> PartFile:

@@ -75,7 +75,7 @@ class ExportProgress:
     _walks: dict[str, int] = field(factory=dict[str, int], init=False, repr=False)  # of open sources
     _shares: dict[str, dict[int, float]] = field(
         factory=dict[str, dict[int, float]], init=False, repr=False
-    )  # of these walks, by the places of their ranges
+    )  # of these walks, by the numbers of their ranges
     limit: int | None = field(default=None, kw_only=True)
     ask: Callable[[float], float] | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)

@@ -5,10 +5,10 @@ The journal is a local folder; each part becomes an object exactly once:
 1. The files of a part are written beside the journal, synced and read back (`part_writer`).
 2. The journal stores their names, sizes and digests.
 3. Each file is uploaded under its name; the size and the digest of the object are compared.
-4. The journal stores that the part is in place; a folder gets a new manifest, which lists it from now on, and
-   not what it replaces.
+4. The journal stores that the part is in place; a folder gets a new manifest, which lists the part and no
+   longer what it replaces.
 5. The objects that the part replaces are deleted.
-6. The journal forgets the pages of the part, and the local files are deleted.
+6. The pages of the part are deleted from the journal, and the local files too.
 
 A run that finds a part of step 2 uploads its files again under the same names, unless the objects are there.
 If a local file is missing, the part is written again from its pages. Before the first part an export

@@ -34,8 +34,8 @@ class ExportResult:
     """Result of an export.
 
     Attributes:
-        path: the file with the rows, or the folder with such files; for a URL it and the names of files are
-            strings.
+        path: the file with the rows, or the folder with such files; a string for a URL, as are `written` and
+            `written_invalid`.
         rows: number of fetched rows that the target lacked.
         sources: number of sources.
         written: files that were written; empty if there was nothing new.

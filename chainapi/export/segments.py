@@ -2,7 +2,7 @@
 
 The rows of a page are JSON lines, the valid ones first; these have the label of their source in front. For
 Parquet they are compressed, or the pages of a commit are a row group, in a segment of such groups. A segment
-has no index: the journal stores the place and the checksum of each page or group, in a transaction that
+has no index: the journal stores the offset and the checksum of each page or group, in a transaction that
 follows the sync of the segment. Bytes that no record names were never committed.
 Each opened journal begins a new segment, so that nothing is written after them.
 Everything here blocks.
@@ -57,7 +57,7 @@ class Segments:
     _waiting: int = field(default=0, init=False)  # bytes of these
 
     def append(self, content: bytes) -> tuple[int, int]:
-        """Append the rows of a page; return the number of the segment and the place.
+        """Append the rows of a page; return the number of the segment and the offset.
 
         Raises:
             ExportError: the segment cannot be written.
@@ -73,7 +73,7 @@ class Segments:
         return self.number, start
 
     def grow(self, append: Callable[[Path, int], T]) -> T:
-        """Let a function append to the segment, and return its result.
+        """Call a function that appends to the segment, and return its result.
 
         Its arguments are the path of the segment and its number.
 
@@ -112,7 +112,7 @@ class Segments:
             self._synced = self._end
 
     def rewind(self) -> None:
-        """Take back what was appended since the last sync."""
+        """Cut off what was appended since the last sync."""
         self._forget()
         if self._file is not None:
             with suppress(OSError):
@@ -225,9 +225,9 @@ class SegmentReader:
 
 
 def link_segment(folder: Path, pages: Iterable[PageRecord], name: Path) -> bool:
-    """Give the segment with the valid rows of these pages alone another name.
+    """Add a hard link to the segment with the valid rows of these pages and no others.
 
-    Both names are one file on the disk, until the segment is removed. Return False if no segment has just
+    Both names are one file on the disk, until the segment is removed. Return False if no segment has exactly
     these rows, or the file system has no hard links.
     """
     found = sorted(pages, key=attrgetter("start"))
@@ -250,9 +250,9 @@ def link_segment(folder: Path, pages: Iterable[PageRecord], name: Path) -> bool:
 
 
 def link_groups(folder: Path, segment: int, name: Path) -> None:
-    """Give a segment with row groups another name.
+    """Add a hard link to a segment with row groups.
 
-    It is copied if the file system has no hard links.
+    The segment is copied if the file system has no hard links.
     """
     path = segment_path(folder, segment, GROUPS)
     try:

@@ -28,7 +28,7 @@ class SourceRecord:
         number: counts the sources from 1, in the order in which the export met them.
         label: name of the source, such as ``43114``; no other one has it.
         query: fingerprint of its query, whatever the page size.
-        place: counts the ranges of a source from 1, in the order of the list; 0 for the source itself.
+        place: number of the range, from 1, in the order of the list; 0 for the source itself.
         checkpoint: position of its walk; None before the first page.
         taken: rows that were stored before the source ended for the first time; a limit counts these.
         newest: greatest number among its rows, where the route has a descending number or a cursor.
@@ -46,7 +46,7 @@ class SourceRecord:
         done: whether its walk has ended.
         limited: whether the limit ended it in this run.
         failure: error of a page with a value that no column holds; no later page of this run is stored.
-        ranges: unfinished ranges of the source by their places; empty if it is walked as a whole.
+        ranges: unfinished ranges of the source by their numbers; empty if it is walked as a whole.
         source: the source of a range; None for a source.
 
     """
@@ -168,7 +168,7 @@ class SourceRecord:
     def absorb(self, part: SourceRecord, ended: Checkpoint) -> None:
         """Take over the rows of a range that has ended.
 
-        Behind its last range the source has ended too. It then is as if its list had been walked as a whole.
+        After its last range the source has ended too, as if its list had been walked as a whole.
         """
         self._join(part, ended)
         self.taken += part.taken

@@ -41,7 +41,7 @@ class _Gathered:
         self.size += sum(batch.size for batch in batches)
 
     def take(self) -> list[Batch]:
-        """Return the batches, and forget them."""
+        """Return the batches, and start with none."""
         batches = self.batches
         self.batches, self.rows, self.size = [], 0, 0
         return batches

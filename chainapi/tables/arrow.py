@@ -85,7 +85,7 @@ def of_buffer(kind: Any, content: bytes, validity: Any = None) -> Any:
 
 
 def places_of(indices: Sequence[int]) -> Any:
-    """Return places of rows as an array."""
+    """Return indices of rows as an array."""
     return of_buffer(pa.int64(), struct.pack(f"{len(indices)}q", *indices))
 
 

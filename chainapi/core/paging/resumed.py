@@ -33,7 +33,7 @@ class ResumedPage:
         """Drop the marks once enough rows follow the last row that has one.
 
         `again` holds the indices of the rows of this page that were given before. The list may have grown by
-        any number of rows above the first of them. Behind the last one, a row equal to one of them is a
+        any number of rows above the first of them. After the last one, a row equal to one of them is a
         different row.
         """
         if again:

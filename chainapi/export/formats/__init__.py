@@ -61,7 +61,7 @@ Rows: TypeAlias = Iterable[tuple[str, bytes]]
 """Labels of sources, each with some of its rows: JSON lines with the label in front (`Codec.encode_page`)."""
 
 Dropped: TypeAlias = AbstractSet[int]
-"""Places of rows of a file, counted from 0, that another file does not get."""
+"""Indices of rows of a file, from 0, that another file does not get."""
 
 _PACKAGES = frozenset({"duckdb", "pyarrow"})  # of the extras, which are named like their formats
 
@@ -221,7 +221,7 @@ class DatabaseFormat(Format, Protocol):
         Args:
             added: the other database.
             path: the database; its rows stay where they are until then.
-            dropped: places of the rows, in the order in which `read` yields them.
+            dropped: indices of the rows, in the order in which `read` yields them.
 
         """
         ...

@@ -30,7 +30,7 @@ _SOURCE = Column(SOURCE, "text")
 
 
 def kept_rows(batches: Iterable[Any], dropped: Dropped) -> Iterator[Any]:
-    """Yield batches without the rows at some places."""
+    """Yield batches without the rows at some indices."""
     for batch, places in _placed(batches, dropped):
         if places:
             left = {*places}
@@ -40,13 +40,13 @@ def kept_rows(batches: Iterable[Any], dropped: Dropped) -> Iterator[Any]:
 
 
 def chosen_rows(batches: Iterable[Any], chosen: Dropped) -> Iterator[Any]:
-    """Yield batches of the rows at some places."""
+    """Yield batches of the rows at some indices."""
     for batch, places in _placed(batches, chosen):
         yield batch.take(places_of(places))
 
 
 def _placed(batches: Iterable[Any], chosen: Dropped) -> Iterator[tuple[Any, list[int]]]:
-    """Yield each batch with the places in it, counted from its start."""
+    """Yield each batch with the indices in it, counted from its start."""
     places, begun = sorted(chosen), 0
     for batch in batches:
         end = begun + batch.num_rows

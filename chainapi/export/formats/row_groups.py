@@ -2,7 +2,7 @@
 
 Old rows are neither decoded nor encoded again.
 
-The footer of a file has the places of its row groups. A copy has the old groups at the same places, new
+The footer of a file has the offsets of its row groups. A copy has the old groups at the same offsets, new
 groups after them, and one footer for all.
 """
 
@@ -108,7 +108,7 @@ def _write_footer(path: Path, metadata: Any) -> None:
 def appending(path: Path, schema: Any, options: Mapping[str, Any]) -> Iterator[Any]:
     """Open a writer of pyarrow that appends row groups and a footer to a file.
 
-    A writer begins at 0 of its sink, and takes the places of its groups from it. So the sink is moved to the
+    A writer begins at 0 of its sink, and takes the offsets of its groups from it. So the sink is moved to the
     end of the file, over bytes that are not written, and over the magic number of the writer.
     """
     with path.open("ab") as file:
@@ -150,7 +150,7 @@ def metadata_of(footer: bytes) -> Any:
 
 
 def end_of_groups(content: bytes) -> int:
-    """Return the place of the footer in the last bytes of a file."""
+    """Return the offset of the footer in the last bytes of a file."""
     return len(content) - TRAILER - int.from_bytes(content[-TRAILER : -len(MAGIC)], "little")
 
 
@@ -168,7 +168,7 @@ def write_behind(
 
     Args:
         path: the file.
-        end: place after its groups; what is there is overwritten.
+        end: offset at which its groups end; what follows is overwritten.
         metadata: metadata of its groups.
         schema: schema of both.
         options: options of the new groups.
@@ -183,7 +183,7 @@ def write_behind(
 
 
 def _end_of_groups(path: Path) -> int:
-    """Return the place of the footer."""
+    """Return the offset of the footer."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(size - TRAILER)
@@ -191,7 +191,7 @@ def _end_of_groups(path: Path) -> int:
 
 
 def _bytes_of(path: Path, start: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes of a file between two places."""
+    """Yield the bytes of a file between two offsets."""
     with path.open("rb") as file:
         file.seek(start)
         yield from chunks(file, end - start)

@@ -39,7 +39,7 @@ def joined(tallies: Iterable[Tally]) -> Tally:
 def _leaves(array: Any) -> Iterator[Any]:
     """Yield arrays without nulls that together have all values of an array.
 
-    The places of the nulls are an array of booleans.
+    An array of booleans has the positions of the nulls.
     """
     if array.null_count:
         yield array.is_null()

@@ -65,7 +65,7 @@ def extended(found: Sequence[str], columns: Sequence[Column], *, source: bool = 
 
 
 def kept(rows: Iterable[T], dropped: Dropped) -> Iterator[T]:
-    """Yield the rows of a file without those at some places."""
+    """Yield the rows of a file without those at some indices."""
     return (row for place, row in enumerate(rows) if place not in dropped)
 
 
