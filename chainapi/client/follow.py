@@ -31,7 +31,7 @@ class Follow(Generic[T]):
         source: the list query.
         start: position to continue from; at the start of the list, rows count as new from now on.
         every: least seconds between the beginnings of two polls.
-        lookback: how far below the newest number a row that changed is given again.
+        lookback: how far below the newest number a row that changed is yielded again.
 
     Raises:
         ConfigurationError: an argument cannot be used, or the list cannot be followed.
@@ -65,7 +65,7 @@ class Follow(Generic[T]):
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Position after the row that was given last, for ``resume=`` and `Pages.follow`."""
+        """Position after the last yielded row, for ``resume=`` and `Pages.follow`."""
         if self._given is None:
             return self._start
         watermark = self._given.watermark(self._numbered.name)
@@ -155,7 +155,7 @@ class Follow(Generic[T]):
         self._next_poll = loop.time() + self._every
 
     async def _poll(self) -> None:
-        """Fetch the rows that are new, down to the first one that was given."""
+        """Fetch the new rows, down to the first one that was yielded before."""
         if self._closed.is_set():
             return
         poll = _Poll(self._source, self._numbered, self._given, self._lookback)
@@ -176,7 +176,7 @@ class Follow(Generic[T]):
 
 
 class _Poll:
-    """One walk from the head of a list to the rows that were given.
+    """One walk from the head of a list to the rows that were yielded before.
 
     Attributes:
         given: the newest rows given; without them, no row is new, and those of the list count as given.
@@ -214,7 +214,7 @@ class _Poll:
     def _read_page(self) -> bool:
         """Take the new rows of the open page.
 
-        Return whether all rows after it were given.
+        Return whether all rows after it were yielded.
         """
         walk = self._walk
         indices, behind = walk.next_rows()

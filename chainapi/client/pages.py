@@ -70,7 +70,7 @@ class Pages(Generic[T]):
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the last page, one without a token, was given whole."""
+        """Return whether the last page, one without a token, was yielded as a whole."""
         return self.walk.exhausted
 
     @property
@@ -80,7 +80,7 @@ class Pages(Generic[T]):
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Position of the stream: after the row or the page that was given last."""
+        """Position of the stream: after the last yielded row or page."""
         return self._runner.checkpoint
 
     @property
@@ -173,9 +173,9 @@ class Pages(Generic[T]):
         return next(iter(await self.collect(limit=1)), None)
 
     def items(self, limit: int | None = None) -> AsyncGenerator[T, None]:
-        """Give the rows one by one, each once; with `limit` at most that many.
+        """Yield the rows one by one, each once; with `limit` at most that many.
 
-        With `limit` the stream can be read on.
+        With `limit` you can then continue to read the stream.
 
         Raises:
             ConfigurationError: `limit` is not a whole number above 0; raised by the call itself.
@@ -200,12 +200,13 @@ class Pages(Generic[T]):
                     left -= walk.rows_given - before
 
     def batches(self, size: int | None = None, limit: int | None = None) -> AsyncGenerator[list[T], None]:
-        """Give the rows in lists, each row once; with `limit` at most that many rows.
+        """Yield the rows in lists, each row once; with `limit` at most that many rows.
 
-        With `limit` the stream can be read on. Each batch has `size` rows, the last one what is left. Without
-        `size`, a batch has the rows of a page as soon as it arrives. No row that was fetched is lost: before
-        an error the rows of the unfinished batch are given, and after a cancelled wait the next call of
-        `batches` continues it. `checkpoint` is the position after the batch that was given last.
+        With `limit` you can then continue to read the stream. Each batch has `size` rows; the last one has
+        the rest. Without `size`, a batch has the rows of a page as soon as it arrives. No row that was
+        fetched is lost: before an error the rows of the unfinished batch are yielded, and after a cancelled
+        wait the next call of `batches` continues it. `checkpoint` is the position after the last yielded
+        batch.
 
         Raises:
             ConfigurationError: `size` or `limit` is not a whole number above 0; raised by the call itself.
@@ -244,9 +245,9 @@ class Pages(Generic[T]):
     async def collect(self, limit: int | None = None, *, progress: bool = False) -> list[T]:
         """Return all rows, each once; with `limit` at most that many.
 
-        With `limit` the stream can be read on. A partial list is never returned: an error that ends the walk
-        has the rows so far as `partial`, and after a cancelled wait the next call has them too. `progress`
-        shows rows, speed and the time left, in a notebook or on a terminal.
+        With `limit` you can then continue to read the stream. A partial list is never returned: an error that
+        ends the walk has the rows so far as `partial`, and after a cancelled wait the next call has them too.
+        `progress` shows rows, speed and the time left, in a notebook or on a terminal.
 
         Raises:
             ConfigurationError: `limit` is not a whole number above 0.
@@ -283,10 +284,10 @@ class Pages(Generic[T]):
     def arrow_batches(
         self, size: int | None = None, limit: int | None = None, *, amounts: Amounts = "text"
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Give the rows as record batches of Arrow, each row once.
+        """Yield the rows as Arrow record batches, each row once.
 
-        It gives batches as `batches()` does, with `limit` at most that many rows. All of them have the same
-        schema. Invalid rows are left out.
+        It yields batches as `batches()` does, with `limit` at most that many rows. All of them have the same
+        schema. With ``on_invalid="raw"``, invalid rows are left out.
 
         Raises:
             ConfigurationError: an argument is invalid; raised by the call itself. The rows have no model, or
@@ -307,9 +308,10 @@ class Pages(Generic[T]):
     ) -> pa.Table:
         """Return all rows as a table of Arrow, each row once.
 
-        With `limit` it has at most that many rows, and the stream can be read on. A partial table is never
-        returned: an error that ends the walk has the rows so far as `partial`, a table too, and after a
-        cancelled wait the next call has them. Invalid rows are left out.
+        With `limit` it has at most that many rows, and you can then continue to read the stream. A partial
+        table is never returned: an error that ends the walk has the rows so far as `partial`, a table too,
+        and after a cancelled wait the next call has them. With ``on_invalid="raw"``, invalid rows are left
+        out.
 
         Args:
             limit: number of rows.
@@ -398,19 +400,19 @@ class Pages(Generic[T]):
     def follow(self, *, every: float, lookback: int = 0) -> Follow[T]:
         """Follow the list: an endless stream of its new rows, the oldest first, each once.
 
-        It polls the list, and pages down to the rows that it knows. Rows are new that come after the first
-        poll; with a start, such as ``start_block=``, all rows from there on; on a stream that was read or
-        resumed, those newer than the rows given. The rows of one poll are in memory. The requests have the
-        lowest priority, unless the list method got ``priority=``.
+        It polls the list, and pages down to the rows that it knows. New rows are those that come after the
+        first poll; with a start, such as ``start_block=``, all rows from there on; on a stream that was read
+        or resumed, those newer than the yielded rows. The rows of one poll are in memory. The requests have
+        the lowest priority, unless the list method got ``priority=``.
 
         Args:
             every: least seconds between the beginnings of two polls.
-            lookback: how far below the newest row, in blocks or seconds as the list counts, rows that changed
-                are given again.
+            lookback: how far below the newest row, in blocks or seconds as the list counts, changed rows are
+                yielded again.
 
         Raises:
             ConfigurationError: an argument cannot be used, or the list cannot be followed.
-            CheckpointError: the stream has not given all rows below its newest one.
+            CheckpointError: the stream has not yielded all rows below its newest one.
 
         """
         from chainapi.client.follow import Follow

@@ -104,7 +104,7 @@ class WalkRunner:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Position after the row or the page that was given last."""
+        """Position after the last yielded row or page."""
         before = self._before_batch if self.batch else None
         return self._walk.checkpoint if before is None else checkpoint_of(before)
 

@@ -101,7 +101,7 @@ class Body:
         await self.aclose()
 
     async def _guarded(self) -> AsyncGenerator[bytes, None]:
-        """Give the pieces; an error after the first becomes the last piece."""
+        """Yield the pieces; an error after the first becomes the last piece."""
         begun = False
         async with aclosing(self._encoded()) as pieces:
             try:
@@ -126,7 +126,7 @@ class Body:
         return evolve(problem, retry_after=wait, checkpoint=checkpoint)
 
     async def _batches(self) -> AsyncGenerator[Batch, None]:
-        """Give lists of rows as they arrive, with the checkpoint after each."""
+        """Yield lists of rows as they arrive, with the checkpoint after each."""
         stream, left = self._stream, rows_left(self._stream, self._limit)
         if left == 0:
             return
@@ -141,7 +141,7 @@ class Body:
                 return
 
     def _encoded(self) -> AsyncGenerator[bytes, None]:
-        """Give the rows as bytes."""
+        """Yield the rows as bytes."""
         raise NotImplementedError
 
     def _broken(self, problem: Problem) -> bytes:
@@ -255,7 +255,7 @@ def _event(name: str, data: Any, checkpoint: Checkpoint | None = None) -> bytes:
 async def _with_ticks(
     batches: AsyncGenerator[Batch, None], every: float, tick: Callable[[], bytes]
 ) -> AsyncGenerator[Batch | bytes, None]:
-    """Give batches, and the result of `tick` after each `every` seconds without one."""
+    """Yield batches, and the result of `tick` after each `every` seconds without one."""
     queue = asyncio.Queue[Batch | None]()
     reader = asyncio.create_task(_read(batches, queue))
     reader.add_done_callback(lambda _: queue.put_nowait(None))

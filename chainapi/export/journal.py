@@ -292,7 +292,7 @@ class Journal:
     ) -> list[PageRecord]:
         """Append and store the row group of new pages; return the pages with offsets.
 
-        It is sorted by source.
+        The group is sorted by source.
         """
         if group.encoder is None or not group.pages:
             return [*pages]
