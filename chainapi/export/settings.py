@@ -123,7 +123,7 @@ def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]
 
 
 def _argument(setting: str) -> str:
-    """Return a setting as its argument; a route, an address and parameters of the route stay as they are."""
+    """Return a setting as an argument of `export`; one without an argument as it is."""
     return f"{setting}=" if setting in ("amounts", "fields", "format", "limit", "partition") else setting
 
 
