@@ -250,9 +250,9 @@ async def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
             await run(client, ROUTE, [1], tmp_path / "mine")
         await run(client, ROUTE, [1], tmp_path / "b", limit=10, partitions=2, amounts="float")
         await run(client, ROUTE, [1], tmp_path / "b", limit=10)  # the folder knows the others
-        with pytest.raises(ExportError, match="amounts was float, is text"):
+        with pytest.raises(ExportError, match="amounts= was float, is text"):
             await run(client, ROUTE, [1], tmp_path / "b", limit=10, amounts="text")
-        with pytest.raises(ExportError, match="limit was 10, is 20"):
+        with pytest.raises(ExportError, match="limit= was 10, is 20"):
             await run(client, ROUTE, [1], tmp_path / "b", limit=20)
         with pytest.raises(ExportError, match="partitions was 2, is 3"):
             await run(client, ROUTE, [1], tmp_path / "b", limit=10, partitions=3)

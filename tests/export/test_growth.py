@@ -68,7 +68,7 @@ async def test_what_locks_a_target(tmp_path: Path) -> None:
     await exported(simulator, out, model(gas_used=int, base_fee=int), limit=5)
     with pytest.raises(ExportError, match=r"column gas_used was integer, is text\. Use"):
         await exported(simulator, out, model(gas_used=str, base_fee=int), limit=5)
-    with pytest.raises(ExportError, match=r"amounts was text, is binary\. Use"):
+    with pytest.raises(ExportError, match=r"amounts= was text, is binary\. Use"):
         await exported(simulator, out, model(gas_used=int, base_fee=int), limit=5, amounts="binary")
 
 

@@ -103,7 +103,7 @@ async def test_another_partition_is_another_export(tmp_path: Path) -> None:
     async with simulated(simulator) as session:
         await export(session.data.evm.blocks, CHAINS, tmp_path, partition=["source"])
         requests = simulator.stats.requests
-        with pytest.raises(ExportError, match=r"partition was \['source'\], is \['day'\]\. Use the same"):
+        with pytest.raises(ExportError, match=r"partition= was source, is day\. Use the same"):
             await export(session.data.evm.blocks, CHAINS, tmp_path, partition=["day"])
     assert simulator.stats.requests == requests
 
