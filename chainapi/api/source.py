@@ -194,7 +194,7 @@ class ListSource:
         ranges, start = self.ranges, _beginning(self._service, self._whole)
         first = None if ranges is None else ranges.ends.start
         if since is None or ranges is None or since <= max(0, first or 0):
-            within = None
+            within = None if self._part is None else self._within
         else:
             within = Interval(since, self._within.end)
         options = replace(self._options, resume=evolve(start, range=within), prefetch=0)

@@ -49,6 +49,8 @@ class Follow(Generic[T]):
         self._given = self._begin(start)
         self._ready: deque[tuple[int, str, T]] = deque()
         self._next_poll = 0.0
+        self._cancelled_poll: _Poll | None = None  # which the next call continues
+        self._limit: asyncio.Timeout | None = None  # of the poll, while it runs
         self._closed = asyncio.Event()
         self._reading = False
 
@@ -69,8 +71,10 @@ class Follow(Generic[T]):
         if self._given is None:
             return self._start
         watermark = self._given.watermark(self._numbered.name)
-        query, path = self._start.query, self._start.path
-        return Checkpoint(query, path, rows=self._rows, watermark=watermark, following=True)
+        start = self._start
+        return Checkpoint(
+            start.query, start.path, rows=self._rows, range=start.range, watermark=watermark, following=True
+        )
 
     def __aiter__(self) -> Self:
         return self
@@ -100,6 +104,9 @@ class Follow(Generic[T]):
     async def aclose(self) -> None:
         """End the stream; nothing more is sent. Closing it again does nothing."""
         self._closed.set()
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
+            self._limit = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -155,19 +162,33 @@ class Follow(Generic[T]):
         self._next_poll = loop.time() + self._every
 
     async def _poll(self) -> None:
-        """Fetch the new rows, down to the first one that was yielded before."""
+        """Fetch the new rows, down to the first one that was yielded before.
+
+        A poll whose reader was cancelled is continued: a poll that takes longer than its readers wait would
+        otherwise never end. It continues at once the first time, and whenever a page came.
+        """
         if self._closed.is_set():
             return
-        poll = _Poll(self._source, self._numbered, self._given, self._lookback)
-        closing = asyncio.ensure_future(self._closed.wait())
-        closing.add_done_callback(lambda done: None if done.cancelled() else poll.runner.close())
+        poll, self._cancelled_poll = self._cancelled_poll, None
+        before = None if poll is None else poll.pages
+        poll = poll or _Poll(self._source, self._numbered, self._given, self._lookback)
+        limit = self._limit = asyncio.timeout(None)
         try:
-            await poll.run()
+            async with limit:
+                await poll.run()
+        except TimeoutError:
+            if not limit.expired():  # then an attempt took too long, and nobody closed the stream
+                raise
+            return
+        except asyncio.CancelledError:
+            self._cancelled_poll = poll
+            if poll.pages != before:
+                self._next_poll = 0.0
+            raise
         finally:
-            closing.cancel()
-        if not self._closed.is_set():
-            self._given = poll.given
-            self._ready.extend(poll.oldest_first())
+            self._limit = None
+        self._given = poll.given
+        self._ready.extend(poll.oldest_first())
 
     def _refusal(self, message: str) -> PagingError:
         error = PagingError(message)
@@ -180,6 +201,7 @@ class _Poll:
 
     Attributes:
         given: the newest rows given; without them, no row is new, and those of the list count as given.
+        pages: number of pages read.
 
     """
 
@@ -192,17 +214,19 @@ class _Poll:
         self._descends = self._walk.ordered  # as the route declares, whatever the pages show
         self._whole = polled.ranges is not None and not self._first  # the query has a start: all rows count
         self.given = given or NewestRows(-1, lookback=lookback)
-        self.runner = WalkRunner(self._walk, polled)
+        self.given.begin()
+        self.pages = 0
+        self._runner = WalkRunner(self._walk, polled)
+        self._walk.count_rows()
 
     async def run(self) -> None:
-        """Read the pages with new rows."""
-        self._walk.count_rows()
-        self.given.begin()
+        """Read the pages with new rows; after a cancellation, the rest of them."""
         reached = False
-        while not reached and await self.runner.advance():
+        while not reached and await self._runner.advance():
+            self.pages += 1
             reached = self._read_page()
         self.given.end()
-        self.runner.close()
+        self._runner.close()
 
     def oldest_first(self) -> list[tuple[int, str, Any]]:
         """Return the number, mark and content of each new row, the oldest row first."""

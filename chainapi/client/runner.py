@@ -290,6 +290,9 @@ class WalkRunner:
         self.reader, self.closed = None, True
         self._discard()
 
+    def _is_open(self) -> bool:
+        return not self.closed
+
     def refusal(self, message: str) -> PagingError:
         """Return an error with the checkpoint of the walk."""
         error = PagingError(message)
@@ -327,7 +330,7 @@ class WalkRunner:
         """Return the page that was fetched ahead, or fetch it now."""
         if self._ahead is not None and self._ahead.holds(fetch.token):
             return self._ahead.take()
-        return self._source.fetch(fetch)
+        return self._source.fetch(fetch, self._is_open)
 
     def _fetch_ahead(self) -> None:
         """Prefetch the next pages unless the row limit will stop the reader first."""

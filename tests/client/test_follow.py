@@ -15,6 +15,7 @@ from chainapi import Cache, Checkpoint, Session, merge
 from chainapi.client.follow import Follow
 from chainapi.client.pages import Pages
 from chainapi.errors import (
+    APITimeoutError,
     ArgumentError,
     CheckpointError,
     ConfigurationError,
@@ -370,6 +371,73 @@ async def test_close_and_cancel() -> None:
             assert serials(await taken(stream, 200)) == [1]
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         assert not tasks
+
+
+async def test_a_close_ends_a_wait_for_quota() -> None:
+    """A stream that is closed while its poll waits for quota ends its reader at once, and sends nothing."""
+    ledger, _ = ledger_of("blocks", [1], shifts=False)
+    ledger.headers, ledger.statuses = {"retry-after": "300"}, [429]
+    async with reaching(ledger) as session:
+        stream = blocks(session).follow(every=5)
+        reader = asyncio.ensure_future(taken(stream, 1_000))
+        await asyncio.sleep(1)
+        await stream.aclose()
+        await asyncio.sleep(0.01)
+        assert reader.done()
+        await asyncio.sleep(1_000)
+        assert len(ledger.sent) == 1
+
+
+async def test_a_service_that_is_too_slow_is_an_error() -> None:
+    """A poll without a response in time raises its error; the next one gives the rows."""
+    ledger, _ = ledger_of("transfers", [1], shifts=False)
+    async with reaching(ledger, max_attempts=1, timeout=10) as session:
+        stream = transfers(session, start_block=0).follow(every=5)
+        ledger.latency = 20
+        with pytest.raises(APITimeoutError) as caught:
+            await anext(stream)
+        assert caught.value.checkpoint == stream.checkpoint
+        ledger.latency = 1
+        assert serials([await anext(stream)]) == [0]
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.0, 5.0])
+async def test_a_poll_longer_than_its_readers_wait_gives_its_rows(seconds: float) -> None:
+    """A poll whose reader was cancelled continues: many short waits get the rows that one long wait gets."""
+    ledger, _ = ledger_of("blocks", [1], shifts=False)
+    async with reaching(ledger) as session:
+        stream = blocks(session).follow(every=5)
+        assert await taken(stream, 4.9) == []
+        ledger.numbers += range(2, 42)
+        ledger.latency = 0.2
+        began, rows = ledger.now, list[Any]()
+        while len(rows) < 40 and ledger.now < began + 30:
+            rows += await taken(stream, seconds)
+        assert serials(rows) == list(range(1, 41))
+
+
+async def test_waits_too_short_for_a_page_do_not_hurry_the_polls() -> None:
+    """A poll that is cancelled before its page comes is repeated once at once, then after `every` seconds."""
+    ledger, _ = ledger_of("blocks", [1], shifts=False, grows=[(1.0, 2)])
+    async with reaching(ledger) as session:
+        stream = blocks(session).follow(every=5)
+        while ledger.now < 21:
+            assert await taken(stream, 0.01) == []
+        assert len(ledger.sent) == 6
+
+
+async def test_the_newest_range_of_a_list_is_followed() -> None:
+    """The range with the open end gives its own rows and those that come, also after a resume."""
+    ledger, _ = ledger_of("transfers", list(range(20)), shifts=False, grows=[(50.0, 20)])
+    async with reaching(ledger) as session:
+        newest, *older = await transfers(session).split(4)
+        stream = newest.follow(every=5, lookback=30)
+        rows = [await anext(stream) for _ in range(2)]
+        resume = Checkpoint.loads(stream.checkpoint.dumps())
+        rows += await taken(transfers(session, resume=resume).follow(every=5, lookback=30), 100)
+        assert serials(rows) == list(range(15, 21))
+        with pytest.raises(ConfigurationError, match="a list with an end"):
+            older[0].follow(every=5)
 
 
 async def test_one_reader_at_a_time() -> None:

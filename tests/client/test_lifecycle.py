@@ -42,7 +42,7 @@ from chainapi.errors import (
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing.loops import VirtualLoop
 from tests.raw_server import Peer, RawServer, each, http, settle, until
-from tests.sessions import simulated
+from tests.sessions import Answering, reaching, simulated
 
 ADDRESS = "http://127.0.0.1:9"
 PAGE = b'{"results": [{"timestamp": 2, "value": 1.5}, {"timestamp": 1, "value": 2}], "nextPageToken": "t"}'
@@ -150,6 +150,18 @@ async def test_aclose_before_between_and_after() -> None:
             assert pages.checkpoint == place
         assert [row async for row in rows] == []
         await rows.aclose()
+
+
+async def test_a_closed_stream_gives_up_its_place_in_the_queue() -> None:
+    """A request that waits for quota is not sent once its stream was closed."""
+    transport = Answering(status=429, headers={"retry-after": "300"})
+    async with reaching(transport) as session:
+        pages = session.metrics.avg_tps(43114)
+        reader = asyncio.ensure_future(anext(pages, None))
+        await asyncio.sleep(1)
+        await pages.aclose()
+        assert await reader is None
+        assert len(transport.requests) == 1
 
 
 @pytest.mark.untraced
