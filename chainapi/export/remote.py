@@ -36,8 +36,8 @@ from chainapi.export.files import (
     digest_of,
     os_errors_explained,
     partial_of,
-    put_in_place,
     refuse_link,
+    sync_folder,
     write_partial,
 )
 from chainapi.export.formats import format_of
@@ -51,6 +51,7 @@ from chainapi.export.worker import Worker
 __all__ = ["RemoteTarget", "publish", "recover_uploads", "target_of"]
 
 ABOUT = "target"  # file in the folder of a journal: the address of the target, and the id of the claim
+_BEGUN_ABOUT = f".{ABOUT}-*.partial"  # the same, until it is whole
 FILES = "files"  # folder in that of a journal: files that are not uploaded yet
 
 
@@ -179,8 +180,10 @@ class RemoteTarget(Target):
             self.store.replace(self._claim, own)
 
     def clear(self) -> None:
-        """Delete the local files of parts."""
+        """Delete the local files of parts, and what a killed run left of the address."""
         with os_errors_explained(self.journal):
+            for left in self.journal.glob(_BEGUN_ABOUT):
+                left.unlink(missing_ok=True)
             for left in sorted(self.root.rglob("*"), reverse=True):  # folders of partitions after their files
                 if left.is_dir():
                     left.rmdir()
@@ -194,8 +197,10 @@ class RemoteTarget(Target):
     def _begin(self, about: Path) -> bytes:
         """Store the address and a new id with the journal; return the id."""
         if self.journal.exists() and (
-            not self.journal.is_dir() or {*self.journal.iterdir()} - {partial_of(about)}
+            not self.journal.is_dir() or not all(one.match(_BEGUN_ABOUT) for one in self.journal.iterdir())
         ):
+            if about.exists():  # another export with this journal has begun meanwhile
+                return self._read_about(about)
             raise ExportError(
                 f"{self.journal} is not a journal of an export to {self.address}: choose another folder for "
                 "the journal"
@@ -208,11 +213,9 @@ class RemoteTarget(Target):
                 "journal of that export, or choose another target"
             )
         self.journal.mkdir(parents=True, exist_ok=True)  # a killed run may have created it
-        own = uuid4().hex
-        content = json.dumps({"target": self.address, "id": own}).encode()
-        write_partial(about, lambda partial: partial.write_bytes(content))
-        put_in_place(about)
-        return own.encode()
+        content = json.dumps({"target": self.address, "id": uuid4().hex}).encode()
+        _create_once(about, content)
+        return self._read_about(about)
 
     def _has_claim(self) -> bool:
         return self.store.state(self._claim) is not None
@@ -342,6 +345,19 @@ def _withdraw(target: RemoteTarget, part: Part) -> None:
     """
     if target.folder or part.number == 1:
         target.store.remove(file.name for file in part.content.files)
+
+
+def _create_once(path: Path, content: bytes) -> None:
+    """Create a file whole, unless another export creates it at the same moment."""
+    own = path.with_name(f"{path.name}-{uuid4().hex}")
+    write_partial(own, lambda partial: partial.write_bytes(content))
+    try:
+        path.hardlink_to(partial_of(own))
+    except OSError:
+        if not path.exists():  # a file system without hard links
+            partial_of(own).replace(path)
+    partial_of(own).unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def _state(path: Path) -> FileState | None:

@@ -28,12 +28,14 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
     """File system ``bucket://``, which all instances of a process share.
 
     Before and after each step that writes or removes an object, `on_step` is called with the name of the
-    object, the word "before" or "after", and the content that the object is to have.
+    object, the word "before" or "after", and the content that the object is to have. Each of `on_list`
+    is called once, before the answer to the next listing of a folder.
     """
 
     protocol = "bucket"
     cachable = False
     on_step: ClassVar[Callable[[str, str, bytes], None] | None] = None
+    on_list: ClassVar[list[Callable[[], object]]] = []
     options: ClassVar[list[dict[str, Any]]] = []
 
     def __init__(self, **options: Any) -> None:
@@ -43,6 +45,14 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
         return super()._strip_protocol(str(path).removeprefix("bucket://"))
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        """List a folder."""
+        try:
+            return super().ls(path, detail=detail, **options)
+        finally:
+            if self.on_list:
+                self.on_list.pop()()
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
         """Create or replace an object."""
@@ -103,7 +113,7 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
 @contextmanager
 def bucket() -> Iterator[type[Bucket]]:
     """Register an empty file system ``bucket://`` for the block."""
-    fresh: Any = type("Bucket", (Bucket,), {"store": {}, "pseudo_dirs": [""], "options": []})
+    fresh: Any = type("Bucket", (Bucket,), {"store": {}, "pseudo_dirs": [""], "options": [], "on_list": []})
     fsspec.register_implementation("bucket", fresh, clobber=True)
     yield fresh
     fresh.on_step = None

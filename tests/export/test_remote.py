@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from errno import EPERM
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.run import ExportResult
 from chainapi.simulator import Simulator
+from chainapi.testing import run
 from tests.export.buckets import Bucket, Images, bucket
 from tests.export.corrected import Correction
 from tests.export.power_cuts import PowerCuts
@@ -253,6 +256,7 @@ async def test_a_kill_before_the_first_object(url: str, files: type[Bucket], tmp
         growing = Growing.to(url)
         await growing.run(journal=again / "own")
         growing.check(files, tmp_path, new=0)
+        assert local_names(again / "own") == ["files", "journal", "target"]
 
 
 @pytest.mark.real_time
@@ -459,6 +463,27 @@ async def test_of_two_exports_that_begin_at_once_one_is_refused(files: type[Buck
     with pytest.raises(ExportError, match="another export writes to bucket://b/x, with another journal"):
         await growing.run()
     assert names_in(files) == ["_export"]
+
+
+@pytest.mark.parametrize("linking", [True, False])
+async def test_two_exports_with_one_journal_that_begin_at_once(
+    linking: bool, files: type[Bucket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both find no journal, and one target: they agree on it, and later runs continue the export."""
+    growing = Growing.to("bucket://b/x/")
+    if not linking:  # as on a disk without hard links
+        monkeypatch.setattr(os, "link", refuse_links)
+    files.on_list.append(lambda: run(growing.run()))
+    assert (await growing.run()).rows == 0
+    growing.grow()
+    await growing.run()
+    growing.check(files, tmp_path)
+    assert local_names(tmp_path / "x.export") == ["files", "journal", "target"]
+
+
+def refuse_links(*_: object, **__: object) -> None:
+    """Refuse to link a file."""
+    raise PermissionError(EPERM, "Operation not permitted")
 
 
 async def test_a_file_that_was_changed(files: type[Bucket]) -> None:
