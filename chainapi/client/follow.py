@@ -231,7 +231,7 @@ class _Poll:
     def oldest_first(self) -> list[tuple[int, str, Any]]:
         """Return the number, mark and content of each new row, the oldest row first."""
         new = self._new
-        if new and new[0][0] >= new[-1][0]:
+        if new and (self._descends or new[0][0] >= new[-1][0]):  # a restart adds the newest rows last
             new = new[::-1]
         return sorted(new, key=_number_of)
 

@@ -440,6 +440,18 @@ async def test_the_newest_range_of_a_list_is_followed() -> None:
             older[0].follow(every=5)
 
 
+async def test_rows_of_one_number_keep_their_order_after_an_expired_token() -> None:
+    """A poll that restarts at a head with a newer number gives the rows of the older one oldest first."""
+    ledger, _ = ledger_of("blocks", [1, 2], shifts=False)
+    async with reaching(ledger) as session:
+        stream = blocks(session, page_size=3).follow(every=5)
+        assert await taken(stream, 4.9) == []
+        ledger.numbers += [5, 5, 5]
+        ledger.grows, ledger.lifetime = [(5.03, 6)], 0.0
+        asyncio.get_running_loop().call_at(5.05, setattr, ledger, "lifetime", DAY)
+        assert serials([await anext(stream) for _ in range(4)]) == [2, 3, 4, 5]
+
+
 async def test_one_reader_at_a_time() -> None:
     """A second reader is refused, and a closed session is an error of the reader."""
     ledger, _ = ledger_of("blocks", [1], shifts=False)
