@@ -42,7 +42,7 @@ from chainapi.export.files import (
 )
 from chainapi.export.formats import format_of
 from chainapi.export.journal import Journal
-from chainapi.export.manifest import MANIFEST, manifest_lines
+from chainapi.export.manifest import MANIFEST, manifest_of
 from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile
 from chainapi.export.settings import format_name_of, settings_in
 from chainapi.export.store import Store, divided_url, redacted
@@ -283,8 +283,8 @@ async def publish(journal: Journal, target: RemoteTarget, part: Part, worker: Wo
     await thread.run(_upload, target, part, thread.stop)
     await worker.run(journal.complete_part, part)
     if target.folder:
-        lines = await worker.run(_manifest, journal)
-        await thread.run(target.store.replace, MANIFEST, lines)
+        content = await worker.run(manifest_of, journal)
+        await thread.run(target.store.replace, MANIFEST, content)
         await thread.run(target.store.remove, part.content.replaces)
     await worker.run(journal.clean, part, finished=not target.folder)
     await thread.run(target.clear)
@@ -348,15 +348,11 @@ def _state(path: Path) -> FileState | None:
     return FileState(path.stat().st_size, digest_of(path)) if path.is_file() else None
 
 
-def _manifest(journal: Journal) -> bytes:
-    return b"".join(manifest_lines(journal))
-
-
 def _check_manifest(journal: Journal, target: RemoteTarget) -> None:
     """Write the manifest again if it is missing or has other parts."""
-    lines = _manifest(journal)
-    if target.store.state(MANIFEST) is None or target.store.read(MANIFEST) != lines:
-        target.store.replace(MANIFEST, lines)
+    content = manifest_of(journal)
+    if target.store.state(MANIFEST) is None or target.store.read(MANIFEST) != content:
+        target.store.replace(MANIFEST, content)
 
 
 def _check_free(target: RemoteTarget, name: str) -> None:
