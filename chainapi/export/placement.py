@@ -31,6 +31,7 @@ from chainapi.export.append import append, cut, has_base, has_tail
 from chainapi.export.files import (
     Target,
     digest_of,
+    has_state,
     os_errors_explained,
     partial_of,
     put_in_place,
@@ -190,11 +191,9 @@ def _is_ready(target: Target, part: Part, file: PartFile, stop: threading.Event)
     path = target.root / file.name
     if file.added is not None:
         return _transaction(target, stop).is_ready(part)
-    return _matches(partial_of(path), file) if file.base is None else has_tail(path, file.base, file)
-
-
-def _matches(path: Path, file: PartFile) -> bool:
-    return path.is_file() and path.stat().st_size == file.size and digest_of(path) == file.digest
+    if file.base is not None:
+        return has_tail(path, file.base, file)
+    return has_state(partial_of(path), file.size, file.digest)
 
 
 def _transaction(target: Target, stop: threading.Event) -> Transaction:
@@ -207,7 +206,8 @@ def _check_file(target: Target, part: Part, stop: threading.Event) -> None:
     if isinstance(target.format, DatabaseFormat):
         _transaction(target, stop).check(part)
     else:
-        _check_unchanged(target, unchanged=file is not None and _matches(target.path, file))
+        unchanged = file is not None and has_state(target.path, file.size, file.digest)
+        _check_unchanged(target, unchanged=unchanged)
 
 
 def _check_free(path: Path, target: Target) -> None:

@@ -33,7 +33,7 @@ from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import (
     FileState,
     Target,
-    digest_of,
+    has_state,
     os_errors_explained,
     partial_of,
     put_in_place,
@@ -142,7 +142,7 @@ class RemoteTarget(Target):
             path.unlink(missing_ok=True)
             return None
         self.store.download(name, path)
-        if _state(path) != found:
+        if not has_state(path, found.size, found.digest):
             raise ExportError(f"{self.file(name)} was changed while it was read: start the same export again")
         return path
 
@@ -322,17 +322,20 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
 def _upload(target: RemoteTarget, part: Part, stop: threading.Event) -> None:
     """Upload the files that are not there yet."""
     for file in part.content.files:
-        if target.store.state(file.name) != FileState(file.size, file.digest):
+        if not _is_uploaded(target, file):
             target.store.upload(file.name, partial_of(target.root / file.name), stop)
 
 
 def _is_ready(target: RemoteTarget, part: Part) -> bool:
     """Check whether each file of a part is an object, or can be uploaded."""
-    states = ((file, FileState(file.size, file.digest)) for file in part.content.files)
     return all(
-        _state(partial_of(target.root / file.name)) == state or target.store.state(file.name) == state
-        for file, state in states
+        has_state(partial_of(target.root / file.name), file.size, file.digest) or _is_uploaded(target, file)
+        for file in part.content.files
     )
+
+
+def _is_uploaded(target: RemoteTarget, file: PartFile) -> bool:
+    return target.store.state(file.name) == FileState(file.size, file.digest)
 
 
 def _withdraw(target: RemoteTarget, part: Part) -> None:
@@ -342,10 +345,6 @@ def _withdraw(target: RemoteTarget, part: Part) -> None:
     """
     if target.folder or part.number == 1:
         target.store.remove(file.name for file in part.content.files)
-
-
-def _state(path: Path) -> FileState | None:
-    return FileState(path.stat().st_size, digest_of(path)) if path.is_file() else None
 
 
 def _check_manifest(journal: Journal, target: RemoteTarget) -> None:
