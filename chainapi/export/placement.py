@@ -42,7 +42,7 @@ from chainapi.export.files import (
 from chainapi.export.formats import DatabaseFormat
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import check_manifest, write_manifest
-from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile
+from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile, next_number
 from chainapi.export.transaction import Transaction
 
 __all__ = ["place", "recover"]
@@ -73,7 +73,7 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
         elif part is not None:
             check_manifest(journal, target)
         if part is None or target.folder:
-            for path in target.parts(1 if part is None else part.number + 1):
+            for path in target.parts(next_number(part)):
                 _check_free(path, target)
 
 

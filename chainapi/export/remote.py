@@ -43,7 +43,7 @@ from chainapi.export.files import (
 from chainapi.export.formats import format_of
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import MANIFEST, manifest_of
-from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile
+from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile, next_number
 from chainapi.export.settings import format_name_of, settings_in
 from chainapi.export.store import Store, divided_url, redacted
 from chainapi.export.worker import Worker
@@ -316,7 +316,7 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
     if part is not None and not target.folder:
         _check_unchanged(target, part.rows_file)
     else:
-        _check_free(target, target.name_of(target.part(1 if part is None else part.number + 1)))
+        _check_free(target, target.name_of(target.part(next_number(part))))
 
 
 def _upload(target: RemoteTarget, part: Part, stop: threading.Event) -> None:
