@@ -234,8 +234,8 @@ class RemoteTarget(Target):
 def target_of(
     out: str | os.PathLike[str],
     format_name: str | None,
-    journal: str | os.PathLike[str] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    journal: str | os.PathLike[str] | None,
+    storage_options: Mapping[str, Any] | None,
 ) -> Target:
     """Return the target at a path or a URL.
 

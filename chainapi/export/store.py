@@ -226,7 +226,7 @@ class Store:
                 with self._explained(name, "read"):
                     raise
 
-    def upload(self, name: str, path: Path, stop: threading.Event | None = None) -> None:
+    def upload(self, name: str, path: Path, stop: threading.Event) -> None:
         """Copy a local file to an object, and compare the two.
 
         Raises:

@@ -165,7 +165,7 @@ class Csv(TextFileFormat):
 # Writing
 
 
-def _new_records(columns: Sequence[Column], rows: Rows, *, source: bool = True) -> Iterator[tuple[int, str]]:
+def _new_records(columns: Sequence[Column], rows: Rows, *, source: bool) -> Iterator[tuple[int, str]]:
     read, writers = reader(columns, nested=False), [_WRITERS.get(column.kind, _plain) for column in columns]
     for label, lines in rows:
         labels = [repeat(_quoted(label))] if source else []
