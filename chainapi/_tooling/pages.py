@@ -63,6 +63,12 @@ def _diagram(first: Enum, transitions: Mapping[_From, Mapping[_By, _From]]) -> s
     return "\n".join([*lines, "```"])
 
 
+def _call(name: str, declared: Endpoint) -> str:
+    """Return a call with the names of the required parameters."""
+    names = ", ".join(one.name for one in declared.parameters if one.required)
+    return f"`{name}({names})`"
+
+
 def routes(service: str) -> str:
     """Return a table of a service's routes: method, type of result, weight, path."""
     lines = ["| Method | Gives | Weight | Route |", "|---|---|---|---|"]
@@ -70,9 +76,8 @@ def routes(service: str) -> str:
         if not name.startswith(f"{service}."):
             continue
         route, gives = declared.route, declared.function.__annotations__["return"]
-        names = ", ".join(parameter.name for parameter in declared.parameters if parameter.required)
         old = " (deprecated)" if route.deprecated else ""
-        lines.append(f"| `{name}({names})`{old} | `{gives}` | {route.weight or ''} | `{route.place}` |")
+        lines.append(f"| {_call(name, declared)}{old} | `{gives}` | {route.weight or ''} | `{route.place}` |")
     return "\n".join(lines)
 
 
@@ -83,10 +88,9 @@ def writes(service: str) -> str:
         if not name.startswith(f"{service}."):
             continue
         route, gives = declared.record, declared.function.__annotations__["return"]
-        names = ", ".join(parameter.name for parameter in declared.parameters if parameter.required)
         shows = f"`{route.lookup}`" if route.lookup else ""
         kind = f"`{route.idempotency.name}`"
-        lines.append(f"| `{name}({names})` | `{gives}` | {kind} | {shows} | `{route.place}` |")
+        lines.append(f"| {_call(name, declared)} | `{gives}` | {kind} | {shows} | `{route.place}` |")
     return "\n".join(lines).replace(" | None`", "` or None")
 
 

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from chainapi.errors import ExportError
 from chainapi.export.corrections import Corrections
-from chainapi.export.files import digest_of, make_folders, reason_of, write_partial
+from chainapi.export.files import has_state, make_folders, reason_of, write_partial
 from chainapi.export.formats import Dropped
 from chainapi.export.part_records import Part, PartFile
 from chainapi.export.part_writer import PartWriter, check_count
@@ -182,7 +182,7 @@ def _check_unchanged(named: Path | str, path: Path, file: PartFile) -> None:
             f"{named} is missing, and has rows that were fetched again: put it back and start the same "
             "export again; all rows are kept in the journal"
         )
-    if path.stat().st_size != file.size or digest_of(path) != file.digest:
+    if not has_state(path, file.size, file.digest):
         raise ExportError(
             f"{named} was changed since it was written, and has rows that were fetched again: put it back as "
             "it was and start the same export again; all rows are kept in the journal"

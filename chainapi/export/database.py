@@ -7,15 +7,15 @@ Every method blocks, and all calls come from one thread.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from attrs import define
 
 from chainapi.errors import ExportError
-from chainapi.export.integrity import checksum, damaged, find_damage
+from chainapi.export.integrity import COLUMNS, checksum, damaged, find_damage
 
 __all__ = ["Database"]
 
@@ -56,8 +56,6 @@ CREATE TABLE parts (
 );
 CREATE TABLE invalid (part INTEGER PRIMARY KEY, digests BLOB NOT NULL, checksum INTEGER NOT NULL);
 """
-# Tables whose records `totals` counts.
-COUNTED = ("about", "sources", "pages", "row_groups", "digests", "parts", "invalid")
 
 
 @define(eq=False)
@@ -128,7 +126,21 @@ class Database:
         except (ValueError, TypeError, OverflowError) as error:
             raise ExportError(damaged(self.path, type(error).__name__)) from error
 
-    def add_to_total(self, table: str, records: int) -> None:
+    def insert(self, table: str, records: Sequence[Sequence[Any]]) -> None:
+        """Add records to a table within a transaction, with their checksums."""
+        if records:
+            places = ", ".join("?" * (len(records[0]) + 1))
+            rows = [(*fields, checksum(*fields)) for fields in records]
+            self._connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
+            self._add_to_total(table, len(records))
+
+    def delete(self, table: str, where: str, parameters: Sequence[Any] = ()) -> None:
+        """Delete records of a table within a transaction."""
+        deleted = self._connection.execute(f"DELETE FROM {table} WHERE {where}", parameters).rowcount  # noqa: S608
+        if deleted:
+            self._add_to_total(table, -deleted)
+
+    def _add_to_total(self, table: str, records: int) -> None:
         """Change the counted number of records of a table; `records` may be negative."""
         self._connection.execute(
             "UPDATE totals SET records = records + :more, checksum = checksum + :more WHERE name = :table",
@@ -163,7 +175,7 @@ class Database:
     def _create_tables(self) -> None:
         for statement in SCHEMA.split(";"):
             self._connection.execute(statement)
-        totals = [(name, checksum(name)) for name in COUNTED]
+        totals = [(name, checksum(name)) for name in COLUMNS]
         self._connection.executemany("INSERT INTO totals VALUES (?, 0, ?)", totals)
         self._connection.execute(f"PRAGMA user_version = {FORMAT}")
 

@@ -62,9 +62,9 @@ class Fetcher:
         worker: thread that the journal belongs to.
         progress: counts what is done.
         report: called after each change of `progress`.
-        failures: error of each source that failed, by label.
         open_window: moves the position of a finished source back, if rows are fetched again.
         begin_groups: called with the codec of the rows, before the first page.
+        failures: error of each source that failed, by label.
 
     """
 
@@ -73,9 +73,9 @@ class Fetcher:
     worker: Worker
     progress: ExportProgress
     report: Callable[[], None]
+    open_window: Callable[[SourceRecord, tuple[str, ...]], None] | None = field(default=None, kw_only=True)
+    begin_groups: Callable[[Codec], None] | None = field(default=None, kw_only=True)
     failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
-    open_window: Callable[[SourceRecord, tuple[str, ...]], None] | None = field(default=None, init=False)
-    begin_groups: Callable[[Codec], None] | None = field(default=None, init=False)
     _open_sources: dict[str, _Opened] = field(factory=dict[str, _Opened], init=False)
     _codec: Codec | None = field(default=None, init=False)
 

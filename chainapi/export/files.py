@@ -33,6 +33,7 @@ __all__ = [
     "Target",
     "chunks",
     "digest_of",
+    "has_state",
     "make_folders",
     "os_errors_explained",
     "partial_of",
@@ -363,6 +364,11 @@ def digest_of(path: Path, size: int | None = None, tail: Path | None = None) -> 
         pieces.append((tail, tail.stat().st_size))
     whole = sum(length for _, length in pieces)
     return state_of(whole, lambda start, end: b"".join(_between(pieces, start, end))).digest
+
+
+def has_state(path: Path, size: int, digest: str) -> bool:
+    """Check whether there is a file with this size and digest."""
+    return path.is_file() and path.stat().st_size == size and digest_of(path) == digest
 
 
 def state_of(size: int, read: Callable[[int, int], bytes]) -> FileState:

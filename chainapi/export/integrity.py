@@ -8,12 +8,24 @@ The count of a table is added to its checksum instead of hashed, so that an SQL 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-__all__ = ["checksum", "damaged", "find_damage"]
+__all__ = ["COLUMNS", "checksum", "damaged", "find_damage"]
+
+# Columns of each table whose records are counted, the checksum apart.
+COLUMNS: Mapping[str, str] = {
+    "about": "name, value",
+    "sources": "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done",
+    "pages": "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest,"
+    " crc, stored, first",
+    "row_groups": "segment, start, length, rows, crc, tally, footer",
+    "digests": "page, source, place, pass, added, again",
+    "parts": "number, state, upto, content",
+    "invalid": "part, digests",
+}
 
 
 def checksum(*fields: object) -> int:
@@ -73,7 +85,7 @@ def _expected_objects(schema: str) -> set[tuple[Any, ...]]:
 
 def _damage_in_records(database: sqlite3.Connection, totals: dict[object, object]) -> Iterator[str]:
     """Compare the records of the small tables with their checksums and counts."""
-    for table, columns in _RECORDS.items():
+    for table, columns in COLUMNS.items():
         count = 0
         for *fields, stored in database.execute(f"SELECT {columns}, checksum FROM {table}"):  # noqa: S608
             count += 1
@@ -83,15 +95,3 @@ def _damage_in_records(database: sqlite3.Connection, totals: dict[object, object
             yield f"the number of {table}"
     if totals:
         yield "its counts"
-
-
-_RECORDS = {
-    "about": "name, value",
-    "sources": "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done",
-    "pages": "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest,"
-    " crc, stored, first",
-    "row_groups": "segment, start, length, rows, crc, tally, footer",
-    "digests": "page, source, place, pass, added, again",
-    "parts": "number, state, upto, content",
-    "invalid": "part, digests",
-}

@@ -25,7 +25,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.export.database import Database
 from chainapi.export.files import os_errors_explained, sync_folder
 from chainapi.export.gathering import GroupedPages, GroupEncoder, PageValues
-from chainapi.export.integrity import checksum
+from chainapi.export.integrity import COLUMNS, checksum
 from chainapi.export.invalid_rows import INVALID_DIGEST
 from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
 from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, GroupRecord, PageRecord, Part, Waiting
@@ -35,14 +35,6 @@ from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 
 __all__ = ["Journal"]
-
-_SOURCE = "number, label, query, place, checkpoint, taken, newest, floor, edge, window, done"
-_GROUPS = "segment, start, length, rows, crc, tally, footer"
-_PAGES = (
-    "number, source, place, segment, start, length, rows, invalid_length, invalid, lowest, highest, crc,"
-    " stored, first"
-)
-
 
 _Walk: TypeAlias = tuple[int, int]  # number of a source, place of a range
 _Digests: TypeAlias = tuple[int, int, int, int, bytes, bytes]  # page, source, place, pass, added, again
@@ -142,17 +134,17 @@ class Journal:
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Store the settings of an export without pages, in place of those stored before."""
-        records = [*_settings(settings)]
-        with self._database.transaction() as db:
-            self._database.add_to_total("about", len(records) - db.execute("DELETE FROM about").rowcount)
-            self._database.add_to_total("sources", -db.execute("DELETE FROM sources").rowcount)
-            db.executemany("INSERT INTO about VALUES (?, ?, ?)", records)
+        with self._database.transaction():
+            self._database.delete("about", "TRUE")
+            self._database.delete("sources", "TRUE")
+            self._database.insert("about", [*_settings(settings)])
 
     def extend(self, settings: Mapping[str, Any]) -> None:
         """Replace the stored settings by ones with more columns, or another compression."""
         with self._database.transaction() as db:
-            for name, text, digest in _settings(settings):
-                db.execute("UPDATE about SET value = ?, checksum = ? WHERE name = ?", (text, digest, name))
+            for name, text in _settings(settings):
+                fields = text, checksum(name, text), name
+                db.execute("UPDATE about SET value = ?, checksum = ? WHERE name = ?", fields)
 
     def has_pages(self) -> bool:
         """Return whether a page was ever committed."""
@@ -170,10 +162,7 @@ class Journal:
         It is created if it is missing. Its label gets a suffix if another source has it.
         """
         with self._database.reading() as db:
-            found = db.execute(
-                f"SELECT {_SOURCE} FROM sources WHERE query = ? ORDER BY place",  # noqa: S608
-                (query,),
-            ).fetchall()
+            found = db.execute(_select("sources", "WHERE query = ? ORDER BY place"), (query,)).fetchall()
             if found:
                 source, *ranges = [SourceRecord.from_fields(*fields) for fields in found]
                 for one in ranges:
@@ -182,7 +171,7 @@ class Journal:
         with self._database.transaction() as db:
             (number,) = db.execute("SELECT coalesce(max(number), 0) + 1 FROM sources").fetchone()
             source = SourceRecord(number, free_label(label, query, self._is_taken), query)
-            self._insert(db, [source])
+            self._database.insert("sources", [source.fields])
         return source
 
     def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
@@ -191,14 +180,10 @@ class Journal:
         They begin at these checkpoints.
         """
         ranges = source.split(starts)
-        with self._database.transaction() as db:
-            self._insert(db, ranges)
+        with self._database.transaction():
+            self._database.insert("sources", [one.fields for one in ranges])
         for one in ranges:
             source.add(one)
-
-    def _insert(self, db: Connection, records: Sequence[SourceRecord]) -> None:
-        self._database.add_to_total("sources", len(records))
-        _add(db, "sources", [one.fields for one in records])
 
     def _is_taken(self, label: str) -> bool:
         with self._database.reading() as db:
@@ -228,10 +213,10 @@ class Journal:
         waiting = self.waiting.rows
         group = GroupedPages.of(self.groups, batches)
         pages = [page for batch in batches if (page := self._take(db, batch, group)) is not None]
-        pages = self._with_group(db, pages, group)
-        _add(db, "pages", [page.fields for page in pages])
-        self._database.add_to_total("pages", len(pages))
-        self._insert_digests(db)
+        pages = self._with_group(pages, group)
+        self._database.insert("pages", [page.fields for page in pages])
+        self._database.insert("digests", [*chain.from_iterable(self._digests.values())])
+        self._digests.clear()
         windows = {batch.source.number for batch in batches if batch.source.window is not None}
         self._count([page for page in pages if page.source not in windows])
         _update(db, [batch.source for batch in batches])
@@ -256,7 +241,7 @@ class Journal:
             page = self._append(batch, len(new.rows), *content)
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
-            self._forget(db, source)
+            self._forget(source)
         return page
 
     def _append(self, batch: Batch, rows: int, valid: bytes, invalid: bytes) -> PageRecord:
@@ -287,9 +272,7 @@ class Journal:
             self._pages, source, place, 0, 0, length, rows, 0, 0, lowest, highest, 0, first=first
         )
 
-    def _with_group(
-        self, db: Connection, pages: Sequence[PageRecord], group: GroupedPages
-    ) -> list[PageRecord]:
+    def _with_group(self, pages: Sequence[PageRecord], group: GroupedPages) -> list[PageRecord]:
         """Append and store the row group of new pages; return the pages with offsets.
 
         The group is sorted by source.
@@ -299,8 +282,7 @@ class Journal:
         inside = sorted((page for page in pages if page.first is not None), key=lambda page: page.source)
         values = [group.pages[page.number] for page in inside]
         record = self._group_segments.grow(partial(group.encoder.append, pages=values))
-        _add(db, "row_groups", [record.fields])
-        self._database.add_to_total("row_groups", 1)
+        self._database.insert("row_groups", [record.fields])
         firsts = accumulate((page.rows for page in inside), initial=0)
         placed = {
             page.number: msgspec.structs.replace(
@@ -330,13 +312,6 @@ class Journal:
             record = self._pages, *walk, restarts, packed(new.added), packed(new.again)
             self._digests.setdefault(walk, []).append(record)
 
-    def _insert_digests(self, db: Connection) -> None:
-        records = [*chain.from_iterable(self._digests.values())]
-        self._digests.clear()
-        if records:
-            _add(db, "digests", records)
-            self._database.add_to_total("digests", len(records))
-
     def _matcher(self, db: Connection, number: int, place: int) -> Matcher:
         """Return the matcher of a walk; make it at its first use, from the stored digests."""
         walk = number, place
@@ -350,17 +325,14 @@ class Journal:
                 matcher.replay(Matched(*fields))
         return self._matchers[walk]
 
-    def _forget(self, db: Connection, source: SourceRecord) -> None:
+    def _forget(self, source: SourceRecord) -> None:
         """Delete the digests of a walk that has ended, and the record of a range."""
         walk = source.number, source.place
         self._matchers.pop(walk, None)
         self._digests.pop(walk, None)
-        deleted = db.execute("DELETE FROM digests WHERE source = ? AND place = ?", walk).rowcount
-        if deleted:
-            self._database.add_to_total("digests", -deleted)
+        self._database.delete("digests", "source = ? AND place = ?", walk)
         if source.source is not None:
-            db.execute("DELETE FROM sources WHERE number = ? AND place = ?", walk)
-            self._database.add_to_total("sources", -1)
+            self._database.delete("sources", "number = ? AND place = ?", walk)
 
     # Parts
 
@@ -400,7 +372,7 @@ class Journal:
     def windows(self) -> dict[int, SourceRecord]:
         """Return the finished sources whose rows were fetched again, by their numbers."""
         with self._database.reading() as db:
-            found = db.execute(f"SELECT {_SOURCE} FROM sources WHERE done AND window IS NOT NULL")  # noqa: S608
+            found = db.execute(_select("sources", "WHERE done AND window IS NOT NULL"))
             return {fields[0]: SourceRecord.from_fields(*fields) for fields in found}
 
     def pages_of(self, sources: Mapping[int, SourceRecord]) -> list[tuple[str, PageRecord]]:
@@ -416,7 +388,7 @@ class Journal:
 
     def _groups_in(self, segments: AbstractSet[int]) -> Iterator[GroupRecord]:
         with self._database.reading() as db:
-            for fields in db.execute(f"SELECT {_GROUPS} FROM row_groups ORDER BY segment, start"):  # noqa: S608
+            for fields in db.execute(_select("row_groups", "ORDER BY segment, start")):
                 group = GroupRecord(*fields)
                 if group.segment in segments:
                     yield group
@@ -428,7 +400,7 @@ class Journal:
 
     def _waiting_pages(self) -> Iterator[PageRecord]:
         with self._database.reading() as db:
-            for fields in db.execute(f"SELECT {_PAGES} FROM pages ORDER BY number"):  # noqa: S608
+            for fields in db.execute(_select("pages", "ORDER BY number")):
                 yield PageRecord(*fields)
 
     def _count_waiting(self, behind: int) -> None:
@@ -452,28 +424,22 @@ class Journal:
         """Return the newest part in this state or a later one; None without any."""
         with self._database.reading() as db:
             found = db.execute(
-                "SELECT number, state, upto, content FROM parts WHERE state >= ?"
-                " ORDER BY number DESC LIMIT 1",
-                (state,),
+                _select("parts", "WHERE state >= ? ORDER BY number DESC LIMIT 1"), (state,)
             ).fetchone()
             return None if found is None else Part.from_fields(*found)
 
     def parts(self) -> Iterator[Part]:
         """Yield the parts whose files are in place."""
         with self._database.reading() as db:
-            for fields in db.execute(
-                "SELECT number, state, upto, content FROM parts WHERE state >= ? ORDER BY number", (IN_PLACE,)
-            ):
+            for fields in db.execute(_select("parts", "WHERE state >= ? ORDER BY number"), (IN_PLACE,)):
                 yield Part.from_fields(*fields)
 
     def begin_part(self, part: Part) -> None:
         """Store the files of a part, and its invalid rows, before they get their names."""
-        with self._database.transaction() as db:
-            self._database.add_to_total("parts", 1)
-            _add(db, "parts", [part.fields])
+        with self._database.transaction():
+            self._database.insert("parts", [part.fields])
             if part.invalid:
-                self._database.add_to_total("invalid", 1)
-                _add(db, "invalid", [(part.number, part.invalid)])
+                self._database.insert("invalid", [(part.number, part.invalid)])
 
     def complete_part(self, part: Part) -> None:
         """Store that the files of a part have their names.
@@ -498,18 +464,15 @@ class Journal:
             return
         with self._database.transaction() as db:
             _set_state(db, part, CLEANED)
-            deleted = db.execute(
-                "DELETE FROM pages WHERE number <= ?"
-                " AND source IN"
+            self._database.delete(
+                "pages",
+                "number <= ? AND source IN"
                 " (SELECT number FROM sources WHERE place = 0 AND done >= ? AND window IS NULL)",
                 (part.upto, finished),
-            ).rowcount
-            self._database.add_to_total("pages", -deleted)
-            deleted = db.execute(
-                "DELETE FROM row_groups"
-                " WHERE segment NOT IN (SELECT segment FROM pages WHERE first IS NOT NULL)"
-            ).rowcount
-            self._database.add_to_total("row_groups", -deleted)
+            )
+            self._database.delete(
+                "row_groups", "segment NOT IN (SELECT segment FROM pages WHERE first IS NOT NULL)"
+            )
         self.remove_segments()
 
     def end_windows(self, part: Part | None) -> None:
@@ -524,8 +487,7 @@ class Journal:
             if part is not None:
                 _set_state(db, part, CLEANED)
             for number, source in windows.items():
-                deleted = db.execute("DELETE FROM pages WHERE source = ?", (number,)).rowcount
-                self._database.add_to_total("pages", -deleted)
+                self._database.delete("pages", "source = ?", (number,))
                 source.window = None
                 _update(db, [source])
         self.remove_segments()
@@ -539,11 +501,9 @@ class Journal:
 
     def discard_part(self, part: Part) -> None:
         """Delete the record of a part whose files never got their names."""
-        with self._database.transaction() as db:
-            self._database.add_to_total("parts", -1)
-            db.execute("DELETE FROM parts WHERE number = ?", (part.number,))
-            deleted = db.execute("DELETE FROM invalid WHERE part = ?", (part.number,)).rowcount
-            self._database.add_to_total("invalid", -deleted)
+        with self._database.transaction():
+            self._database.delete("parts", "number = ?", (part.number,))
+            self._database.delete("invalid", "part = ?", (part.number,))
 
     def invalid_rows(self) -> Counter[bytes]:
         """Count the invalid rows of all parts by their digests."""
@@ -561,19 +521,15 @@ def _compressor() -> Callable[[bytes], bytes]:
     return compressed
 
 
-def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+def _select(table: str, rest: str) -> str:
+    """Return the query for records of a table."""
+    return f"SELECT {COLUMNS[table]} FROM {table} {rest}"  # noqa: S608
+
+
+def _settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the columns of the settings' records."""
     for name, value in settings.items():
-        text = json.dumps(value)
-        yield name, text, checksum(name, text)
-
-
-def _add(db: Connection, table: str, records: Sequence[tuple[Any, ...]]) -> None:
-    """Add records to a table, with their checksums."""
-    if records:
-        places = ", ".join("?" * (len(records[0]) + 1))
-        rows = [(*fields, checksum(*fields)) for fields in records]
-        db.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
+        yield name, json.dumps(value)
 
 
 def _update(db: Connection, sources: Iterable[SourceRecord]) -> None:

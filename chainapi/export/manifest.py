@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from chainapi.export.files import Target, put_in_place, write_partial
 from chainapi.export.journal import Journal
 from chainapi.export.part_records import Part, PartFile
 
-__all__ = ["MANIFEST", "check_manifest", "files_in_place", "manifest_lines", "write_manifest"]
+__all__ = ["MANIFEST", "check_manifest", "files_in_place", "manifest_of", "write_manifest"]
 
 MANIFEST = "_manifest.ndjson"  # no pattern for the parts matches it, and readers of a folder skip it
 
@@ -28,13 +27,8 @@ def write_manifest(journal: Journal, target: Target) -> None:
         ExportError: it cannot be written.
 
     """
-    path = target.path / MANIFEST
-
-    def write(partial: Path) -> None:
-        with partial.open("wb") as file:
-            file.writelines(manifest_lines(journal))
-
-    write_partial(path, write)
+    path, content = target.path / MANIFEST, manifest_of(journal)
+    write_partial(path, lambda partial: partial.write_bytes(content))
     put_in_place(path)
 
 
@@ -48,7 +42,7 @@ def check_manifest(journal: Journal, target: Target) -> None:
     found = b""
     with suppress(FileNotFoundError):
         found = (target.path / MANIFEST).read_bytes()
-    if found != b"".join(manifest_lines(journal)):
+    if found != manifest_of(journal):
         write_manifest(journal, target)
 
 
@@ -64,10 +58,11 @@ def files_in_place(journal: Journal) -> Iterator[tuple[Part, PartFile]]:
                 yield part, file
 
 
-def manifest_lines(journal: Journal) -> Iterator[bytes]:
-    """Yield the lines of the manifest: the files that are in place."""
-    for part, file in files_in_place(journal):
-        yield json.dumps(_entry(part, file), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+def manifest_of(journal: Journal) -> bytes:
+    """Return the content of the manifest: a line for each file that is in place."""
+    entries = (_entry(part, file) for part, file in files_in_place(journal))
+    lines = (json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in entries)
+    return b"".join(line.encode() + b"\n" for line in lines)
 
 
 def _entry(part: Part, file: PartFile) -> dict[str, Any]:

@@ -20,6 +20,7 @@ __all__ = [
     "PartFile",
     "SourceRows",
     "Waiting",
+    "next_number",
 ]
 
 BEGUN, IN_PLACE, CLEANED = range(3)  # states of a part
@@ -206,6 +207,11 @@ class Part:
     def rows_file(self) -> PartFile | None:
         """First file with valid rows."""
         return next((file for file in self.content.files if not file.invalid), None)
+
+
+def next_number(last: Part | None) -> int:
+    """Return the number of the part after the last one."""
+    return 1 if last is None else last.number + 1
 
 
 @frozen

@@ -197,11 +197,9 @@ class PartSchedule:
         # Finished sources without rows get a first file too: an empty one.
         if not pages and (last is not None or not self.journal.count_finished_sources()):
             return None
-        number = 1 if last is None else last.number + 1
         groups = self.journal.groups_of(page for _, page in pages)
         return PartWriter(
             self.target,
-            number,
             last,
             pages,
             self.columns(),
@@ -222,7 +220,6 @@ class PartSchedule:
         windows = Windows.of(sources.values(), columns)
         return CorrectionWriter(
             self.target,
-            1 if last is None else last.number + 1,
             last,
             pages,
             columns,

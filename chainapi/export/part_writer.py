@@ -44,6 +44,7 @@ from chainapi.export.part_records import (
     Part,
     PartFile,
     SourceRows,
+    next_number,
 )
 from chainapi.export.partition import PageRows, Partitioner, Values, folder_of
 from chainapi.export.segments import SegmentReader, link_groups, link_segment
@@ -59,7 +60,6 @@ class PartWriter:
 
     Attributes:
         target: target of the export.
-        number: number of the part.
         previous: part before it; a single file keeps its rows, and the new ones follow.
         pages: pages of the part with the labels of their sources, sorted by source.
         columns: columns of the rows.
@@ -72,7 +72,6 @@ class PartWriter:
     """
 
     target: Target
-    number: int
     previous: Part | None
     pages: Sequence[tuple[str, PageRecord]] = field(repr=False)
     columns: Sequence[Column] = field(repr=False)
@@ -81,6 +80,11 @@ class PartWriter:
     on_rows: Callable[[int], None] = field(repr=False)
     invalid: InvalidRows = field(factory=InvalidRows, kw_only=True, repr=False)
     groups: Sequence[GroupRecord] = field(default=(), kw_only=True, repr=False)
+
+    @property
+    def number(self) -> int:
+        """Number of the part."""
+        return next_number(self.previous)
 
     @property
     def rows(self) -> int:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date
-from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -20,6 +18,7 @@ from chainapi._text import quoted
 from chainapi.errors import ConfigurationError
 from chainapi.export.files import Target
 from chainapi.export.formats import without_source
+from chainapi.export.formats.values import DAY, date_of
 from chainapi.export.part_records import PageRecord
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import reader
@@ -40,7 +39,6 @@ __all__ = [
 FORMATS = ("parquet", "csv", "jsonl", "csv.gz", "csv.zst", "jsonl.gz", "jsonl.zst")
 KEYS = (SOURCE, "year", "month", "day")
 _LENGTHS = {"year": 4, "month": 7, "day": 10}  # of the beginning of a date: 2026, 2026-11, 2026-11-20
-DAY = 86_400  # seconds
 NULL = "__HIVE_DEFAULT_PARTITION__"  # what readers take for null
 LONGEST_LABEL = 180  # bytes in the name of a folder, which has at most 255
 
@@ -203,15 +201,6 @@ def _first_of(values: Sequence[Any]) -> int | None:
     return next((time for time in times if time is not None), None)
 
 
-@lru_cache(maxsize=4_096)
-def _date(day: int) -> str:
-    """Return the date of a day, counted from 1970, in ISO 8601."""
-    return date.fromordinal(_EPOCH + day).isoformat()
-
-
-_EPOCH = date(1970, 1, 1).toordinal()
-
-
 # Rows of a partition
 
 
@@ -299,7 +288,7 @@ class Partitioner:
             yield values, PageRows(label, page, sorted(rows), *bounds(rows))
 
     def _values(self, label: str, day: int | None) -> Values:
-        text = None if day is None else _date(day)
+        text = None if day is None else date_of(day)
         return tuple(label if key == SOURCE else text and text[: _LENGTHS[key]] for key in self._keys)
 
 

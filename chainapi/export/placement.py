@@ -31,6 +31,7 @@ from chainapi.export.append import append, cut, has_base, has_tail
 from chainapi.export.files import (
     Target,
     digest_of,
+    has_state,
     os_errors_explained,
     partial_of,
     put_in_place,
@@ -41,7 +42,7 @@ from chainapi.export.files import (
 from chainapi.export.formats import DatabaseFormat
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import check_manifest, write_manifest
-from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile
+from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile, next_number
 from chainapi.export.transaction import Transaction
 
 __all__ = ["place", "recover"]
@@ -72,7 +73,7 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
         elif part is not None:
             check_manifest(journal, target)
         if part is None or target.folder:
-            for path in target.parts(1 if part is None else part.number + 1):
+            for path in target.parts(next_number(part)):
                 _check_free(path, target)
 
 
@@ -190,11 +191,9 @@ def _is_ready(target: Target, part: Part, file: PartFile, stop: threading.Event)
     path = target.root / file.name
     if file.added is not None:
         return _transaction(target, stop).is_ready(part)
-    return _matches(partial_of(path), file) if file.base is None else has_tail(path, file.base, file)
-
-
-def _matches(path: Path, file: PartFile) -> bool:
-    return path.is_file() and path.stat().st_size == file.size and digest_of(path) == file.digest
+    if file.base is not None:
+        return has_tail(path, file.base, file)
+    return has_state(partial_of(path), file.size, file.digest)
 
 
 def _transaction(target: Target, stop: threading.Event) -> Transaction:
@@ -207,7 +206,8 @@ def _check_file(target: Target, part: Part, stop: threading.Event) -> None:
     if isinstance(target.format, DatabaseFormat):
         _transaction(target, stop).check(part)
     else:
-        _check_unchanged(target, unchanged=file is not None and _matches(target.path, file))
+        unchanged = file is not None and has_state(target.path, file.size, file.digest)
+        _check_unchanged(target, unchanged=unchanged)
 
 
 def _check_free(path: Path, target: Target) -> None:

@@ -33,7 +33,7 @@ from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import (
     FileState,
     Target,
-    digest_of,
+    has_state,
     os_errors_explained,
     partial_of,
     refuse_link,
@@ -42,8 +42,8 @@ from chainapi.export.files import (
 )
 from chainapi.export.formats import format_of
 from chainapi.export.journal import Journal
-from chainapi.export.manifest import MANIFEST, manifest_lines
-from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile
+from chainapi.export.manifest import MANIFEST, manifest_of
+from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile, next_number
 from chainapi.export.settings import format_name_of, settings_in
 from chainapi.export.store import Store, divided_url, redacted
 from chainapi.export.worker import Worker
@@ -143,7 +143,7 @@ class RemoteTarget(Target):
             path.unlink(missing_ok=True)
             return None
         self.store.download(name, path)
-        if _state(path) != found:
+        if not has_state(path, found.size, found.digest):
             raise ExportError(f"{self.file(name)} was changed while it was read: start the same export again")
         return path
 
@@ -237,8 +237,8 @@ class RemoteTarget(Target):
 def target_of(
     out: str | os.PathLike[str],
     format_name: str | None,
-    journal: str | os.PathLike[str] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    journal: str | os.PathLike[str] | None,
+    storage_options: Mapping[str, Any] | None,
 ) -> Target:
     """Return the target at a path or a URL.
 
@@ -286,8 +286,8 @@ async def publish(journal: Journal, target: RemoteTarget, part: Part, worker: Wo
     await thread.run(_upload, target, part, thread.stop)
     await worker.run(journal.complete_part, part)
     if target.folder:
-        lines = await worker.run(_manifest, journal)
-        await thread.run(target.store.replace, MANIFEST, lines)
+        content = await worker.run(manifest_of, journal)
+        await thread.run(target.store.replace, MANIFEST, content)
         await thread.run(target.store.remove, part.content.replaces)
     await worker.run(journal.clean, part, finished=not target.folder)
     await thread.run(target.clear)
@@ -319,23 +319,26 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
     if part is not None and not target.folder:
         _check_unchanged(target, part.rows_file)
     else:
-        _check_free(target, target.name_of(target.part(1 if part is None else part.number + 1)))
+        _check_free(target, target.name_of(target.part(next_number(part))))
 
 
 def _upload(target: RemoteTarget, part: Part, stop: threading.Event) -> None:
     """Upload the files that are not there yet."""
     for file in part.content.files:
-        if target.store.state(file.name) != FileState(file.size, file.digest):
+        if not _is_uploaded(target, file):
             target.store.upload(file.name, partial_of(target.root / file.name), stop)
 
 
 def _is_ready(target: RemoteTarget, part: Part) -> bool:
     """Check whether each file of a part is an object, or can be uploaded."""
-    states = ((file, FileState(file.size, file.digest)) for file in part.content.files)
     return all(
-        _state(partial_of(target.root / file.name)) == state or target.store.state(file.name) == state
-        for file, state in states
+        has_state(partial_of(target.root / file.name), file.size, file.digest) or _is_uploaded(target, file)
+        for file in part.content.files
     )
+
+
+def _is_uploaded(target: RemoteTarget, file: PartFile) -> bool:
+    return target.store.state(file.name) == FileState(file.size, file.digest)
 
 
 def _withdraw(target: RemoteTarget, part: Part) -> None:
@@ -360,19 +363,11 @@ def _create_once(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def _state(path: Path) -> FileState | None:
-    return FileState(path.stat().st_size, digest_of(path)) if path.is_file() else None
-
-
-def _manifest(journal: Journal) -> bytes:
-    return b"".join(manifest_lines(journal))
-
-
 def _check_manifest(journal: Journal, target: RemoteTarget) -> None:
     """Write the manifest again if it is missing or has other parts."""
-    lines = _manifest(journal)
-    if target.store.state(MANIFEST) is None or target.store.read(MANIFEST) != lines:
-        target.store.replace(MANIFEST, lines)
+    content = manifest_of(journal)
+    if target.store.state(MANIFEST) is None or target.store.read(MANIFEST) != content:
+        target.store.replace(MANIFEST, content)
 
 
 def _check_free(target: RemoteTarget, name: str) -> None:

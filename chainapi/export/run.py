@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from chainapi.export.fetch import Fetcher
 from chainapi.export.files import Target
 from chainapi.export.formats import GroupFormat
 from chainapi.export.journal import Journal
+from chainapi.export.part_records import Part
 from chainapi.export.part_schedule import PartLimits, PartSchedule
 from chainapi.export.placement import recover
 from chainapi.export.progress import ExportProgress, Stage
@@ -106,11 +107,15 @@ class Exporter:
             await worker.run(recover_uploads, journal, target, worker.stop)
         else:
             await worker.run(recover, journal, target, worker.stop)
-        fetcher = Fetcher(self.spec, journal, worker, progress, lambda: self._committed(schedule))
-        if self.spec.lookback is not None:
-            limited = self.spec.limit is not None
-            fetcher.open_window = WindowOpener(self.spec.lookback, journal, target, limited=limited)
-        fetcher.begin_groups = partial(self._begin_groups, journal)
+        fetcher = Fetcher(
+            self.spec,
+            journal,
+            worker,
+            progress,
+            lambda: self._committed(schedule),
+            open_window=self._window_opener(journal),
+            begin_groups=partial(self._begin_groups, journal),
+        )
         schedule = PartSchedule(journal, target, worker, self.limits, lambda: fetcher.columns, progress)
         try:
             await fetcher.fetch()
@@ -122,13 +127,22 @@ class Exporter:
         self._report("done")
         if fetcher.failures:
             raise self._incomplete(fetcher.failures)
-        files = [file for part in schedule.parts for file in part.content.files]
+        return self._result(schedule.parts)
+
+    def _window_opener(self, journal: Journal) -> WindowOpener | None:
+        spec = self.spec
+        if spec.lookback is None:
+            return None
+        return WindowOpener(spec.lookback, journal, self.target, limited=spec.limit is not None)
+
+    def _result(self, parts: Sequence[Part]) -> ExportResult:
+        progress, files = self.progress, [file for part in parts for file in part.content.files]
         written, invalid = (
-            tuple(dict.fromkeys(target.file(file.name) for file in files if file.invalid is invalid))
+            tuple(dict.fromkeys(self.target.file(file.name) for file in files if file.invalid is invalid))
             for invalid in (False, True)
         )
         return ExportResult(
-            target.address,
+            self.target.address,
             progress.rows,
             progress.seen,
             written,

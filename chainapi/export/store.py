@@ -31,7 +31,7 @@ from attrs import field, frozen
 
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.files import FileState, digest_of, reason_of, state_of, sync_folder
+from chainapi.export.files import FileState, has_state, reason_of, state_of, sync_folder
 from chainapi.export.worker import Stopped, look
 
 __all__ = ["Store", "absolute", "divided_url", "redacted"]
@@ -226,7 +226,7 @@ class Store:
                 with self._explained(name, "read"):
                     raise
 
-    def upload(self, name: str, path: Path, stop: threading.Event | None = None) -> None:
+    def upload(self, name: str, path: Path, stop: threading.Event) -> None:
         """Copy a local file to an object, and compare the two.
 
         Raises:
@@ -239,7 +239,8 @@ class Store:
         watching = Callback(hooks={"stop": lambda *_, **__: look(stop)})
         with self._explained(name):
             self.files.put_file(str(path), self._path(name), callback=watching)
-        if self.state(name) != FileState(path.stat().st_size, digest_of(path)):
+        found = self.state(name)
+        if found is None or not has_state(path, found.size, found.digest):
             raise ExportError(
                 f"{self.url}/{name} has other bytes when it is read back than were uploaded; all rows are "
                 "kept in the journal: start the same export again"

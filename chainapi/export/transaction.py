@@ -22,7 +22,7 @@ from pathlib import Path
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.files import digest_of, partial_of, reason_of, refuse_link, sync_file
+from chainapi.export.files import has_state, partial_of, reason_of, refuse_link, sync_file
 from chainapi.export.formats import DatabaseFormat
 from chainapi.export.formats.markers import Marker
 from chainapi.export.part_records import Part, PartFile
@@ -76,14 +76,8 @@ class Transaction:
 
     def is_ready(self, part: Part) -> bool:
         """Check whether the ``.partial`` database has what the journal says."""
-        file, partial = part.rows_file, partial_of(self.path)
-        return (
-            file is not None
-            and file.added is not None
-            and partial.is_file()
-            and partial.stat().st_size == file.added.size
-            and digest_of(partial) == file.added.digest
-        )
+        added = None if part.rows_file is None else part.rows_file.added
+        return added is not None and has_state(partial_of(self.path), added.size, added.digest)
 
     def add(self, part: Part) -> None:
         """Add the rows of the ``.partial`` database.
@@ -124,12 +118,7 @@ class Transaction:
 
     def _matches(self, file: PartFile) -> bool:
         logs = (self.path.with_name(self.path.name + suffix) for suffix in self.format.logs)
-        return (
-            self.path.is_file()
-            and self.path.stat().st_size == file.size
-            and digest_of(self.path) == file.digest
-            and not any(log.exists() for log in logs)
-        )
+        return has_state(self.path, file.size, file.digest) and not any(log.exists() for log in logs)
 
     def _changed(self) -> ExportError:
         what = "has other rows than the export wrote" if self.path.exists() else "is missing"

@@ -15,7 +15,6 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any, Literal
 
-import attrs
 import msgspec
 from attrs import define, evolve, frozen
 from msgspec.structs import astuple
@@ -28,7 +27,7 @@ from chainapi.models.metrics import MetricPoint
 from chainapi.models.row_type import FastPath, Finish, RowType
 from chainapi.models.schema import Field, fields_of, row_classes
 from chainapi.tables.columns import Column, columns_of, has_extra
-from chainapi.tables.shapes import Misfit, Shape
+from chainapi.tables.shapes import Misfit, Shape, has_code
 from chainapi.tables.structs import POINT, struct_rows
 from chainapi.tables.types import INT64, YEARS, Amounts
 from chainapi.tables.values import Values, by_column, packed, packed_texts
@@ -257,18 +256,11 @@ def _packers(forms: Sequence[str | None], count: int) -> Sequence[Callable[..., 
 
 def _checks(model: Any) -> Mapping[str, Check] | None:
     """Return the check of each field; None if an object has to be made for it."""
-    if not isinstance(model, type) or not attrs.has(model) or _has_code(model):
+    if not isinstance(model, type) or has_code(model):
         return None
     found = {field.name: _check(field) for field in fields_of(model)}
     checks = {name: check for name, check in found.items() if check is not None}
     return checks if checks and len(checks) == len(found) else None
-
-
-def _has_code(model: Any) -> bool:
-    """Check for validators and hooks of a class, which run when an object is made."""
-    return any(field.validator is not None for field in attrs.fields(model)) or any(
-        hasattr(model, name) for name in ("__attrs_pre_init__", "__attrs_post_init__")
-    )
 
 
 def _check(field: Field) -> Check | None:

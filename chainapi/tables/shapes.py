@@ -29,7 +29,7 @@ from chainapi.tables.columns import SOURCE, Column, named_fields
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
 from chainapi.tables.values import Values, packed
 
-__all__ = ["ENCODER", "Misfit", "Shape", "text_of"]
+__all__ = ["ENCODER", "Misfit", "Shape", "has_code", "text_of"]
 
 # Values of types that JSON lacks, in models of users, are encoded as strings by `str`.
 ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
@@ -70,7 +70,7 @@ class Shape:
         exact: bool = False,
         as_json: bool = False,
     ) -> None:
-        if exact and _has_code(model):
+        if exact and has_code(model):
             raise TypeError(f"{model.__name__} has code that runs when an object is made")
         self.columns = columns
         self.attributes: dict[str, str] = {}
@@ -278,8 +278,8 @@ def _set(rows: Sequence[Any], attribute: str, values: Any) -> None:
     deque(map(setattr, rows, repeat(attribute), values), maxlen=0)  # a loop in C
 
 
-def _has_code(model: type) -> bool:
-    """Check for validators and hooks of a class, which run when an object is made."""
+def has_code(model: type) -> bool:
+    """Check for code that may run when an object is made: validators and hooks, or no class of attrs."""
     return (
         not attrs.has(model)
         or any(field.validator is not None for field in attrs.fields(model))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections import Counter
@@ -20,6 +19,7 @@ from chainapi.export.part_records import Base
 from chainapi.export.progress import ExportProgress
 from chainapi.export.worker import Stopped
 from chainapi.simulator import Simulator
+from tests.export.held_steps import HeldStep
 from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of
 from tests.export.test_growth import exported, model
@@ -213,25 +213,18 @@ async def test_an_export_that_is_cancelled_while_it_appends(
     """A cancelled export ends with the next piece and leaves the old rows; the next run adds the new ones."""
     growing = Growing(tmp_path, format_)
     before = await growing.begin()
-    begun, go, sync = threading.Event(), threading.Event(), os.fsync
+    held, sync = HeldStep(), os.fsync
 
     def slow(handle: int) -> None:
         sync(handle)
         if growing.path.stat().st_size > len(before):
-            begun.set()
-            assert go.wait(20)
+            held.wait()
 
     with monkeypatch.context() as patched:
         patched.setattr(files, "CHUNK", 500)
         patched.setattr(appends, "SYNC_EVERY", 500)
         patched.setattr(os, "fsync", slow)
-        run = asyncio.create_task(growing.run())
-        await asyncio.to_thread(begun.wait, 20)
-        run.cancel()
-        await asyncio.sleep(0)
-        go.set()
-        with pytest.raises(asyncio.CancelledError):
-            await run
+        await held.cancel(growing.run())
     assert growing.path.read_bytes() == before
     requests = growing.simulator.stats.requests
     await growing.run()

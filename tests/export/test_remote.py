@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
-import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +24,7 @@ from chainapi.simulator import Simulator
 from chainapi.testing import run
 from tests.export.buckets import Bucket, Images, bucket
 from tests.export.corrected import Correction
+from tests.export.held_steps import HeldStep
 from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of
 from tests.export.test_invalid import Chains, session_of
@@ -262,21 +261,14 @@ async def test_a_kill_before_the_first_object(url: str, files: type[Bucket], tmp
 @pytest.mark.real_time
 async def test_a_stop_ends_an_upload(files: type[Bucket], tmp_path: Path) -> None:
     """An export that is cancelled during an upload ends at its next piece; the next run uploads the part."""
-    growing, begun, go = Growing.to("bucket://b/x/"), threading.Event(), threading.Event()
+    growing, held = Growing.to("bucket://b/x/"), HeldStep()
 
     def wait(name: str, when: str, _content: bytes) -> None:
         if when == "before" and "part-" in name:
-            begun.set()
-            assert go.wait(20)
+            held.wait()
 
     files.on_step = staticmethod(wait)
-    run = asyncio.create_task(growing.run())
-    await asyncio.to_thread(begun.wait, 20)
-    run.cancel()
-    await asyncio.sleep(0)
-    go.set()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    await held.cancel(growing.run())
     assert not [name for name in names_in(files) if "part-" in name]
     files.on_step = None
     await growing.run()

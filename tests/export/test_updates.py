@@ -215,6 +215,33 @@ STEPS = st.lists(
 SAMPLE = (NATIVE, "data.evm.transactions", "data.evm.internal_transactions", "data.evm.blocks")
 
 
+def slow_simulator(**anomalies: Any) -> Simulator:
+    """Return a simulator that answers after a second, and whose tokens live for 100."""
+    return Simulator(
+        seed=5,
+        chains=CHAINS,
+        rows=ROWS,
+        token_lifetime=100.0,
+        latency=1.0,
+        anomalies=Anomalies(**anomalies),
+    )
+
+
+async def stopped(
+    session: Session, simulator: Simulator, name: str, path: Path, seconds: float, growth: int, *, dies: bool
+) -> None:
+    """Cancel an export after some seconds, in the middle of which its list grows and tokens die."""
+    task = asyncio.create_task(exported(session, name, path))
+    await asyncio.wait([task], timeout=seconds / 2)
+    simulator.insert(place_of(name), growth)
+    if dies:
+        simulator.advance(101.0)
+    await asyncio.wait([task], timeout=seconds / 2)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
+
+
 @settings(max_examples=12, deadline=None)
 @given(name=st.sampled_from(SAMPLE), ties=st.sampled_from([1, 4, 11]), steps=STEPS)
 @example(name="data.evm.transactions", ties=4, steps=[(9.0, 0.0, 9, False), (3.5, 101.0, 9, False)] * 2)
@@ -223,27 +250,10 @@ def test_updates_are_exact(name: str, ties: int, steps: list[tuple[float, float,
     """Updates that are stopped again and again while the list grows bring each row once."""
 
     async def check(folder: Path) -> None:
-        sizes: dict[str, Any] = {"rows": ROWS, "points": ROWS}
-        simulator = Simulator(
-            seed=5,
-            chains=CHAINS,
-            token_lifetime=100.0,
-            latency=1.0,
-            anomalies=Anomalies(ties=ties),
-            **sizes,
-        )
-        path = folder / "rows.jsonl"
+        simulator, path = slow_simulator(ties=ties), folder / "rows.jsonl"
         async with simulated(simulator) as session:
             for seconds, pause, growth, dies in steps:
-                task = asyncio.create_task(exported(session, name, path))
-                await asyncio.wait([task], timeout=seconds / 2)
-                simulator.insert(place_of(name), growth // 2)
-                if dies:
-                    simulator.advance(101.0)
-                await asyncio.wait([task], timeout=seconds / 2)
-                task.cancel()
-                await asyncio.wait([task])
-                assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
+                await stopped(session, simulator, name, path, seconds, growth // 2, dies=dies)
                 await asyncio.sleep(pause)
                 simulator.insert(place_of(name), growth - growth // 2)
             await exported(session, name, path)
@@ -266,26 +276,11 @@ def test_lists_that_break_their_order_are_exact(
     """Restarts and stopped runs bring each row of a list once, also where its order breaks later."""
 
     async def check(folder: Path) -> None:
-        simulator = Simulator(
-            seed=5,
-            chains=CHAINS,
-            rows=ROWS,
-            token_lifetime=100.0,
-            latency=1.0,
-            anomalies=Anomalies(order=order),
-        )
-        path = folder / "rows.jsonl"
+        simulator, path = slow_simulator(order=order), folder / "rows.jsonl"
         async with simulated(simulator) as session:
             await exported(session, name, folder / "fresh.jsonl")
             for seconds, pause, growth, dies in steps:
-                task = asyncio.create_task(exported(session, name, path))
-                await asyncio.wait([task], timeout=seconds / 2)
-                simulator.insert(place_of(name), growth)
-                if dies:
-                    simulator.advance(101.0)
-                await asyncio.wait([task], timeout=seconds / 2)
-                task.cancel()
-                await asyncio.wait([task])
+                await stopped(session, simulator, name, path, seconds, growth, dies=dies)
                 await asyncio.sleep(pause)
             await exported(session, name, path)
         assert set(lines(path).values()) == {1}

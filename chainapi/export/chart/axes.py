@@ -12,10 +12,30 @@ from itertools import pairwise
 
 from chainapi.core.duration import DAY, HOUR
 
-__all__ = ["linear_ticks", "log_ticks", "number_labels", "time_label", "time_ticks"]
+__all__ = [
+    "linear_axis",
+    "linear_ticks",
+    "log_axis",
+    "log_ticks",
+    "number_labels",
+    "time_label",
+    "time_ticks",
+]
 
 LARGE, SMALL = 1e12, 1e-4  # numbers from LARGE on and below SMALL have an exponent
 DIGITS = 15  # of a float that are exact
+
+
+def linear_axis(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
+    """Return the ticks of a linear axis (see `linear_ticks`), and their labels."""
+    ticks = linear_ticks(low, high, most)
+    return ticks, number_labels(ticks)
+
+
+def log_axis(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
+    """Return the ticks of a logarithmic axis (see `log_ticks`), and their labels."""
+    ticks = log_ticks(low, high, most)
+    return ticks, [number_labels([tick])[0] for tick in ticks]
 
 
 def linear_ticks(low: float, high: float, most: int) -> list[float]:

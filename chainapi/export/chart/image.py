@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from chainapi._text import printable
-from chainapi.export.chart.axes import linear_ticks, log_ticks, number_labels
+from chainapi.export.chart.axes import linear_axis, log_axis
 from chainapi.export.chart.selection import select
 from chainapi.export.chart.series import Chart
 
@@ -90,8 +90,7 @@ def _set_x(axes: Axes, chart: Chart) -> None:
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
     else:
         limits = axes.get_xlim()
-        ticks = linear_ticks(*limits, TICKS)
-        axes.set_xticks(ticks, number_labels(ticks))
+        axes.set_xticks(*linear_axis(*limits, TICKS))
         axes.set_xlim(limits)
 
 
@@ -100,13 +99,8 @@ def _set_y(axes: Axes, chart: Chart) -> None:
     if chart.log:
         axes.set_yscale("log")
     limits = axes.get_ylim()
-    if chart.log:
-        ticks = log_ticks(*limits, TICKS)
-        labels = [number_labels([tick])[0] for tick in ticks]
-    else:
-        ticks = linear_ticks(*limits, TICKS)
-        labels = number_labels(ticks)
-    axes.set_yticks(ticks, labels)
+    axis = log_axis if chart.log else linear_axis
+    axes.set_yticks(*axis(*limits, TICKS))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylim(limits)
 

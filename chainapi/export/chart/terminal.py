@@ -15,7 +15,7 @@ import plotext  # type: ignore[import-untyped]
 from attrs import frozen
 
 from chainapi._text import printable
-from chainapi.export.chart.axes import linear_ticks, log_ticks, number_labels, time_label, time_ticks
+from chainapi.export.chart.axes import linear_axis, log_axis, time_label, time_ticks
 from chainapi.export.chart.selection import select
 from chainapi.export.chart.series import Chart, Point, span, visible
 
@@ -122,17 +122,13 @@ def _legend(drawn: Iterable[_Drawn], width: int) -> list[str]:
     for each in drawn:
         if not each.label:
             continue
-        text = f"{each.style.sample} {_short(each.label)}"
+        text = f"{each.style.sample} {printable(each.label, LABEL_WIDTH)}"
         if room < len(text) + GAP:
             lines.append("")
             room = width
         lines[-1] += " " * GAP + each.style.painted(text)
         room -= len(text) + GAP
     return lines
-
-
-def _short(label: str) -> str:
-    return printable(label, LABEL_WIDTH)
 
 
 def _figure(chart: Chart, width: int, height: int) -> Any:
@@ -155,13 +151,11 @@ def _set_axes(figure: Any, chart: Chart, across: Range, up: Range, width: int) -
         times = time_ticks(*across, count)
         rulers[0].ticks(times, [time_label(time, across[1] - across[0]) for time in times])
     else:
-        ticks = linear_ticks(*across, count)
-        rulers[0].ticks(ticks, number_labels(ticks))
+        rulers[0].ticks(*linear_axis(*across, count))
     if chart.log:
-        ticks = log_ticks(10 ** up[0], 10 ** up[1], Y_TICKS)
-        rulers[1].ticks([math.log10(tick) for tick in ticks], [number_labels([tick])[0] for tick in ticks])
+        ticks, labels = log_axis(10 ** up[0], 10 ** up[1], Y_TICKS)
+        rulers[1].ticks([math.log10(tick) for tick in ticks], labels)
     else:
-        ticks = linear_ticks(*up, Y_TICKS)
-        rulers[1].ticks(ticks, number_labels(ticks))
+        rulers[1].ticks(*linear_axis(*up, Y_TICKS))
     for ruler, limits in zip(rulers, (across, up), strict=True):
         ruler.lim(*limits)

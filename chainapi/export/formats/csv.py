@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date
-from functools import lru_cache
 from io import TextIOWrapper
 from itertools import repeat
 from pathlib import Path
@@ -26,9 +24,11 @@ from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.text_files import DamagedTextError, TextFileFormat, TextFiles
 from chainapi.export.formats.values import (
     DAMAGED,
+    DAY,
     NESTED,
     Tally,
     check_written,
+    date_of,
     extended,
     header,
     kept,
@@ -165,7 +165,7 @@ class Csv(TextFileFormat):
 # Writing
 
 
-def _new_records(columns: Sequence[Column], rows: Rows, *, source: bool = True) -> Iterator[tuple[int, str]]:
+def _new_records(columns: Sequence[Column], rows: Rows, *, source: bool) -> Iterator[tuple[int, str]]:
     read, writers = reader(columns, nested=False), [_WRITERS.get(column.kind, _plain) for column in columns]
     for label, lines in rows:
         labels = [repeat(_quoted(label))] if source else []
@@ -198,17 +198,8 @@ def _times(values: Sequence[int | None]) -> list[str]:
 
 
 def _time(seconds: int) -> str:
-    day, rest = divmod(seconds, 86_400)
-    return f"{_day(day)}T{rest // 3_600:02}:{rest // 60 % 60:02}:{rest % 60:02}Z"
-
-
-@lru_cache(maxsize=1_024)
-def _day(number: int) -> str:
-    """Return the date of a day, counted from 1970, in ISO 8601."""
-    return date.fromordinal(_EPOCH + number).isoformat()
-
-
-_EPOCH = date(1970, 1, 1).toordinal()
+    day, rest = divmod(seconds, DAY)
+    return f"{date_of(day)}T{rest // 3_600:02}:{rest // 60 % 60:02}:{rest % 60:02}Z"
 
 
 def _booleans(values: Sequence[bool | None]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -88,10 +89,7 @@ class Parquet:
     ) -> int:
         """Write a file with the row groups of another, and new ones after them."""
         groups, count = old.num_row_groups, int(old.metadata.num_rows)
-
-        def write(writer: Any) -> Tally:
-            return self._write_rows(writer, columns, rows)
-
+        write = partial(self._write_rows, columns=columns, rows=rows)
         written = copy_groups(path, previous, old, self._schema(columns), self._options, write, stop)
         return count + check_written(path, written, _tally(path, stop, groups))
 
@@ -118,10 +116,7 @@ class Parquet:
     ) -> int:
         """Make a file of a segment."""
         schema, end = self._schema(columns), groups[-1].start + groups[-1].length
-
-        def write(writer: Any) -> Tally:
-            return self._write_rows(writer, columns, rows)
-
+        write = partial(self._write_rows, columns=columns, rows=rows)
         new = write_behind(path, end, _metadata(groups), schema, self._options, write)
         written = joined([*(Tally(group.rows, group.tally) for group in groups), new])
         return check_written(path, written, _tally(path, stop))

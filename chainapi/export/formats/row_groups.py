@@ -184,10 +184,8 @@ def write_behind(
 
 def _end_of_groups(path: Path) -> int:
     """Return the offset of the footer."""
-    size = path.stat().st_size
     with path.open("rb") as file:
-        file.seek(size - TRAILER)
-        return size - TRAILER - int.from_bytes(file.read(4), "little")
+        return file.seek(-TRAILER, os.SEEK_END) + end_of_groups(file.read())
 
 
 def _bytes_of(path: Path, start: int, end: int) -> Iterator[bytes]:

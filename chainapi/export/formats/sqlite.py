@@ -223,7 +223,7 @@ def _changed(
 
 
 @contextmanager
-def _writable(path: Path, stop: threading.Event | None = None) -> Iterator[sqlite3.Connection]:
+def _writable(path: Path, stop: threading.Event | None) -> Iterator[sqlite3.Connection]:
     """Open an existing database to change it.
 
     SQLite rolls back what a stopped program left.

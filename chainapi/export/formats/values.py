@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +20,11 @@ from chainapi.tables.types import Kind, bytes_of
 
 __all__ = [
     "DAMAGED",
+    "DAY",
     "NESTED",
     "Tally",
     "check_written",
+    "date_of",
     "extended",
     "header",
     "kept",
@@ -137,6 +140,16 @@ def lost(path: Path, found: str, kept: str = KEPT) -> ExportError:
 
 
 # Values
+
+
+DAY = 86_400  # seconds
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+@lru_cache(maxsize=4_096)
+def date_of(day: int) -> str:
+    """Return the date of a day, counted from 1970, in ISO 8601."""
+    return date.fromordinal(_EPOCH + day).isoformat()
 
 
 def typed_row(
