@@ -81,6 +81,11 @@ class CollectedRows(RowBatch):
         """Method that returns such lists."""
         return "collect()"
 
+    def split(self, count: int) -> list[Any]:
+        """Take the first rows out, and return them."""
+        first, self.rows = self.rows[:count], self.rows[count:]
+        return first
+
 
 class WalkRunner:
     """Runs a walk page by page, with the requests and events of a session.

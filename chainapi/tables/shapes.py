@@ -279,7 +279,10 @@ def _set(rows: Sequence[Any], attribute: str, values: Any) -> None:
 
 
 def has_code(model: type) -> bool:
-    """Check for code that may run when an object is made: validators and hooks, or no class of attrs."""
+    """Check for code that may run when an object is made.
+
+    That is a validator, a hook, or a class that is not one of attrs.
+    """
     return (
         not attrs.has(model)
         or any(field.validator is not None for field in attrs.fields(model))
