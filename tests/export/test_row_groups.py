@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,6 +16,7 @@ from chainapi.errors import ExportError
 from chainapi.export import files
 from chainapi.export.formats import row_groups
 from chainapi.export.formats.parquet import FORMAT, Parquet
+from chainapi.export.gathering import GroupSize
 from chainapi.export.worker import Stopped
 from chainapi.models import EvmBlock
 from chainapi.tables.codec import Codec
@@ -145,6 +147,17 @@ async def test_an_update_copies_the_groups(tmp_path: Path) -> None:
     await growing.run()
     growing.check()
     assert groups_of(growing.path) == [120, 7]
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(GroupSize().full, True), (GroupSize().least, False)])
+def test_groups_that_pages_fill_are_not_small(rows: int, kept: bool, tmp_path: Path) -> None:
+    """A file may have any number of full row groups, but only a few small ones."""
+    table = pa.table({"block_number": pa.array([0] * rows, pa.int64())})
+    with pq.ParquetWriter(tmp_path / "old", table.schema, compression="zstd") as writer:
+        for _ in range(row_groups.SMALL_GROUPS + 1):
+            writer.write_table(table, row_group_size=rows)
+    metadata = pq.read_metadata(tmp_path / "old")
+    assert row_groups.can_copy(metadata, table.schema, "zstd", None) is kept
 
 
 def test_large_rows_make_groups_that_are_not_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

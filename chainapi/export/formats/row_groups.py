@@ -50,7 +50,7 @@ def can_copy(metadata: Any, schema: Any, compression: Compression, group_rows: i
         return False
     if group_rows is not None:
         return not any(group.num_rows != group_rows for group in groups)
-    small = (group.num_rows < GROUP_ROWS // 2 and group.total_byte_size < SMALL_BYTES for group in groups)
+    small = (group.num_rows < GROUP_ROWS // 4 and group.total_byte_size < SMALL_BYTES for group in groups)
     return bool(sum(small) <= SMALL_GROUPS)
 
 
