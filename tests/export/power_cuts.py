@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -39,6 +40,8 @@ class PowerCuts:
         self._contents: dict[int, bytes] = {}  # as synced, by the file's number
         self._names: dict[Path, dict[str, int]] = {}  # as synced, by folder
         self._real: dict[str, Any] = {}
+        # A thread that syncs a segment, and then names it in the journal, waits for the image of another one.
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         for name in ("fsync", "replace", "rename"):
@@ -71,13 +74,14 @@ class PowerCuts:
             (folder / name).write_bytes(content)
 
     def _fsync(self, handle: int) -> None:
-        self._keep()
-        self._real["fsync"](handle)
-        path = Path(f"/proc/self/fd/{handle}").readlink()
-        if path.is_relative_to(self._folder) and path.is_file():
-            self._tear(path)
-        self._synced(path)
-        self._keep()
+        with self._lock:
+            self._keep()
+            self._real["fsync"](handle)
+            path = Path(f"/proc/self/fd/{handle}").readlink()
+            if path.is_relative_to(self._folder) and path.is_file():
+                self._tear(path)
+            self._synced(path)
+            self._keep()
 
     def _synced(self, path: Path) -> None:
         if path.is_dir():
@@ -95,9 +99,10 @@ class PowerCuts:
                 self.images.append({**surviving, name: before + torn})
 
     def _replace(self, source: Any, target: Any) -> None:
-        self._keep()
-        self._real["replace"](source, target)
-        self._keep()
+        with self._lock:
+            self._keep()
+            self._real["replace"](source, target)
+            self._keep()
 
     _rename = _replace
 
