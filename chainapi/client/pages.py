@@ -257,8 +257,6 @@ class Pages(Generic[T]):
         if limit is not None:
             whole_number("limit", limit)
         runner = self._runner
-        if limit is not None and isinstance(runner.batch, CollectedRows) and len(runner.batch) > limit:
-            return runner.batch.split(limit)
         with (
             runner.reading(limit, batches="collect()") as reader,
             runner.collecting(limit, reader, CollectedRows) as batch,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, assert_never, cast
 
 from msgspec import Struct, field
 
@@ -50,6 +50,10 @@ class Batch(Protocol):
         """Return the rows as they are given to the reader."""
         ...
 
+    def split(self, count: int) -> Self | None:
+        """Take the first rows out, as a batch; None for rows that cannot be divided."""
+        ...
+
 
 class RowBatch(Struct, eq=False):
     """Batch of rows as a list."""
@@ -72,6 +76,11 @@ class RowBatch(Struct, eq=False):
         """Return the rows."""
         return self.rows
 
+    def split(self, count: int) -> Self:
+        """Take the first rows out, as a batch."""
+        first, self.rows = self.rows[:count], self.rows[count:]
+        return type(self)(first)
+
 
 class CollectedRows(RowBatch):
     """Rows of a list that `collect()` has begun."""
@@ -80,11 +89,6 @@ class CollectedRows(RowBatch):
     def reader(self) -> str:
         """Method that returns such lists."""
         return "collect()"
-
-    def split(self, count: int) -> list[Any]:
-        """Take the first rows out, and return them."""
-        first, self.rows = self.rows[:count], self.rows[count:]
-        return first
 
 
 class WalkRunner:
@@ -205,18 +209,22 @@ class WalkRunner:
     def collecting(self, limit: int | None, reader: object, begin: Callable[[], B]) -> Iterator[B]:
         """Let a reader collect all rows, or at most `limit`, in one batch.
 
-        After a cancellation the batch stays, and the next reader of the same kind continues it. `begin` makes
-        one where none is unfinished.
+        After a cancellation the batch stays, and the next reader of the same kind continues it. If it has
+        more rows than `limit`, that reader gets the first of them. Without an unfinished batch, `begin` makes
+        one.
 
         Raises:
-            PagingError: the unfinished batch has more rows.
+            PagingError: the unfinished batch has more rows, and cannot be divided.
 
         """
         if limit is not None and self.batch and len(self.batch) > limit:
-            raise self.refusal(
-                f"a cancelled call of {self.batch.reader} has taken {len(self.batch):,} rows: read on with a"
-                " limit of as many or more"
-            )
+            if (first := self.batch.split(limit)) is None:
+                raise self.refusal(
+                    f"a cancelled call of {self.batch.reader} has taken {len(self.batch):,} rows: read on"
+                    " with a limit of as many or more"
+                )
+            yield cast("B", first)
+            return
         before = self._before_batch if self.batch else self._walk.position
         batch = cast("B", self.take_batch() or begin())  # whose reader was compared
         try:

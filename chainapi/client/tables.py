@@ -57,6 +57,9 @@ class ArrowBatch:
 
         return batch_of(self.builder.table())
 
+    def split(self, count: int) -> None:
+        """Return None: types that are inferred could differ from those of the rest."""
+
 
 @define(eq=False)
 class Tables:
