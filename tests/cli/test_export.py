@@ -581,7 +581,7 @@ def test_progress_as_json(tty: bool) -> None:
 
 
 def test_progress_as_json_names_a_list_that_is_not_updated() -> None:
-    """From the first line on, a program reads whether later runs add the new rows of the list."""
+    """Each line states whether later runs add the new rows of the list."""
     simulator = Simulator(seed=1, rows=60, limit=2, window=30.0)
     options = ("--page-size", "10", "--progress", "json")
     for words, updates in (((ROUTE, "43114"), True), ((BLOCKS,), False)):

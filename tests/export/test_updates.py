@@ -230,7 +230,7 @@ def slow_simulator(**anomalies: Any) -> Simulator:
 async def stopped(
     session: Session, simulator: Simulator, name: str, path: Path, seconds: float, growth: int, *, dies: bool
 ) -> None:
-    """Cancel an export after some seconds, in the middle of which its list grows and tokens die."""
+    """Cancel an export after some seconds; meanwhile its list grows and its tokens expire."""
     task = asyncio.create_task(exported(session, name, path))
     await asyncio.wait([task], timeout=seconds / 2)
     simulator.insert(place_of(name), growth)
