@@ -89,15 +89,17 @@ class CallRunner(Generic[R]):
         flow, clock = self.flow, self.timeouts.clock
         timeout = self._timeout = self.timeouts.begin(flow.deadline)
         try:
-            if self._acquire_now():
-                # Nearly every call succeeds with a request that need not wait: it needs no command.
-                now = clock()
-                flow.send(now)
-                exchange = await self._send(1, now)
-                if (done := self._decoded(exchange)) is not None:
-                    return done
-                return await self._follow(flow.proceed(exchange, clock()))
-            return await self._follow(flow.run(clock()))
+            # Nearly every call succeeds with its first request: it needs no command.
+            if not self._acquire_now():
+                late = await self._acquire(flow.acquire(clock()))
+                if late is not None:
+                    raise flow.final(late, clock())
+            now = clock()
+            flow.send(now)
+            exchange = await self._send(1, now)
+            if (done := self._decoded(exchange)) is not None:
+                return done
+            return await self._follow(flow.proceed(exchange, clock()))
         except ChainAPIError as error:
             if not (self.timeouts.closed and isinstance(error, APIConnectionError)):
                 self._identify(error)

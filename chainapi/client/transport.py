@@ -115,7 +115,7 @@ class AiohttpTransport:
         # key among them, and would become the context of ours.
         fault: APIConnectionError
         try:
-            async with client.request(
+            answer = await client.request(
                 request.method,
                 URL(request.url, encoded=True),
                 headers=request.headers,
@@ -125,9 +125,14 @@ class AiohttpTransport:
                 raise_for_status=False,
                 timeout=_NO_TIMEOUT,
                 middlewares=_SEND_ONCE,
-            ) as answer:
-                body = await self._read(answer)
-                return Response(answer.status, _folded(answer), body)
+            )
+            try:
+                body = self._arrived(answer.content)
+                if body is None:
+                    body = await self._read_pieces(answer)
+                return Response(answer.status, _folded(answer), self._unpacked(body))
+            finally:
+                answer.release()
         except (aiohttp.ClientError, OSError, ValueError) as error:
             fault = _fault_of(error)
         except _Fault as error:
@@ -154,17 +159,12 @@ class AiohttpTransport:
             raise SessionClosedError("the transport is closed")
         return self._client
 
-    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
-        """Read the body, up to the cap: a few bytes can decompress to gigabytes."""
-        content = answer.content
-        if content.is_eof() and content.total_bytes <= self._max_body:  # it has arrived, as most have
-            body = await content.readany()
-        else:
-            body = await self._read_pieces(answer)
-        return self._unpacked(body) if body.startswith(_GZIP) else body
+    def _arrived(self, content: aiohttp.StreamReader) -> bytes | None:
+        """Return a body that has arrived, as most have; None if more may come, or it is too large."""
+        return content.read_nowait() if content.is_eof() and content.total_bytes <= self._max_body else None
 
     async def _read_pieces(self, answer: aiohttp.ClientResponse) -> bytes:
-        """Read a body whose end is still to come, or that may be larger than the cap."""
+        """Read the body, up to the cap: a few bytes can decompress to gigabytes."""
         pieces: list[bytes] = []
         size = 0
         with self._watch(answer) as lost:
@@ -208,6 +208,8 @@ class AiohttpTransport:
 
     def _unpacked(self, body: bytes) -> bytes:
         """Decompress a body that is gzip although no header names that encoding."""
+        if not body.startswith(_GZIP):
+            return body
         try:
             unpacked = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(body, self._max_body + 1)
         except zlib.error:

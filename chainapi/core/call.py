@@ -282,9 +282,9 @@ class CallFlow:
 
         """
         while True:
-            now, error = yield self._acquire(now)
+            now, error = yield self.acquire(now)
             if error is not None:
-                raise self._final(error, now)
+                raise self.final(error, now)
             now, exchange = yield self.send(now)
             now, result = yield from self._judge(exchange, now)
             if result is not None:
@@ -368,7 +368,7 @@ class CallFlow:
         self._seconds[self._phase] += now - self._since
         self._phase, self._since = phase, now
 
-    def _acquire(self, now: float) -> Acquire:
+    def acquire(self, now: float) -> Acquire:
         """Begin to wait for quota; waits of earlier attempts count toward `max_wait`."""
         if self._phase != _QUEUE:
             self._enter(_QUEUE, now)
@@ -412,7 +412,7 @@ class CallFlow:
         failure = status_error(response.status, error, messages)
         self._doubt(failure, now)
         if response.status not in RETRIED_STATUSES:
-            raise self._final(failure, now)
+            raise self.final(failure, now)
         return (yield from self._retry(failure, now, hold(response.status, exchange.limits) or None))
 
     def _refused(self, exchange: Exchange, error: str, messages: tuple[str, ...], now: float) -> None:
@@ -432,7 +432,7 @@ class CallFlow:
         retry_after = limits.reset if limits.retry_after is None else limits.retry_after
         self.last = rate_limited(error, messages, retry_after)
         if not again:
-            raise self._final(self.last, now)
+            raise self.final(self.last, now)
 
     def _undecoded(self, fault: DecodeError, now: float, *, repeatable: bool = True) -> Flow[float]:
         """Wait for another attempt after a body that is no JSON, or raise the error.
@@ -443,9 +443,9 @@ class CallFlow:
         if query.idempotency is not Idempotency.SAFE:
             check = f"; session.{query.lookup}() shows its effect" if query.lookup else ""
             fault = fault.changed(advice=f"the service carried the request out: do not repeat it{check}")
-            raise self._final(fault, now)
+            raise self.final(fault, now)
         if not fault.malformed or not repeatable:
-            raise self._final(fault, now)
+            raise self.final(fault, now)
         return (yield from self._retry(fault, now))
 
     def _retry(self, failure: Failure, now: float, retry_after: float | None = None) -> Flow[float]:
@@ -460,7 +460,7 @@ class CallFlow:
         timed_out = isinstance(failure, APITimeoutError)
         tokens = settings.budget.spend(timed_out=timed_out) if again else None
         if tokens is None:
-            raise self._final(failure, now)
+            raise self.final(failure, now)
         self._spent += tokens
         self.last = failure
         seconds = options.retry.backoff(self._state, settings.jitter(), retry_after)
@@ -482,7 +482,7 @@ class CallFlow:
             return
         self._doubtful = True
         if self._call.query.idempotency is Idempotency.NON_IDEMPOTENT:
-            final = self._final(failure, now)
+            final = self.final(failure, now)
             reason = final.reason if isinstance(final, APIConnectionError) else str(failure)
             raise self._unknown(reason, now) from final
 
@@ -496,6 +496,6 @@ class CallFlow:
             elapsed=now - self._began,
         )
 
-    def _final(self, failure: Failure, now: float) -> Failure:
+    def final(self, failure: Failure, now: float) -> Failure:
         """Return an error with the number of attempts and the time that they took."""
         return failure.after(where=self._call.query.where, attempts=self._attempts, elapsed=now - self._began)
