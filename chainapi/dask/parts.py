@@ -228,7 +228,7 @@ class PartLog:
 
     def _keep_digests(self, batch: Batch, new: NewRows) -> None:
         """Keep the digests of new rows for the next log."""
-        walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
+        walk, restarts = (batch.source.number, batch.source.place), batch.position.restarts
         if walk in self._matchers:
             self._matchers[walk].add(restarts, new.added)
         outcome = Matched(restarts, packed(new.added), packed(new.again))

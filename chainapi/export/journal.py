@@ -305,7 +305,7 @@ class Journal:
 
     def _keep_digests(self, batch: Batch, new: NewRows) -> None:
         """Keep the digests of new rows, for the end of the transaction."""
-        walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
+        walk, restarts = (batch.source.number, batch.source.place), batch.position.restarts
         if walk in self._matchers:
             self._matchers[walk].add(restarts, new.added)
         if not batch.done and (new.added or new.again):

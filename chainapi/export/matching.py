@@ -115,7 +115,7 @@ def _new_rows(batch: Batch, matcher_of: Callable[[], Matcher]) -> NewRows:
 
     Equal rows are matched one by one: the list may hold a row more than once.
     """
-    restarts = batch.checkpoint.restarts
+    restarts = batch.position.restarts
     if not restarts or not (batch.repeats or batch.matched):
         return NewRows(batch.rows, batch.digests)
     matcher = matcher_of()

@@ -12,10 +12,15 @@ from attrs import define, field, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend
+from chainapi.core.paging.position import Position, checkpoint_of
 from chainapi.errors import ColumnValueError
 from chainapi.tables.values import Values
 
 __all__ = ["Batch", "SourceRecord"]
+
+
+def _checkpoint_of(position: Position | None) -> Checkpoint | None:
+    return None if position is None else checkpoint_of(position)
 
 
 @define
@@ -29,7 +34,7 @@ class SourceRecord:
         label: name of the source, such as ``43114``; no other one has it.
         query: fingerprint of its query, whatever the page size.
         place: number of the range, from 1, in the order of the list; 0 for the source itself.
-        checkpoint: position of its walk; None before the first page.
+        position: position of its walk; None before the first page.
         taken: rows that were stored before the source ended for the first time; a limit counts these.
         newest: greatest number among its rows, where the route has a descending number or a cursor.
         newest_ties: marks of its rows that have the number `newest`.
@@ -55,7 +60,7 @@ class SourceRecord:
     label: str
     query: str
     place: int = 0
-    checkpoint: Checkpoint | None = None
+    position: Position | None = field(default=None, eq=_checkpoint_of)
     taken: int = 0
     newest: int | None = None
     exported: int | None = None
@@ -72,6 +77,12 @@ class SourceRecord:
     failure: ColumnValueError | None = field(default=None, init=False)
     ranges: dict[int, SourceRecord] = field(factory=dict[int, "SourceRecord"], init=False, repr=False)
     source: SourceRecord | None = field(default=None, init=False, eq=False, repr=False)
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """Checkpoint of the position; it is made when it is first read."""
+        self.position = checkpoint = _checkpoint_of(self.position)
+        return checkpoint
 
     @classmethod
     def from_fields(
@@ -127,7 +138,7 @@ class SourceRecord:
             self.label,
             self.query,
             self.place,
-            None if self.checkpoint is None else self.checkpoint.dumps(),
+            None if (checkpoint := self.checkpoint) is None else checkpoint.dumps(),
             self.taken,
             *numbers,
             edge,
@@ -178,9 +189,9 @@ class SourceRecord:
 
     def _join(self, part: SourceRecord, ended: Checkpoint) -> None:
         """Keep the newest number of both, and the marks of all rows with it."""
-        before = ended if self.checkpoint is None else self.checkpoint
+        before = ended if self.position is None else self.position
         unordered = before.unordered or ended.unordered
-        self.checkpoint = Checkpoint(ended.query, ended.path, unordered=unordered, done=True)
+        self.position = Checkpoint(ended.query, ended.path, unordered=unordered, done=True)
         if unordered:
             self.newest, self.newest_ties, self.exported_ties = None, (), ()
         elif part.newest is not None and (self.newest is None or part.newest > self.newest):
@@ -200,16 +211,17 @@ class SourceRecord:
             met: whether the pass of the page has had a row that an earlier pass stored.
 
         """
-        checkpoint, first = batch.checkpoint, self.exported is None
+        first = self.exported is None
         self.taken += stored if first else 0
         self.limited = self.limited or self._at_limit(batch, met=met)
-        self.checkpoint, self.done = checkpoint, batch.done or self.limited
+        self.position, self.done = batch.position, batch.done or self.limited
         self._advance_newest(batch)
         if batch.oldest is not None:
             self.oldest = batch.oldest if self.oldest is None else min(self.oldest, batch.oldest)
         self.trend, self.last, self.met_ties = batch.trend, batch.last, batch.met_ties
         if self.done:
             self.met_ties = ()
+            checkpoint = checkpoint_of(batch.position)
             unique = checkpoint.watermark is not None and not checkpoint.watermark.ties
             self.exported = self.newest
             self.exported_ties = None if unique else self.newest_ties
@@ -229,7 +241,7 @@ class SourceRecord:
     def _advance_newest(self, batch: Batch) -> None:
         if batch.restarted:  # the journal matches its rows, so that all of them come again
             self.newest_ties = (self.exported_ties or ()) if self.newest == self.exported else ()
-        if batch.checkpoint.unordered:
+        if batch.position.unordered:
             self.newest, self.newest_ties = None, ()
         elif batch.newest is not None and (self.newest is None or batch.newest > self.newest):
             self.newest, self.newest_ties = batch.newest, batch.ties
@@ -247,7 +259,7 @@ class Batch:
         digests: digest of each row.
         encode: returns the JSON lines of valid rows, each with the label of the source in front, and those of
             invalid rows.
-        checkpoint: position of the walk after the page.
+        position: position of the walk after the page.
         done: whether the walk has ended.
         repeats: digests of rows that the stream recognized as rows of an earlier pass.
         newest: greatest number among the rows; None for a list without such numbers.
@@ -271,7 +283,7 @@ class Batch:
     rows: Sequence[Any]
     digests: Sequence[bytes]
     encode: Callable[[Sequence[Any]], tuple[bytes, bytes]]
-    checkpoint: Checkpoint
+    position: Position
     done: bool
     repeats: Sequence[bytes] = ()
     newest: int | None = None

@@ -91,7 +91,7 @@ class SourceStream:
             rows=page.items if len(new) == len(page.items) else [page.items[index] for index in new],
             digests=walk.digests(new),
             encode=self._encode,
-            checkpoint=page.checkpoint,
+            position=walk.end,
             done=self._done,
             repeats=walk.digests(repeats) if page.restarts and not matched else (),
             newest=newest,
@@ -166,12 +166,12 @@ class SourceStream:
         indices: Sequence[int] = range(len(page.items))
         if stale:
             indices = [index for index in indices if index not in stale]
-        new = self._not_exported(indices, numbers, keyless=page.checkpoint.keyless)
+        new = self._not_exported(indices, numbers, keyless=self._walk.end.keyless)
         ends = self._is_behind_exported(numbers)
         if self._limit is not None and not matched:  # else the journal holds the limit
             new = self._limited(new, numbers, self._limit, restarted=page.restarts > 0)
             ends = ends or self._taken >= self._limit
-        self._done = ends or page.checkpoint.done
+        self._done = ends or self._walk.end.done
         return new
 
     def _limited(

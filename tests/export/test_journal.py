@@ -18,6 +18,7 @@ from msgspec import structs
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Watermark
+from chainapi.core.paging.position import checkpoint_of
 from chainapi.core.paging.rows import hash_digests, key_digest
 from chainapi.errors import ExportError
 from chainapi.export import segments
@@ -68,7 +69,7 @@ def batch_of(
         rows=rows,
         digests=[digest_of(row) for row in rows],
         encode=lambda rows: (b"".join(row + b"\n" for row in rows), b""),
-        checkpoint=Checkpoint("q", restarts=walk_pass, watermark=watermark),
+        position=Checkpoint("q", restarts=walk_pass, watermark=watermark),
         done=done,
         repeats=[digest_of(row) for row in repeats],
         newest=newest,
@@ -345,7 +346,8 @@ def test_a_range_without_an_order_leaves_its_source_without_a_number(tmp_path: P
         journal.split(source, [Checkpoint("q")] * 3)
         for part, unordered in zip([*source.ranges.values()], (False, True, False), strict=True):
             batch = batch_of(part, **range_of(9, "a", order=LONE))
-            journal.commit([evolve(batch, checkpoint=evolve(batch.checkpoint, unordered=unordered))])
+            position = evolve(checkpoint_of(batch.position), unordered=unordered)
+            journal.commit([evolve(batch, position=position)])
         assert (source.done, source.exported, source.exported_ties) == (True, None, ())
         assert source.checkpoint is not None
         assert source.checkpoint.unordered
