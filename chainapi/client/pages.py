@@ -254,32 +254,28 @@ class Pages(Generic[T]):
             ChainAPIError: any of chainapi's errors, with `checkpoint` and `partial`.
 
         """
+        rows: list[T] = await self._collect(limit, progress, CollectedRows)
+        return rows
+
+    async def _collect(
+        self, limit: int | None, progress: bool, begin: Callable[[], Batch], tables: Tables | None = None
+    ) -> Any:
         if limit is not None:
             whole_number("limit", limit)
+        if tables is not None:
+            await tables.load()
         runner = self._runner
+        batches, columnar = ("collect()", None) if tables is None else (tables.whole, tables.amounts)
         with (
-            runner.reading(limit, batches="collect()") as reader,
-            runner.collecting(limit, reader, CollectedRows) as batch,
+            runner.reading(limit, batches=batches, columnar=columnar) as reader,
+            runner.collecting(limit, reader, begin) as batch,
         ):
             if not progress:
-                return await self._collect(batch.rows, reader, limit)
+                return await runner.collect(batch, limit, reader)
             from chainapi.client.progress import WalkProgress, shown
 
             async with shown(WalkProgress(self, batch, limit)):
-                return await self._collect(batch.rows, reader, limit)
-
-    async def _collect(self, rows: list[T], reader: object, limit: int | None) -> list[T]:
-        walk, runner = self.walk, self._runner
-        try:
-            while len(rows) != limit and await runner.advance():
-                runner.check(reader)
-                rows.extend(islice(walk.rows(), None if limit is None else limit - len(rows)))
-            if len(rows) != limit and not walk.exhausted:
-                raise runner.refusal("the stream was closed before its end")
-        except ChainAPIError as error:
-            error.partial = rows
-            raise
-        return rows
+                return await runner.collect(batch, limit, reader)
 
     def arrow_batches(
         self, size: int | None = None, limit: int | None = None, *, amounts: Amounts = "text"
@@ -326,9 +322,8 @@ class Pages(Generic[T]):
             ChainAPIError: any other of chainapi's errors, with `checkpoint` and `partial`.
 
         """
-        from chainapi.client.tables import read_table
-
-        return await read_table(self, self._runner, self._tables(amounts), limit, progress)
+        tables = self._tables(amounts)
+        return await self._collect(limit, progress, tables.begin_whole, tables)
 
     async def to_pandas(
         self, limit: int | None = None, *, amounts: Amounts = "text", progress: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, assert_never
 
 from msgspec import Struct, field
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from chainapi.tables.types import Amounts
 
 __all__ = ["Batch", "CollectedRows", "RowBatch", "WalkRunner"]
-
-B = TypeVar("B", bound="Batch")
 
 
 class Batch(Protocol):
@@ -50,6 +48,10 @@ class Batch(Protocol):
         """Return the rows as they are given to the reader."""
         ...
 
+    def partial(self) -> Any:
+        """Return the rows as an error has them that ends a reader of all rows."""
+        ...
+
     def split(self, count: int) -> Self | None:
         """Take the first rows out, as a batch; None for rows that cannot be divided."""
         ...
@@ -73,6 +75,10 @@ class RowBatch(Struct, eq=False):
         self.rows.extend(islice(walk.rows(), most))
 
     def given(self) -> list[Any]:
+        """Return the rows."""
+        return self.rows
+
+    def partial(self) -> list[Any]:
         """Return the rows."""
         return self.rows
 
@@ -206,7 +212,7 @@ class WalkRunner:
                 self._ahead.rest()
 
     @contextmanager
-    def collecting(self, limit: int | None, reader: object, begin: Callable[[], B]) -> Iterator[B]:
+    def collecting(self, limit: int | None, reader: object, begin: Callable[[], Batch]) -> Iterator[Batch]:
         """Let a reader collect all rows, or at most `limit`, in one batch.
 
         After a cancellation the batch stays, and the next reader of the same kind continues it. If it has
@@ -223,15 +229,31 @@ class WalkRunner:
                     f"a cancelled call of {self.batch.reader} has taken {len(self.batch):,} rows: read on"
                     " with a limit of as many or more"
                 )
-            yield cast("B", first)
+            yield first
             return
         before = self._before_batch if self.batch else self._walk.position
-        batch = cast("B", self.take_batch() or begin())  # whose reader was compared
+        batch = self.take_batch() or begin()
         try:
             yield batch
         except asyncio.CancelledError:
             if self.reader is reader:
                 self.batch, self._before_batch = batch, before
+            raise
+
+    async def collect(self, batch: Batch, limit: int | None, reader: object) -> Any:
+        """Take all rows, or rows until the batch has `limit`; return them as given.
+
+        Raises:
+            ChainAPIError: any of chainapi's errors, with `checkpoint`, and with the rows so far as `partial`.
+
+        """
+        try:
+            full = await self._fill(batch, inf if limit is None else limit, limit, reader)
+            if not full and not self._walk.exhausted:
+                raise self.refusal("the stream was closed before its end")
+            return batch.given()
+        except ChainAPIError as error:
+            error.partial = batch.partial()
             raise
 
     def check(self, reader: object) -> None:
@@ -271,16 +293,23 @@ class WalkRunner:
         enough = 1 if size is None else min(size, left or size)
         most = left if size is None else enough
         try:
-            while len(batch) < enough:
-                if not await self.advance():
-                    return False
-                self.check(reader)
-                self.take(batch, most and most - len(batch))
+            return await self._fill(batch, enough, most, reader)
         except ChainAPIError as error:
             return error
+
+    async def _fill(self, batch: Batch, enough: float, most: int | None, reader: object) -> bool:
+        """Take rows until the batch has `enough`; it gets at most `most`.
+
+        Returns False if the list, or the stream, ends before.
+        """
+        while len(batch) < enough:
+            if not await self.advance():
+                return False
+            self.check(reader)
+            self._take(batch, most and most - len(batch))
         return True
 
-    def take(self, batch: Batch, most: int | None) -> None:
+    def _take(self, batch: Batch, most: int | None) -> None:
         """Take the next rows of the open page for a batch, at most that many.
 
         Raises:

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from chainapi.client.threads import in_thread
-from chainapi.core.arguments import whole_number
 from chainapi.core.extras import missing_extra
 from chainapi.core.paging.walk import Walk
-from chainapi.errors import ChainAPIError, ConfigurationError
+from chainapi.errors import ConfigurationError
 from chainapi.tables.types import Amounts, checked_amounts
 
 if TYPE_CHECKING:
-    from chainapi.client.runner import WalkRunner
     from chainapi.client.source import Source
     from chainapi.models.invalid import Invalid
     from chainapi.tables.build import TableBuilder
 
-__all__ = ["ArrowBatch", "Tables", "library", "read_table"]
+__all__ = ["Tables", "library"]
 
 
 _LOADED: set[tuple[Any, Amounts]] = set()  # models whose columns are known: the next table needs no thread
@@ -32,7 +30,7 @@ _CACHED = 256  # models
 
 @define(eq=False)
 class ArrowBatch:
-    """Rows that were taken for a table or a record batch."""
+    """Rows that were taken for a record batch."""
 
     builder: TableBuilder
     reader: str
@@ -57,8 +55,20 @@ class ArrowBatch:
 
         return batch_of(self.builder.table())
 
+    def partial(self) -> Any:
+        """Return the rows taken before an error: a table, or a list without a model."""
+        return self.builder.partial()
+
     def split(self, count: int) -> None:
         """Return None: types that are inferred could differ from those of the rest."""
+
+
+class ArrowTable(ArrowBatch):
+    """Rows that were taken for a table."""
+
+    def given(self) -> Any:
+        """Return the rows as a `pyarrow.Table`."""
+        return self.builder.table()
 
 
 @define(eq=False)
@@ -84,11 +94,11 @@ class Tables:
 
         """
         wanted = self.source.model, self.amounts
-        batch = self.begin() if wanted in _LOADED else await in_thread(self.begin)
+        builder = self._builder() if wanted in _LOADED else await in_thread(self._builder)
         if len(_LOADED) >= _CACHED:
             _LOADED.clear()
         _LOADED.add(wanted)
-        if fixed and not batch.builder.typed:
+        if fixed and not builder.typed:
             raise ConfigurationError(
                 "arrow_batches() needs the types of the rows before the first one: pass model=, or read them"
                 " all with to_arrow()"
@@ -110,50 +120,18 @@ class Tables:
 
     def begin(self) -> ArrowBatch:
         """Begin a batch."""
-        return self._begin(self.batches)
+        return ArrowBatch(self._builder(), self.batches)
 
-    def begin_whole(self) -> ArrowBatch:
+    def begin_whole(self) -> ArrowTable:
         """Begin a table."""
-        return self._begin(self.whole)
+        return ArrowTable(self._builder(), self.whole)
 
-    def _begin(self, reader: str) -> ArrowBatch:
+    def _builder(self) -> TableBuilder:
         from chainapi.tables.build import builder_of
 
         source = self.source
         lenient = source.on_invalid == "raw"
-        return ArrowBatch(builder_of(source.model, self.amounts, self.left_out, lenient=lenient), reader)
-
-
-async def read_table(
-    pages: Any, runner: WalkRunner, tables: Tables, limit: int | None, progress: bool
-) -> Any:
-    """Return the rows of a stream as a `pyarrow.Table` (see `Pages.to_arrow`)."""
-    if limit is not None:
-        whole_number("limit", limit)
-    await tables.load()
-    with (
-        runner.reading(limit, batches=tables.whole, columnar=tables.amounts) as reader,
-        runner.collecting(limit, reader, tables.begin_whole) as batch,
-    ):
-        if not progress:
-            return await _read(pages.walk, runner, reader, batch, limit)
-        from chainapi.client.progress import WalkProgress, shown
-
-        async with shown(WalkProgress(pages, batch, limit)):
-            return await _read(pages.walk, runner, reader, batch, limit)
-
-
-async def _read(walk: Walk, runner: WalkRunner, reader: object, batch: ArrowBatch, limit: int | None) -> Any:
-    try:
-        while len(batch) != limit and await runner.advance():
-            runner.check(reader)
-            runner.take(batch, None if limit is None else limit - len(batch))
-        if len(batch) != limit and not walk.exhausted:
-            raise runner.refusal("the stream was closed before its end")
-        return batch.builder.table()
-    except ChainAPIError as error:
-        error.partial = batch.builder.partial()
-        raise
+        return builder_of(source.model, self.amounts, self.left_out, lenient=lenient)
 
 
 async def library(name: str) -> Any:
