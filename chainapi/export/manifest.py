@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from chainapi.export.files import Target, put_in_place, write_partial
+from chainapi.export.files import put_in_place, write_partial
 from chainapi.export.journal import Journal
 from chainapi.export.part_records import Part, PartFile
+from chainapi.export.target import Target
 
 __all__ = ["MANIFEST", "check_manifest", "files_in_place", "manifest_of", "write_manifest"]
 

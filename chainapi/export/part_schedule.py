@@ -18,7 +18,6 @@ from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ConfigurationError
 from chainapi.export.correction_writer import CorrectionWriter
 from chainapi.export.corrections import Corrections, Windows
-from chainapi.export.files import Target
 from chainapi.export.invalid_rows import InvalidRows
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import files_in_place
@@ -27,6 +26,7 @@ from chainapi.export.part_writer import PartWriter
 from chainapi.export.placement import place
 from chainapi.export.progress import ExportProgress
 from chainapi.export.remote import RemoteTarget, publish
+from chainapi.export.target import Target
 from chainapi.export.worker import Worker, settled
 from chainapi.tables.columns import Column
 

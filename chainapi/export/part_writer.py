@@ -23,7 +23,6 @@ from chainapi.errors import ExportError
 from chainapi.export.append import appending
 from chainapi.export.files import (
     SYNC_EVERY,
-    Target,
     digest_of,
     make_folders,
     partial_of,
@@ -48,6 +47,7 @@ from chainapi.export.part_records import (
 )
 from chainapi.export.partition import PageRows, Partitioner, Values, folder_of
 from chainapi.export.segments import SegmentReader, link_groups, link_segment
+from chainapi.export.target import Target
 from chainapi.export.worker import Stopped, look
 from chainapi.tables.columns import Column
 

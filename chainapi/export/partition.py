@@ -16,10 +16,10 @@ from msgspec.structs import astuple
 
 from chainapi._text import quoted
 from chainapi.errors import ConfigurationError
-from chainapi.export.files import Target
 from chainapi.export.formats import without_source
 from chainapi.export.formats.values import DAY, date_of
 from chainapi.export.part_records import PageRecord
+from chainapi.export.target import Target
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import reader
 

@@ -29,7 +29,6 @@ from attrs import evolve
 from chainapi.errors import ExportError
 from chainapi.export.append import append, cut, has_base, has_tail
 from chainapi.export.files import (
-    Target,
     digest_of,
     has_state,
     os_errors_explained,
@@ -43,6 +42,7 @@ from chainapi.export.formats import DatabaseFormat
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import check_manifest, write_manifest
 from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile, next_number
+from chainapi.export.target import Target
 from chainapi.export.transaction import Transaction
 
 __all__ = ["place", "recover"]

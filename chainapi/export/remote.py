@@ -32,7 +32,6 @@ from attrs import frozen
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import (
     FileState,
-    Target,
     has_state,
     os_errors_explained,
     partial_of,
@@ -46,6 +45,7 @@ from chainapi.export.manifest import MANIFEST, manifest_of
 from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile, next_number
 from chainapi.export.settings import format_name_of, settings_in
 from chainapi.export.store import Store, divided_url, redacted
+from chainapi.export.target import Target
 from chainapi.export.worker import Worker
 
 __all__ = ["RemoteTarget", "publish", "recover_uploads", "target_of"]

@@ -12,7 +12,6 @@ from attrs import define, field, frozen
 from chainapi.client.background import in_background
 from chainapi.errors import ChainAPIError, IncompleteExportError
 from chainapi.export.fetch import Fetcher
-from chainapi.export.files import Target
 from chainapi.export.formats import GroupFormat
 from chainapi.export.journal import Journal
 from chainapi.export.part_records import Part
@@ -21,6 +20,7 @@ from chainapi.export.placement import recover
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.remote import RemoteTarget, recover_uploads
 from chainapi.export.spec import ExportSpec
+from chainapi.export.target import Target
 from chainapi.export.window_opener import WindowOpener
 from chainapi.export.worker import Worker
 from chainapi.tables.codec import Codec

@@ -8,11 +8,11 @@ from collections import defaultdict
 from attrs import define, field
 
 from chainapi.errors import ExportError
-from chainapi.export.files import Target
 from chainapi.export.journal import Journal
 from chainapi.export.lookback import Lookback
 from chainapi.export.manifest import files_in_place
 from chainapi.export.source_records import SourceRecord
+from chainapi.export.target import Target
 
 __all__ = ["WindowOpener"]
 
