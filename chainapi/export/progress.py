@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from typing import Any, Literal
@@ -26,6 +26,20 @@ In ``place`` a file gets its name, or the new rows are added to a text or a data
 _COUNTS = ("seen", "skipped", "done", "failed", "pages", "rows", "invalid", "closed", "removed")
 _OPEN = "pages_of_open"
 _STEPS: Mapping[Step | None, str] = {"check": " · reading them back", "place": " · putting them in place"}
+
+
+@define(eq=False)
+class _OpenSource:
+    """Pages of a source that is not done, and the shares of its walks that are."""
+
+    pages: int = 0
+    walks: int = 0  # 0 before they are known, and after the source has failed
+    shares: dict[int, float] = field(factory=dict[int, float])  # by the numbers of the ranges
+
+    @property
+    def estimate(self) -> float:
+        """Estimated number of pages of all walks, where a share is known."""
+        return self.pages / (sum(self.shares.values()) / self.walks)
 
 
 @define(eq=False)
@@ -71,11 +85,9 @@ class ExportProgress:
     to_write: int = 0
     step: Step | None = None
     incremental: bool | None = field(default=None, init=False)
-    _pages_of_open: Counter[str] = field(factory=Counter[str], init=False, repr=False)  # by label
-    _walks: dict[str, int] = field(factory=dict[str, int], init=False, repr=False)  # of open sources
-    _shares: dict[str, dict[int, float]] = field(
-        factory=dict[str, dict[int, float]], init=False, repr=False
-    )  # of these walks, by the numbers of their ranges
+    _open: defaultdict[str, _OpenSource] = field(
+        factory=lambda: defaultdict(_OpenSource), init=False, repr=False
+    )  # by label; failed sources keep their pages
     limit: int | None = field(default=None, kw_only=True)
     ask: Callable[[float], float] | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
@@ -133,24 +145,20 @@ class ExportProgress:
         return paced if self.ask is None else max(paced, self.ask(ceil(pages)))
 
     def _pages_left(self) -> float | None:
-        fetched, of_open = self.done - self.skipped, self._pages_of_open.total()
-        open_ = self._estimates()
-        if self.sources is not None and fetched + len(open_) > 0:
-            pages_a_source = (self.pages - of_open + sum(open_.values())) / (fetched + len(open_))
-            left = sum(pages - self._pages_of_open[label] for label, pages in open_.items())
-            others = of_open - sum(self._pages_of_open[label] for label in open_)
-            rest = self.sources - self.done - self.failed - len(open_)
-            return left + max(0.0, pages_a_source * rest - others)
+        fetched, of_open = self.done - self.skipped, self._pages_of_open
+        known = [one for one in self._open.values() if one.shares and self.limit is None]
+        if self.sources is not None and fetched + len(known) > 0:
+            passed, estimated = sum(one.pages for one in known), sum(one.estimate for one in known)
+            pages_a_source = (self.pages - of_open + estimated) / (fetched + len(known))
+            rest = self.sources - self.done - self.failed - len(known)
+            return estimated - passed + max(0.0, pages_a_source * rest - (of_open - passed))
         if self.expected is None or not self.rows:
             return None
         return max(0.0, (self.expected - self.rows) * self.pages / self.rows)
 
-    def _estimates(self) -> dict[str, float]:
-        """Return the pages of each open source whose share is known, by its label."""
-        if self.limit is not None:
-            return {}
-        shares = {label: sum(found.values()) / self._walks[label] for label, found in self._shares.items()}
-        return {label: self._pages_of_open[label] / share for label, share in shares.items()}
+    @property
+    def _pages_of_open(self) -> int:
+        return sum(one.pages for one in self._open.values())
 
     @property
     def expected(self) -> int | None:
@@ -208,7 +216,7 @@ class ExportProgress:
     @property
     def counts(self) -> dict[str, int]:
         """All counts by name, to send them to another process; see `add_up`."""
-        return {**{name: getattr(self, name) for name in _COUNTS}, _OPEN: self._pages_of_open.total()}
+        return {**{name: getattr(self, name) for name in _COUNTS}, _OPEN: self._pages_of_open}
 
     def add_up(self, counts: Iterable[Mapping[str, int]]) -> None:
         """Take the sums of the counts of several processes."""
@@ -217,7 +225,8 @@ class ExportProgress:
             sums.update(one)
         for name in _COUNTS:
             setattr(self, name, sums[name])
-        self._pages_of_open = Counter({_OPEN: sums[_OPEN]})
+        self._open.clear()
+        self._open[_OPEN].pages = sums[_OPEN]
 
     def begin_writing(self, rows: int, waiting: int) -> None:
         """Count the rows of a part that is begun, and those that wait for the next ones."""
@@ -251,25 +260,22 @@ class ExportProgress:
 
     def opened(self, label: str, walks: int) -> None:
         """Note how many walks of a source there are: one, or one for each of its ranges."""
-        self._walks[label] = walks
+        self._open[label].walks = walks
 
     def walked(self, label: str, place: int, share: float | None) -> None:
         """Note the share of a walk that is done, if it is known."""
-        if share is not None and label in self._walks:
-            self._shares.setdefault(label, {})[place] = share
+        if share is not None and label in self._open and self._open[label].walks:
+            self._open[label].shares[place] = share
 
     def source_failed(self, label: str) -> None:
         """Count a source that failed."""
         self.failed += 1
-        self._shares.pop(label, None)
-        self._walks.pop(label, None)
+        self._open[label] = _OpenSource(self._open[label].pages)
 
     def committed(self, label: str, *, done: bool) -> None:
         """Count a page of a source."""
         self.pages += 1
-        self._pages_of_open[label] += 1
+        self._open[label].pages += 1
         if done:
             self.done += 1
-            del self._pages_of_open[label]
-            self._shares.pop(label, None)
-            self._walks.pop(label, None)
+            del self._open[label]
