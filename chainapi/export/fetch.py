@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from chainapi.client.background import ahead
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
 from chainapi.errors import (
@@ -24,7 +25,7 @@ from chainapi.export.lookback import number_of_columns
 from chainapi.export.page_log import PageLog
 from chainapi.export.partition import check_partition
 from chainapi.export.progress import ExportProgress
-from chainapi.export.ranges import RangesOfSources, ahead
+from chainapi.export.ranges import RangesOfSources
 from chainapi.export.settings import COLUMNS, compare_settings
 from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.sources import SourceStream, shows_new_rows

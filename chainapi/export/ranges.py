@@ -1,12 +1,9 @@
-"""Ranges of the sources of an export, and opening several sources at once."""
+"""Ranges of the sources of an export."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any
 
 from attrs import frozen
 
@@ -16,9 +13,7 @@ from chainapi.client.split import Split, Widths
 from chainapi.core.numbers import is_whole
 from chainapi.errors import ArgumentError, ConfigurationError
 
-__all__ = ["RangesOfSources", "ahead", "checked_ranges"]
-
-T = TypeVar("T")
+__all__ = ["RangesOfSources", "checked_ranges"]
 
 
 @frozen
@@ -77,42 +72,3 @@ def _read(given: object) -> RangesOfSources:
 
 
 _WORDS = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(blocks?|days?|d)?", re.ASCII)
-
-
-async def ahead(work: AsyncGenerator[Coroutine[Any, Any, T], None], count: int) -> AsyncGenerator[T, None]:
-    """Run `count` coroutines at once, and yield their results in order.
-
-    The next coroutine is taken only when there is room for it.
-
-    Raises:
-        Exception: the error of a coroutine, or of `work`; the others are cancelled.
-
-    """
-    tasks, room = asyncio.Queue[asyncio.Task[T] | None](), asyncio.Semaphore(count)
-    begun: list[asyncio.Task[Any]] = []
-
-    async def begin() -> None:
-        try:
-            async with aclosing(work):
-                await room.acquire()
-                async for one in work:
-                    task = asyncio.create_task(one)
-                    begun.append(task)
-                    tasks.put_nowait(task)
-                    await room.acquire()
-        finally:
-            tasks.put_nowait(None)
-
-    beginning = asyncio.create_task(begin())
-    try:
-        while (task := await tasks.get()) is not None:
-            result = await task
-            begun.remove(task)
-            yield result
-            room.release()
-        await beginning
-    finally:
-        left = [beginning, *begun]
-        for one in left:
-            one.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
