@@ -24,20 +24,20 @@ Everything here blocks, and belongs to one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from attrs import define, field
+from attrs import Factory, define, field
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.errors import ExportError
 from chainapi.export.formats.parquet import Parquet
-from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
+from chainapi.export.matching import Matched, Matchers, Walk
 from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 from chainapi.export.store import Store
@@ -47,9 +47,6 @@ __all__ = ["CLAIMS", "INVALID_FOLDER", "LOGS", "PENDING_INVALID", "Outrun", "Par
 
 CLAIMS, LOGS, PENDING_INVALID = "_export/claims", "_export/logs", "_export/invalid"
 INVALID_FOLDER = "_invalid"
-
-
-Walk: TypeAlias = tuple[int, int]  # number of a source, place of its range
 
 
 class Outrun(Exception):  # noqa: N818 - not an error: the worker continues after the part of the other one
@@ -96,15 +93,16 @@ class PartLog:
     _state: State = field(factory=State, init=False)
     _sources: dict[str, SourceRecord] = field(factory=dict[str, SourceRecord], init=False)
     _by_query: dict[str, SourceRecord] = field(factory=dict[str, SourceRecord], init=False)
-    _matchers: dict[Walk, Matcher] = field(factory=dict[Walk, Matcher], init=False)
+    _matchers: Matchers = field(
+        default=Factory(lambda self: Matchers(self._digests_of), takes_self=True), init=False
+    )
     _settings: dict[str, Any] = field(factory=dict[str, Any], init=False)
     _logs: dict[str, list[Walk]] = field(factory=dict[str, list[Walk]], init=False)
     _failed: bool = field(default=False, init=False)  # a part could not be written
-    # Of the next part: rows with their labels, invalid rows as JSON lines, digests by walk.
+    # Of the next part: rows with their labels, invalid rows as JSON lines.
     _rows: list[tuple[str, bytes]] = field(factory=list[tuple[str, bytes]], init=False)
     _bytes: int = field(default=0, init=False)
     _invalid_rows: list[bytes] = field(factory=list[bytes], init=False)
-    _digests: dict[Walk, list[Matched]] = field(factory=dict[Walk, list[Matched]], init=False)
 
     @property
     def groups(self) -> None:
@@ -206,13 +204,10 @@ class PartLog:
 
     def _take(self, batch: Batch) -> int:
         source = batch.source
-        walk = source.number, source.place
-        found = encoded_rows(batch, lambda: self._matcher(walk), batch.encode)
-        if found is None:
-            self._matchers.pop(walk, None)
+        taken = self._matchers.take(batch, batch.encode)
+        if taken is None:
             return 0
-        new, (valid, invalid) = found
-        self._keep_digests(batch, new)
+        new, (valid, invalid) = taken
         self._bytes += len(valid) + len(invalid)
         label = msgspec.json.encode(source.label)
         for line in invalid.split(b"\n")[:-1]:
@@ -221,30 +216,16 @@ class PartLog:
         self._rows += [(source.label, line) for line in valid.split(b"\n")[:-1]]
         source.advance(batch, len(new.rows), met=new.met)
         if source.done:
-            self._forget(walk)
+            self._forget((source.number, source.place))
         return len(new.rows)
 
     # Rows of later passes
 
-    def _keep_digests(self, batch: Batch, new: NewRows) -> None:
-        """Keep the digests of new rows for the next log."""
-        walk, restarts = (batch.source.number, batch.source.place), batch.position.restarts
-        if walk in self._matchers:
-            self._matchers[walk].add(restarts, new.added)
-        outcome = Matched(restarts, packed(new.added), packed(new.again))
-        self._digests.setdefault(walk, []).append(outcome)
-
-    def _matcher(self, walk: Walk) -> Matcher:
-        """Return the matcher of a walk, at its first use from the logs."""
-        if walk not in self._matchers:
-            matcher = self._matchers[walk] = Matcher()
-            for name, walks in self._logs.items():
-                if walk in walks:
-                    for one in self._log(name).get(walk, ()):
-                        matcher.replay(one)
-            for one in self._digests.get(walk, ()):
-                matcher.replay(one)
-        return self._matchers[walk]
+    def _digests_of(self, walk: Walk) -> Iterator[Matched]:
+        """Yield the digests of the rows of a walk in the logs, page by page."""
+        for name, walks in self._logs.items():
+            if walk in walks:
+                yield from self._log(name).get(walk, ())
 
     def _log(self, name: str) -> dict[Walk, list[Matched]]:
         content = self.store.read(f"{LOGS}/{name}")
@@ -254,8 +235,7 @@ class PartLog:
             raise self._damaged(name, error) from error
 
     def _forget(self, walk: Walk) -> None:
-        self._matchers.pop(walk, None)
-        self._digests.pop(walk, None)
+        self._matchers.forget(walk)
         logs = {name: [one for one in needed if one != walk] for name, needed in self._logs.items()}
         self._logs = {name: needed for name, needed in logs.items() if needed}
 
@@ -284,7 +264,8 @@ class PartLog:
                 raise Outrun(f"partition {self.partition}, part {state.part}")
         old, self._state, self._logs = self._state, state, dict(state.logs)
         self.written.append(self._part(state.part))
-        self._rows, self._bytes, self._invalid_rows, self._digests = [], 0, [], {}
+        self._rows, self._bytes, self._invalid_rows = [], 0, []
+        self._matchers.unstored.clear()
         self._publish_invalid()
         self.store.remove(f"{LOGS}/{name}" for name in old.logs if name not in state.logs)
         self._failed = False
@@ -308,9 +289,10 @@ class PartLog:
     def _create_beside(self, state: State) -> None:
         """Create the log of digests and the invalid rows of a part, before it."""
         name = self._beside(state)
-        if self._digests:
-            state.logs[name] = [*self._digests]
-            self.store.create(f"{LOGS}/{name}", msgspec.msgpack.encode(self._digests))
+        if unstored := self._matchers.unstored:
+            log = {walk: [one for _, one in pages] for walk, pages in unstored.items()}
+            state.logs[name] = [*log]
+            self.store.create(f"{LOGS}/{name}", msgspec.msgpack.encode(log))
         if self._invalid_rows:
             self.store.create(f"{PENDING_INVALID}/{name}", b"".join(self._invalid_rows))
 

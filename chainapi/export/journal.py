@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 from zlib import crc32
 
 import msgspec
@@ -27,7 +27,7 @@ from chainapi.export.files import os_errors_explained, sync_folder
 from chainapi.export.gathering import GroupedPages, GroupEncoder, PageValues
 from chainapi.export.integrity import COLUMNS, checksum
 from chainapi.export.invalid_rows import INVALID_DIGEST
-from chainapi.export.matching import Matched, Matcher, NewRows, encoded_rows, packed
+from chainapi.export.matching import Matched, Matchers, Walk
 from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, GroupRecord, PageRecord, Part, Waiting
 from chainapi.export.segments import GROUPS, SegmentReader, Segments
 from chainapi.export.settings import JOURNAL
@@ -35,9 +35,6 @@ from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 
 __all__ = ["Journal"]
-
-_Walk: TypeAlias = tuple[int, int]  # number of a source, place of a range
-_Digests: TypeAlias = tuple[int, int, int, int, bytes, bytes]  # page, source, place, pass, added, again
 
 
 class Journal:
@@ -61,8 +58,7 @@ class Journal:
         self._database = database
         self._segments = Segments(self.folder)
         self._group_segments = Segments(self.folder, GROUPS)
-        self._matchers: dict[_Walk, Matcher] = {}
-        self._digests: dict[_Walk, list[_Digests]] = {}  # of the transaction under way
+        self._matchers = Matchers(self._digests_of)
         self._pages = 0  # number of the last page
         self._compress = _compressor() if compress else None
 
@@ -205,34 +201,29 @@ class Journal:
             self._segments.rewind()
             self._group_segments.rewind()
             self._matchers.clear()
-            self._digests.clear()
             raise
         return count
 
     def _store(self, db: Connection, batches: Sequence[Batch]) -> int:
         waiting = self.waiting.rows
         group = GroupedPages.of(self.groups, batches)
-        pages = [page for batch in batches if (page := self._take(db, batch, group)) is not None]
+        pages = [page for batch in batches if (page := self._take(batch, group)) is not None]
         pages = self._with_group(pages, group)
         self._database.insert("pages", [page.fields for page in pages])
-        self._database.insert("digests", [*chain.from_iterable(self._digests.values())])
-        self._digests.clear()
+        self._store_digests()
         windows = {batch.source.number for batch in batches if batch.source.window is not None}
         self._count([page for page in pages if page.source not in windows])
         _update(db, [batch.source for batch in batches])
         return self.waiting.rows - waiting
 
-    def _take(self, db: Connection, batch: Batch, group: GroupedPages) -> PageRecord | None:
+    def _take(self, batch: Batch, group: GroupedPages) -> PageRecord | None:
         """Append the new rows of a page, and move its source; None without such rows."""
         source = batch.source
-        walk = source.number, source.place
-        encoded = encoded_rows(batch, partial(self._matcher, db, *walk), partial(group.encode, batch))
-        if encoded is None:
-            self._matchers.pop(walk, None)
+        taken = self._matchers.take(batch, partial(group.encode, batch), self._pages + 1)
+        if taken is None:
             return None
-        new, content = encoded
+        new, content = taken
         self._pages += 1
-        self._keep_digests(batch, new)
         page = None
         if isinstance(content, PageValues):
             group.pages[self._pages] = content
@@ -303,33 +294,29 @@ class Journal:
 
     # Rows of later passes
 
-    def _keep_digests(self, batch: Batch, new: NewRows) -> None:
-        """Keep the digests of new rows, for the end of the transaction."""
-        walk, restarts = (batch.source.number, batch.source.place), batch.position.restarts
-        if walk in self._matchers:
-            self._matchers[walk].add(restarts, new.added)
-        if not batch.done and (new.added or new.again):
-            record = self._pages, *walk, restarts, packed(new.added), packed(new.again)
-            self._digests.setdefault(walk, []).append(record)
-
-    def _matcher(self, db: Connection, number: int, place: int) -> Matcher:
-        """Return the matcher of a walk; make it at its first use, from the stored digests."""
-        walk = number, place
-        if walk not in self._matchers:
-            matcher = self._matchers[walk] = Matcher()
-            stored = db.execute(
+    def _digests_of(self, walk: Walk) -> Iterator[Matched]:
+        """Yield the stored digests of the rows of a walk, page by page."""
+        with self._database.reading() as db:
+            for fields in db.execute(
                 "SELECT pass, added, again FROM digests WHERE source = ? AND place = ? ORDER BY page", walk
-            )
-            kept = [record[3:] for record in self._digests.get(walk, ())]
-            for fields in chain(stored, kept):
-                matcher.replay(Matched(*fields))
-        return self._matchers[walk]
+            ):
+                yield Matched(*fields)
+
+    def _store_digests(self) -> None:
+        """Store the digests of new rows at the end of the transaction."""
+        unstored = self._matchers.unstored
+        records = [
+            (page, *walk, one.restarts, one.added, one.again)
+            for walk, pages in unstored.items()
+            for page, one in pages
+        ]
+        self._database.insert("digests", records)
+        unstored.clear()
 
     def _forget(self, source: SourceRecord) -> None:
         """Delete the digests of a walk that has ended, and the record of a range."""
         walk = source.number, source.place
-        self._matchers.pop(walk, None)
-        self._digests.pop(walk, None)
+        self._matchers.forget(walk)
         self._database.delete("digests", "source = ? AND place = ?", walk)
         if source.source is not None:
             self._database.delete("sources", "number = ? AND place = ?", walk)

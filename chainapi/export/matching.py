@@ -6,8 +6,8 @@ one, by digest, because the list may hold a row more than once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -16,15 +16,16 @@ from chainapi.core.paging.rows import RunDigests
 from chainapi.errors import ColumnValueError
 from chainapi.export.source_records import Batch
 
-__all__ = ["Matched", "Matcher", "NewRows", "encoded_rows", "packed"]
+__all__ = ["Matched", "Matchers", "NewRows", "Walk"]
 
 T = TypeVar("T")
+Walk: TypeAlias = tuple[int, int]  # number of a source, place of a range
 
 
 class Matched(msgspec.Struct, array_like=True):
     """Digests of rows of a source: those that a pass added, and those it had again.
 
-    `packed` makes both.
+    `_packed` makes both.
     """
 
     restarts: int
@@ -66,7 +67,7 @@ class Matcher:
 
     def add(self, restarts: int, digests: Sequence[bytes]) -> None:
         """Add rows of this pass."""
-        self.replay(Matched(restarts, packed(digests)))
+        self.replay(Matched(restarts, _packed(digests)))
 
     def _begin(self, restarts: int) -> None:
         if restarts > self._pass:
@@ -92,52 +93,99 @@ class NewRows(NamedTuple):
     met: bool = True
 
 
-def encoded_rows(
-    batch: Batch, matcher_of: Callable[[], Matcher], encode: Callable[[Sequence[Any]], T]
-) -> tuple[NewRows, T] | None:
-    """Return the rows that the export lacks, and what `encode` makes of them.
+class Matchers:
+    """Matchers of the walks of a log, and the digests of rows that it has not stored yet.
 
-    Return None if a value does not fit its column, or one of an earlier page of the source did not;
-    `SourceRecord.failure` has the error, and the matcher is to be made again.
+    Args:
+        stored: returns what the log has stored of a walk, page by page.
+
+    Attributes:
+        unstored: the outcomes of further pages by walk, each with the number of its page.
+
     """
-    if batch.source.failure is not None:  # pages that were under way
+
+    def __init__(self, stored: Callable[[Walk], Iterable[Matched]]) -> None:
+        self.unstored: dict[Walk, list[tuple[int, Matched]]] = {}
+        self._stored = stored
+        self._matchers: dict[Walk, Matcher] = {}
+
+    def take(
+        self, batch: Batch, encode: Callable[[Sequence[Any]], T], page: int = 0
+    ) -> tuple[NewRows, T] | None:
+        """Return the rows that the log lacks, and what `encode` makes of them; keep their digests.
+
+        Return None if a value does not fit its column, or one of an earlier page of the source did not;
+        `SourceRecord.failure` has the error.
+        """
+        walk = batch.source.number, batch.source.place
+        if batch.source.failure is None:  # else the page was under way
+            new = self._new_rows(walk, batch)
+            try:
+                encoded = encode(new.rows)
+            except ColumnValueError as error:
+                batch.source.failure = error
+            else:
+                self._keep(walk, batch, new, page)
+                return new, encoded
+        self._matchers.pop(walk, None)  # it has met rows that are not taken
         return None
-    new = _new_rows(batch, matcher_of)
-    try:
-        return new, encode(new.rows)
-    except ColumnValueError as error:
-        batch.source.failure = error
-        return None
 
+    def _new_rows(self, walk: Walk, batch: Batch) -> NewRows:
+        """Return the rows of a batch that the log lacks; in a later pass, match them.
 
-def _new_rows(batch: Batch, matcher_of: Callable[[], Matcher]) -> NewRows:
-    """Return the rows of a batch that the export lacks; in a later pass, match them.
+        Equal rows are matched one by one: the list may hold a row more than once.
+        """
+        restarts = batch.position.restarts
+        if not restarts or not (batch.repeats or batch.matched):
+            return NewRows(batch.rows, batch.digests)
+        matcher = self._matcher(walk)
+        again = _known(batch.repeats, matcher.match(restarts, batch.repeats))
+        if not batch.matched:
+            return NewRows(batch.rows, batch.digests, again)
+        met = matcher.has_met(restarts)
+        known = matcher.match(restarts, batch.digests)
+        new = batch.unmatched(known, met=met)
+        return NewRows(
+            [row for _, row in new],
+            [digest for digest, _ in new],
+            again + _known(batch.digests, known),
+            met or any(known),
+        )
 
-    Equal rows are matched one by one: the list may hold a row more than once.
-    """
-    restarts = batch.position.restarts
-    if not restarts or not (batch.repeats or batch.matched):
-        return NewRows(batch.rows, batch.digests)
-    matcher = matcher_of()
-    again = _known(batch.repeats, matcher.match(restarts, batch.repeats))
-    if not batch.matched:
-        return NewRows(batch.rows, batch.digests, again)
-    met = matcher.has_met(restarts)
-    known = matcher.match(restarts, batch.digests)
-    new = batch.unmatched(known, met=met)
-    return NewRows(
-        [row for _, row in new],
-        [digest for digest, _ in new],
-        again + _known(batch.digests, known),
-        met or any(known),
-    )
+    def _matcher(self, walk: Walk) -> Matcher:
+        """Return the matcher of a walk; make it at its first use, from all digests."""
+        if walk not in self._matchers:
+            matcher = self._matchers[walk] = Matcher()
+            for one in self._stored(walk):
+                matcher.replay(one)
+            for _, one in self.unstored.get(walk, ()):
+                matcher.replay(one)
+        return self._matchers[walk]
+
+    def _keep(self, walk: Walk, batch: Batch, new: NewRows, page: int) -> None:
+        restarts = batch.position.restarts
+        if walk in self._matchers:
+            self._matchers[walk].add(restarts, new.added)
+        if not batch.done and (new.added or new.again):
+            outcome = Matched(restarts, _packed(new.added), _packed(new.again))
+            self.unstored.setdefault(walk, []).append((page, outcome))
+
+    def forget(self, walk: Walk) -> None:
+        """Forget a walk that has ended."""
+        self._matchers.pop(walk, None)
+        self.unstored.pop(walk, None)
+
+    def clear(self) -> None:
+        """Forget all that is not stored."""
+        self._matchers.clear()
+        self.unstored.clear()
 
 
 def _known(digests: Sequence[bytes], known: Sequence[bool]) -> list[bytes]:
     return [digest for digest, old in zip(digests, known, strict=True) if old]
 
 
-def packed(digests: Sequence[bytes]) -> bytes:
+def _packed(digests: Sequence[bytes]) -> bytes:
     """Pack digests into bytes; a run of numbers as its start, stop and step."""
     if isinstance(digests, RunDigests) and digests:
         numbers = digests.numbers
@@ -146,7 +194,7 @@ def packed(digests: Sequence[bytes]) -> bytes:
 
 
 def _digests_in(text: bytes) -> Iterator[bytes]:
-    """Yield the digests that `packed` has packed."""
+    """Yield the digests that `_packed` has packed."""
     if text.startswith(_RUN):
         yield from RunDigests(range(*map(int, text.removeprefix(_RUN).split(b","))))
     else:
