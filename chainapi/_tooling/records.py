@@ -276,10 +276,10 @@ def module_text(records: Records, module: str, members: list[Record], unions: li
         foreign.setdefault(records.module_of(name), set()).add(name)
     classes = "\n\n".join(class_text(record) for record in members)
     body = f"{classes}\n\n" + "\n".join(union_text(name) for name in unions) + "\n"
-    return "\n".join((*head(module, body, foreign, sorted([*ours, *unions])), "", "", body))
+    return "\n".join((*head(module, foreign, sorted([*ours, *unions])), "", "", body))
 
 
-def head(module: str, body: str, foreign: dict[str, set[str]], public: list[str]) -> Iterator[str]:
+def head(module: str, foreign: dict[str, set[str]], public: list[str]) -> Iterator[str]:
     """Yield the lines above the classes.
 
     The layout removes imports that the body does not need.

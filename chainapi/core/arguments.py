@@ -11,7 +11,6 @@ from chainapi.errors import ArgumentError, ConfigurationError
 
 __all__ = [
     "boolean",
-    "deadline_of",
     "function",
     "one_of",
     "refuse_unknown",
@@ -54,16 +53,6 @@ def seconds_of(name: str, value: object, *, zero: bool = False) -> float:
         least = "0 or more" if zero else "above 0"
         raise ArgumentError(f"{name}={quoted(value)} must be a finite number of seconds, {least}")
     return float(value)
-
-
-def deadline_of(value: object) -> float | None:
-    """Return the argument ``deadline=`` in seconds; None if it is not given.
-
-    Raises:
-        ArgumentError: it is not a finite number above 0.
-
-    """
-    return None if value is None else seconds_of("deadline", value)
 
 
 def tag_of(value: object) -> str:

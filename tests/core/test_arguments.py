@@ -9,7 +9,6 @@ import pytest
 
 from chainapi.core.arguments import (
     boolean,
-    deadline_of,
     function,
     one_of,
     refuse_unknown,
@@ -30,7 +29,7 @@ from chainapi.errors import ConfigurationError
         (lambda: seconds_of("s", nan, zero=True), "s=nan must be a finite number of seconds, 0 or more"),
         (lambda: seconds_of("s", 2e9), "s=2000000000.0 must be a finite number of seconds, above 0"),
         (lambda: seconds_of("s", True), "s=True must be a finite number of seconds, above 0"),
-        (lambda: deadline_of(inf), "deadline=inf must be a finite number of seconds, above 0"),
+        (lambda: seconds_of("s", inf), "s=inf must be a finite number of seconds, above 0"),
         (lambda: boolean("b", 1), "b=1 must be True or False"),
         (lambda: one_of("o", "c", ("a", "b")), "o='c' must be 'a' or 'b'"),
         (lambda: function("f", None), "f=None must be callable"),
@@ -46,7 +45,7 @@ def test_invalid_argument_is_named_with_its_value(check: Callable[[], object], m
 def test_valid_arguments_are_returned() -> None:
     """A check returns the value, seconds as a float."""
     assert (whole_number("n", 1), whole_number("n", 16, 0, 16), whole_number("n", -5, None)) == (1, 16, -5)
-    assert (seconds_of("s", 3), seconds_of("s", 0, zero=True), deadline_of(None)) == (3.0, 0.0, None)
+    assert (seconds_of("s", 3), seconds_of("s", 0, zero=True)) == (3.0, 0.0)
     assert (boolean("b", False), one_of("o", "a", ("a", "b")), function("f", len)) == (False, "a", len)
 
 
