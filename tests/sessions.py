@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
+import pytest
 from attrs import define, field
 
 from chainapi import Session
 from chainapi.client.transport import Transport
 from chainapi.core.http import Request, Response
 from chainapi.errors import APIConnectionError
-from chainapi.simulator import Simulator
+from chainapi.simulator import Fault, Simulator
 
-__all__ = ["Answering", "reaching", "simulated"]
+__all__ = ["Answering", "cancelled", "reaching", "simulated"]
+
+P = TypeVar("P")
 
 
 def simulated(simulator: Simulator, **options: Any) -> Session:
     """Return a session that reaches `simulator` in memory; `options` replace its arguments."""
     return Session(**{**simulator.arguments(), **options})
+
+
+@asynccontextmanager
+async def cancelled(
+    opened: Callable[[Session], P], read: Callable[[P], Awaitable[Any]], *faults: Fault, **options: Any
+) -> AsyncIterator[tuple[Session, P]]:
+    """Yield a session, and its stream of 40 rows after `read` was cancelled.
+
+    It had two pages, and waited for the third one.
+    """
+    simulator = Simulator(rows=40, faults=[Fault(at=3, slow=1_000.0), *faults])
+    async with simulated(simulator, timeout=5_000, **options) as session:
+        pages = opened(session)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(20):
+                await read(pages)
+        yield session, pages
 
 
 @define

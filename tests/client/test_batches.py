@@ -13,7 +13,7 @@ from chainapi import Pages, Session
 from chainapi.errors import ConfigurationError, PagingError, ServerError
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing import VirtualLoop
-from tests.sessions import simulated
+from tests.sessions import cancelled, simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
 
@@ -21,6 +21,11 @@ BLOCKS = "/v1/chains/43114/blocks"
 def blocks(session: Session, **options: Any) -> Pages[dict[str, Any]]:
     """Return a stream of blocks in pages of seven rows."""
     return session.data.list(BLOCKS, page_size=7, descending_key="blockNumber", **options)
+
+
+async def read_tens(pages: Pages[Any]) -> list[list[Any]]:
+    """Return all rows in batches of ten."""
+    return [batch async for batch in pages.batches(10)]
 
 
 def numbers(rows: list[dict[str, Any]], held: int = 40) -> list[int]:
@@ -128,10 +133,7 @@ async def test_batches_up_to_a_limit(size: int | None, limit: int) -> None:
 
 async def test_limit_begins_at_no_unfinished_batch() -> None:
     """A limit inside an unfinished batch is refused: its rows could be more than the limit."""
-    simulator = Simulator(rows=40, faults=[Fault(at=2, stall=True)])
-    async with simulated(simulator) as session:
-        pages = blocks(session)
-        assert await cancelled_inside_a_batch(pages) == []
+    async with cancelled(blocks, read_tens) as (_, pages):
         with pytest.raises(PagingError, match="batch"):
             await anext(pages.batches(10, limit=5))
 
@@ -156,42 +158,31 @@ async def test_an_error_comes_behind_the_rows_before_it(size: int) -> None:
         assert numbers([row for batch in again for row in batch]) == list(range(14, 40))
 
 
-async def cancelled_inside_a_batch(pages: Pages[Any]) -> list[Any]:
-    """Read batches of ten until a page takes too long; return the rows given."""
-    given: list[Any] = []
-    try:
-        async with asyncio.timeout(20):
-            async for batch in pages.batches(10):
-                given += batch
-    except TimeoutError:
-        pass
-    return given
-
-
 async def test_a_cancelled_batch_is_continued() -> None:
     """A wait that is cancelled inside a batch loses no row: checkpoint and next reader begin with it."""
-    simulator = Simulator(rows=40, faults=[Fault(at=3, slow=1_000.0)])
-    async with simulated(simulator, timeout=5_000) as session:
-        pages = blocks(session)
-        given = await cancelled_inside_a_batch(pages)
+    given = list[Any]()
+
+    async def read(pages: Pages[Any]) -> None:
+        async for batch in pages.batches(10):
+            given.extend(batch)
+
+    async with cancelled(blocks, read) as (session, pages):
         assert numbers(given) == [*range(10)]
         assert pages.checkpoint.rows == 10
         resumed = await blocks(session, resume=pages.checkpoint).collect()
         assert numbers(resumed) == [*range(10, 40)]
-        rest = [batch async for batch in pages.batches(10)]
-        assert [numbers(batch) for batch in rest] == [[*range(10, 20)], [*range(20, 30)], [*range(30, 40)]]
+        assert [numbers(batch) for batch in await read_tens(pages)] == [
+            [*range(10, 20)],
+            [*range(20, 30)],
+            [*range(30, 40)],
+        ]
 
 
 @pytest.mark.parametrize("limit", [None, 20, 14])
 @pytest.mark.parametrize("progress", [True, False])
 async def test_a_cancelled_list_is_continued(limit: int | None, progress: bool) -> None:
     """A `collect()` after a cancelled one has the rows of both: a partial list is never returned."""
-    simulator = Simulator(rows=40, faults=[Fault(at=3, slow=1_000.0)])
-    async with simulated(simulator, timeout=5_000) as session:
-        pages = blocks(session)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(20):
-                await pages.collect(progress=progress)
+    async with cancelled(blocks, lambda pages: pages.collect(progress=progress)) as (session, pages):
         assert pages.checkpoint.rows == 0
         assert numbers(await blocks(session, resume=pages.checkpoint).collect()) == [*range(40)]
         rows = await pages.collect(limit, progress=progress)
@@ -201,12 +192,7 @@ async def test_a_cancelled_list_is_continued(limit: int | None, progress: bool) 
 
 async def test_a_cancelled_list_is_returned_in_pieces() -> None:
     """Smaller limits return the rows of a cancelled `collect()` in order; a resume may repeat some."""
-    simulator = Simulator(rows=40, faults=[Fault(at=3, slow=1_000.0)])
-    async with simulated(simulator, timeout=5_000) as session:
-        pages = blocks(session)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(20):
-                await pages.collect()
+    async with cancelled(blocks, Pages.collect) as (_, pages):
         rows = await pages.collect(5)
         assert pages.checkpoint.rows == 0
         with pytest.raises(PagingError, match=r"read on with collect\(\)"):
@@ -220,12 +206,8 @@ async def test_a_cancelled_list_is_returned_in_pieces() -> None:
 
 async def test_a_cancelled_list_keeps_its_rows_at_an_error() -> None:
     """An error that ends the second `collect()` has the rows of both in `partial`."""
-    simulator = Simulator(rows=40, faults=[Fault(at=3, slow=1_000.0), Fault(at=5, status=500)])
-    async with simulated(simulator, timeout=5_000, max_attempts=1) as session:
-        pages = blocks(session)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(20):
-                await pages.collect()
+    failing = Fault(at=5, status=500)
+    async with cancelled(blocks, Pages.collect, failing, max_attempts=1) as (_, pages):
         with pytest.raises(ServerError) as caught:
             await pages.collect()
         assert numbers(caught.value.partial) == [*range(21)]
@@ -235,10 +217,7 @@ async def test_a_cancelled_list_keeps_its_rows_at_an_error() -> None:
 
 async def test_other_readers_do_not_skip_an_unfinished_batch() -> None:
     """Readers of pages and rows refuse to read on inside a batch, at the checkpoint before it."""
-    simulator = Simulator(rows=40, faults=[Fault(at=3, slow=1_000.0)])
-    async with simulated(simulator, timeout=5_000) as session:
-        pages = blocks(session)
-        await cancelled_inside_a_batch(pages)
+    async with cancelled(blocks, read_tens) as (_, pages):
         for read in (pages.first(), anext(pages), anext(pages.items())):
             with pytest.raises(PagingError, match="inside a batch") as caught:
                 await read

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -30,7 +31,7 @@ from chainapi.errors import (
 from chainapi.models import Invalid
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing import VirtualLoop
-from tests.sessions import Answering, reaching, simulated
+from tests.sessions import Answering, cancelled, reaching, simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
 NEWEST = 13_113_999
@@ -249,12 +250,7 @@ def test_arrow_batches(rows: int, size: int | None, stop: int) -> None:
 
 async def test_a_cancelled_wait_loses_no_row_of_a_batch() -> None:
     """After a cancelled wait `arrow_batches()` continues its batch, and no other reader goes past it."""
-    simulator = Simulator(rows=40, latency=10.0)
-    async with simulated(simulator) as session:
-        pages = blocks(session)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(25):
-                await anext(pages.arrow_batches(size=30))
+    async with cancelled(blocks, lambda pages: anext(pages.arrow_batches(size=30))) as (_, pages):
         for read in (pages.collect(), pages.to_arrow(), anext(pages.batches())):
             with pytest.raises(PagingError, match=r"read on with arrow_batches\(\)"):
                 await read
@@ -266,12 +262,8 @@ async def test_a_cancelled_wait_loses_no_row_of_a_batch() -> None:
 @pytest.mark.parametrize("prefetch", [0, 2])
 async def test_a_cancelled_table_is_continued(limit: int | None, prefetch: int) -> None:
     """After a cancelled wait the same call has the rows of both, and no other reader goes past them."""
-    simulator = Simulator(rows=40, latency=10.0)
-    async with simulated(simulator) as session:
-        pages = blocks(session, prefetch=prefetch)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(25):
-                await pages.to_arrow()
+    opened = partial(blocks, prefetch=prefetch)
+    async with cancelled(opened, lambda pages: pages.to_arrow()) as (_, pages):
         assert pages.checkpoint.rows == 0
         named = re.escape("read on with to_arrow(), to_pandas() or to_polars()")
         for read in (pages.collect(), anext(pages.arrow_batches()), anext(pages)):
@@ -289,15 +281,11 @@ async def test_a_cancelled_table_is_continued(limit: int | None, prefetch: int) 
 
 async def test_unfinished_batches_keep_their_form() -> None:
     """A batch of a cancelled wait is continued with the form of amounts that it has, or refused."""
-    simulator = Simulator(rows=40, latency=10.0)
-    async with simulated(simulator) as session:
-        pages = blocks(session)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(25):
-                await anext(pages.arrow_batches(size=30, amounts="float"))
+    in_floats = {"size": 30, "amounts": "float"}
+    async with cancelled(blocks, lambda pages: anext(pages.arrow_batches(**in_floats))) as (_, pages):
         with pytest.raises(PagingError, match=r"read on with arrow_batches\(amounts='float'\)"):
             await anext(pages.arrow_batches(size=30))
-        batches = [batch async for batch in pages.arrow_batches(size=30, amounts="float")]
+        batches = [batch async for batch in pages.arrow_batches(**in_floats)]
         assert [number for batch in batches for number in numbers(batch)] == newest(40, 40)
         assert {batch.schema for batch in batches} == {batches[0].schema}
 
