@@ -95,7 +95,7 @@ def scan(body: bytes, items: str) -> tuple[list[bytes], bytes]:
 def first_bytes(body: bytes) -> dict[str, bytes]:
     """Return the fields of an object, each with the first byte of its value.
 
-    It goes by the signs of the structure finish_one, as `scan` does.
+    It goes by the signs of the structure alone, as `scan` does.
     """
     fields: dict[str, bytes] = {}
     depth, text = 0, b""
