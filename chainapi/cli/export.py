@@ -188,10 +188,7 @@ async def export(
                     route, words, param or [], page_size, over=over, api=api, items=items
                 )
                 if dask is not None:
-                    refuse("workers of a cluster never write a file again", lookback=lookback)
-                    refuse("a part of a cluster is one file", partition=partition)
-                    refuse("workers of a cluster keep their state beside the parts", journal=journal)
-                    _check_distributed(route, format_, parts)
+                    _check_distributed(route, format_, parts, lookback, partition, journal)
                 if progress == "bar" and lookback is None and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
@@ -259,7 +256,23 @@ def _code(error: ChainAPIError, view: ExportView) -> int:
     return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
 
 
-def _check_distributed(route: str, format_: FileFormat | None, parts: Mapping[str, float | None]) -> None:
+def _check_distributed(
+    route: str,
+    format_: FileFormat | None,
+    parts: Mapping[str, float | None],
+    lookback: str | None,
+    partition: str | None,
+    journal: str | None,
+) -> None:
+    """Refuse arguments that do not apply to a cluster.
+
+    Raises:
+        ConfigurationError: one of them is given.
+
+    """
+    refuse("workers of a cluster never write a file again", lookback=lookback)
+    refuse("a part of a cluster is one file", partition=partition)
+    refuse("workers of a cluster keep their state beside the parts", journal=journal)
     for name in ("part_bytes", "part_seconds"):
         if parts[name] is not None:
             option = f"--{name.replace('_', '-')}"
