@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from chainapi._tooling import compare, generate, keys, names, pages, records
+from chainapi._tooling import compare, generate, keys, pages, record_names, records, route_names
 from chainapi._tooling.calls import check_names
 from chainapi._tooling.files import COMMAND, HEADER, ROOT, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, find_documents, snake
@@ -20,7 +20,8 @@ from chainapi._tooling.openapi import Document, find_documents, snake
 # The generated files of the checkout
 
 DOCUMENTS = find_documents()
-TABLES = "chainapi/_tooling/names.py"
+ROUTE_TABLES = "chainapi/_tooling/route_names.py"
+RECORD_TABLES = "chainapi/_tooling/record_names.py"
 
 
 def test_calls_and_docs_are_up_to_date() -> None:
@@ -41,7 +42,7 @@ def test_records_and_routes_are_up_to_date() -> None:
 def generated_files() -> list[Path]:
     """Return the modules that the generator writes completely."""
     groups = [path for path in (ROOT / "chainapi/api/groups").glob("*.py") if path.stem != "__init__"]
-    modules = [ROOT / f"chainapi/models/{name}.py" for name in (*names.MODULES, "enums", "__init__")]
+    modules = [ROOT / f"chainapi/models/{name}.py" for name in (*record_names.MODULES, "enums", "__init__")]
     return [*groups, *modules, ROOT / "tests/typing/every_route.py"]
 
 
@@ -218,20 +219,32 @@ STEPS = {
     "servers": (change("servers", None), "has no servers", BLOCKS[0]),
     "name": (
         change("paths /v1/news", NEWS),
-        f"has no name: /v1/news. Add it to ROUTES in {TABLES}",
+        f"has no name: /v1/news. Add it to ROUTES in {ROUTE_TABLES}",
         BLOCKS[0],
     ),
     "document": (change(f"paths {PATH}", {}), "which no document has: add that document", BLOCKS[0]),
-    "group": (change(BLOCK, NESTED), f"'data.unheard_of' to GROUPS in {TABLES}", "data.unheard_of.list"),
+    "group": (
+        change(BLOCK, NESTED),
+        f"'data.unheard_of' to GROUPS in {ROUTE_TABLES}",
+        "data.unheard_of.list",
+    ),
     "key": (change(BLOCK, NESTED), "IDENTITIES in chainapi/_tooling/keys.py", "data.evm.unheard_of"),
     "schema": (change(ROWS, NESTED), "Move it to components/schemas", BLOCKS[0]),
     "union": (
         change(ROWS, ONE_OF_TWO),
-        f"EvmBlock, WebhookLog, which are no union yet: add one to UNIONS in {TABLES}",
+        f"EvmBlock, WebhookLog, which are no union yet: add one to UNIONS in {RECORD_TABLES}",
         BLOCKS[0],
     ),
-    "enumeration": (change(f"{BLOCK} properties status", TWO_ENUMS), f"in ENUMS in {TABLES}", BLOCKS[0]),
-    "class": (change(f"{ANSWER} more", SAME_CLASS), f"class of its own in CLASSES in {TABLES}", BLOCKS[0]),
+    "enumeration": (
+        change(f"{BLOCK} properties status", TWO_ENUMS),
+        f"in ENUMS in {RECORD_TABLES}",
+        BLOCKS[0],
+    ),
+    "class": (
+        change(f"{ANSWER} more", SAME_CLASS),
+        f"class of its own in CLASSES in {RECORD_TABLES}",
+        BLOCKS[0],
+    ),
 }
 
 
@@ -279,8 +292,8 @@ def test_a_service_needs_the_line_for_its_routes(checkout: Path) -> None:
 
 def test_a_group_that_no_service_declares_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A route of an undeclared group is an error with the line to add."""
-    monkeypatch.setitem(names.ROUTES["data"], "/v1/logs", ("data.unheard_of.list", "Walk the logs."))
-    monkeypatch.setitem(names.GROUPS, "data.unheard_of", ("Logs", "Logs."))
+    monkeypatch.setitem(route_names.ROUTES["data"], "/v1/logs", ("data.unheard_of.list", "Walk the logs."))
+    monkeypatch.setitem(route_names.GROUPS, "data.unheard_of", ("Logs", "Logs."))
     line = r'`unheard_of: Logs = group\("chainapi\.api\.groups\.unheard_of\.Logs"\)`'
     with pytest.raises(GeneratorError, match=line):
         check_names()

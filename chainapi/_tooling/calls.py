@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chainapi import models
-from chainapi._tooling import names
+from chainapi._tooling import route_names
 from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
@@ -29,11 +29,11 @@ def check_names() -> None:
         GeneratorError: a group is not declared in its service.
 
     """
-    for paths in names.ROUTES.values():
+    for paths in route_names.ROUTES.values():
         for dotted, _ in paths.values():
             if dotted not in ROUTES and dotted not in WRITES:
                 service, group = dotted.split(".")[:2]
-                name = names.GROUPS.get(f"{service}.{group}", (group, ""))[0]
+                name = route_names.GROUPS.get(f"{service}.{group}", (group, ""))[0]
                 raise GeneratorError(
                     f"session.{dotted} does not exist: import and declare its group in api/{service}.py,"
                     f' `{group}: {name} = group("chainapi.api.groups.{group}.{name}")`; then run {COMMAND}'

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 import attrs
 from attrs import frozen
 
-from chainapi._tooling import fields, names
+from chainapi._tooling import fields, record_names
 from chainapi._tooling.openapi import Document, Operation, Schema, find_documents
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
@@ -224,7 +224,7 @@ class _Route:
     def key(self, variant: Schema) -> Iterator[Difference]:
         """Yield the attributes of the key that are optional in the document."""
         named = self.document.name_of(variant) or ""
-        kind = names.CLASSES.get(named, named)
+        kind = record_names.CLASSES.get(named, named)
         for path in dict(self.declared.route.kind_keys).get(kind, self.declared.route.key):
             schema = self.document.follow(variant)
             for wire in map(wire_name, path.split(".")):
@@ -256,7 +256,7 @@ class _Route:
         """Yield the differences between a union and the union of a schema."""
         mine = {tag.kind.__name__: tag for tag in tags_of(union)}
         theirs = {
-            names.CLASSES.get(self.document.name_of(one) or "", self.document.name_of(one)): one
+            record_names.CLASSES.get(self.document.name_of(one) or "", self.document.name_of(one)): one
             for one in variants
         }
         for name in sorted(mine.keys() ^ theirs.keys(), key=str):

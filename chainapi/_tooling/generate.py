@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from chainapi._tooling import names
+from chainapi._tooling import route_names
 from chainapi._tooling.files import COMMAND, ROOT, GeneratorError, Writer
 from chainapi._tooling.groups import Groups, write_groups
 from chainapi._tooling.openapi import Document, Operation, find_documents
@@ -45,17 +45,19 @@ def operations_of(
     for service, path in sorted(found.keys() - listed):
         raise GeneratorError(
             f"the documents have a route of the {service} service that has no name: {path}. Add it to ROUTES"
-            f" in chainapi/_tooling/names.py, with its dotted name and its docstring; then run {COMMAND}"
+            f" in chainapi/_tooling/route_names.py, with its dotted name and its docstring; then run"
+            f" {COMMAND}"
         )
     for service, path in sorted(listed - found.keys()):
         raise GeneratorError(
-            f"ROUTES in chainapi/_tooling/names.py lists {path} of the {service} service, which no document"
-            " has: add that document to the folder of the documents (NAME-api.json), or remove the entry"
+            f"ROUTES in chainapi/_tooling/route_names.py lists {path} of the {service} service, which no"
+            " document has: add that document to the folder of the documents (NAME-api.json), or remove the"
+            " entry"
         )
     return found
 
 
-def write_sources(documents: Iterable[Document], writer: Writer, routes: Routes = names.ROUTES) -> None:
+def write_sources(documents: Iterable[Document], writer: Writer, routes: Routes = route_names.ROUTES) -> None:
     """Write records and routes from documents.
 
     Raises:

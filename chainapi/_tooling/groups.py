@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import define, field
 
-from chainapi._tooling import fields, keys, names
+from chainapi._tooling import fields, keys, record_names, route_names
 from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, Operation, Schema, snake
 from chainapi._tooling.records import Record, Records, union_of, without_note
@@ -44,16 +44,16 @@ class Groups:
     def add(self, document: Document, operation: Operation, dotted: str, docstring: str) -> None:
         """Add the method of a route."""
         group, _, name = dotted.rpartition(".")
-        if group not in ("data", "metrics") and group not in names.GROUPS:
+        if group not in ("data", "metrics") and group not in route_names.GROUPS:
             raise GeneratorError(
-                f"{dotted}: add its group {group!r} to GROUPS in chainapi/_tooling/names.py, and declare the"
-                f" group in chainapi/api/{group.partition('.')[0]}.py; then run {COMMAND}"
+                f"{dotted}: add its group {group!r} to GROUPS in chainapi/_tooling/route_names.py, and"
+                f" declare the group in chainapi/api/{group.partition('.')[0]}.py; then run {COMMAND}"
             )
         items = document.list_field(operation)
         rows = self.rows(document, operation, items, group) if operation.answer else "None"
         if operation.method == "DELETE":
             rows = f"{rows} | None"  # of a repeated one
-        decorator = "writes" if dotted in names.WRITES else "lists" if items else "gets"
+        decorator = "writes" if dotted in route_names.WRITES else "lists" if items else "gets"
         route = self.route(document, operation, items, dotted)
         signature = ", ".join(self.signature(document, operation, items))
         text = (
@@ -115,13 +115,13 @@ class Groups:
         inside = tuple(one["name"] for one in self.in_body(document, operation))
         if inside:
             yield f"body={inside}"
-        if dotted in names.WRITES:
+        if dotted in route_names.WRITES:
             yield f"idempotency={Idempotency.of_method(operation.method)}"
-            yield f'lookup="{names.WRITES[dotted]}"' if names.WRITES[dotted] else ""
-        elif dotted not in names.READING:
+            yield f'lookup="{route_names.WRITES[dotted]}"' if route_names.WRITES[dotted] else ""
+        elif dotted not in route_names.READING:
             raise GeneratorError(
                 f"{dotted}: whether {operation.place} only reads is not decided. Add it to READING or to"
-                f" WRITES in chainapi/_tooling/names.py; then run {COMMAND}"
+                f" WRITES in chainapi/_tooling/route_names.py; then run {COMMAND}"
             )
 
     def in_body(self, document: Document, operation: Operation) -> list[Schema]:
@@ -188,15 +188,15 @@ class Groups:
     def whole_body(self, document: Document, operation: Operation) -> str:
         """Return the parameter of a body that is one of several records."""
         union = self.records.union(
-            document, Record(operation.path), document.variants(operation.body or {}), names.REQUESTS
+            document, Record(operation.path), document.variants(operation.body or {}), record_names.REQUESTS
         )
-        return f"{names.WHOLE_BODIES[union]}: Annotated[{union}, WHOLE_BODY]"
+        return f"{route_names.WHOLE_BODIES[union]}: Annotated[{union}, WHOLE_BODY]"
 
     def body_list(self, document: Document, schema: Schema) -> str:
         """Return the type of the entries of a list in a body."""
         variants = document.variants(schema)
         if len(variants) > 1:
-            return self.records.union(document, Record(""), variants, names.REQUESTS)
+            return self.records.union(document, Record(""), variants, record_names.REQUESTS)
         return self.parameter_type(document, "", schema)
 
     def parameter_type(self, document: Document, wire: str, schema: Schema, *, in_body: bool = False) -> str:
@@ -281,7 +281,7 @@ def write_groups(groups: Groups, writer: Writer) -> None:
     """Write the modules of groups, and the routes without a group."""
     modules: dict[str, list[str]] = {}
     for dotted in groups.methods:
-        if dotted in names.GROUPS:
+        if dotted in route_names.GROUPS:
             modules.setdefault(module_of(dotted), []).append(dotted)
     for module, members in modules.items():
         text = module_text(groups, members)
@@ -312,7 +312,7 @@ def service_text(records: Records, name: str, old: str, methods: str) -> str:
 
 def module_text(groups: Groups, members: list[str]) -> str:
     """Return the source of a module of groups."""
-    classes = [names.GROUPS[dotted] for dotted in members]
+    classes = [route_names.GROUPS[dotted] for dotted in members]
     bodies = [
         f'class {name}(Group):\n    """{docstring}"""\n\n' + "\n\n".join(groups.methods[dotted])
         for dotted, (name, docstring) in zip(members, classes, strict=True)
@@ -351,7 +351,9 @@ def parameter_imports(body: str) -> list[str]:
 
 def model_imports(records: Records, body: str) -> list[str]:
     """Return the imports of the records and enumerations that methods use."""
-    found = _imports("chainapi.models", {*records.records, *names.UNIONS, *names.HAND_WRITTEN}, body)
+    found = _imports(
+        "chainapi.models", {*records.records, *record_names.UNIONS, *record_names.HAND_WRITTEN}, body
+    )
     return [*found, *_imports("chainapi.models.enums", records.enums, body)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from attrs import define, field, frozen
 
-from chainapi._tooling import fields, names
+from chainapi._tooling import fields, record_names
 from chainapi._tooling.files import HEADER, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, Schema, snake
 
@@ -73,8 +73,8 @@ class Records:
 
     def add(self, document: Document, name: str, schema: Schema, group: str) -> str:
         """Add a schema's record and the records it refers to; return its Python name."""
-        ours = names.CLASSES.get(name, name)
-        if ours in names.HAND_WRITTEN:
+        ours = record_names.CLASSES.get(name, name)
+        if ours in record_names.HAND_WRITTEN:
             return ours
         known = self.records.get(ours)
         if known is not None and group in known.groups:
@@ -85,7 +85,7 @@ class Records:
         if record.fields and record.fields != described:
             raise GeneratorError(
                 f"schema {name} has other fields than the schemas that became the record {ours}: give it a"
-                " class of its own in CLASSES in chainapi/_tooling/names.py"
+                " class of its own in CLASSES in chainapi/_tooling/record_names.py"
             )
         record.fields = described
         return ours
@@ -130,15 +130,17 @@ class Records:
         Those that one of them lacks may be missing.
         """
         schemas = " ".join(document.name_of(one) or "" for one in variants)
-        if schemas not in names.MERGED:
+        if schemas not in record_names.MERGED:
             raise GeneratorError(
                 f"record {record.name} has one of {schemas} in a field: name the record that has the fields"
-                " of all of them in MERGED in chainapi/_tooling/names.py"
+                " of all of them in MERGED in chainapi/_tooling/record_names.py"
             )
         followed = [document.follow(one) for one in variants]
         fields = {wire: kind for schema in followed for wire, kind in schema["properties"].items()}
         required = [wire for wire in fields if all(wire in one.get("required", ()) for one in followed)]
-        return self.add(document, names.MERGED[schemas], {"properties": fields, "required": required}, group)
+        return self.add(
+            document, record_names.MERGED[schemas], {"properties": fields, "required": required}, group
+        )
 
     def union(self, document: Document, record: Record, variants: list[Schema], group: str) -> str:
         """Return the union of several records."""
@@ -151,7 +153,7 @@ class Records:
         """Return the type of a field with listed values; it accepts other values, too."""
         tags = {
             rule.removeprefix(f"{wire}=")
-            for rules in names.UNIONS.values()
+            for rules in record_names.UNIONS.values()
             for rule, name in rules.items()
             if name == record.name and rule.startswith(f"{wire}=")
         }
@@ -165,14 +167,14 @@ class Records:
 
     def enum_name(self, name: str, values: tuple[str, ...]) -> str:
         """Return the name of an enumeration; enumerations with the same values become one."""
-        name = names.ENUMS.get(" ".join(values), name)
+        name = record_names.ENUMS.get(" ".join(values), name)
         for known, same in self.enums.items():
             if same == values and (known == name or len(values) > 1):
                 return known
         if name in self.enums:
             raise GeneratorError(
                 f"two enumerations have the name {name}: name the one with the values {' '.join(values)!r}"
-                " in ENUMS in chainapi/_tooling/names.py"
+                " in ENUMS in chainapi/_tooling/record_names.py"
             )
         self.enums[name] = values
         return name
@@ -183,13 +185,13 @@ class Records:
         Records of several groups are in `common`.
         """
         groups = self.records[name].groups
-        groups = groups - {names.REQUESTS} or groups  # bodies of requests use records of their answers
-        modules = {names.MODULE_OF.get(group, group) for group in groups}
+        groups = groups - {record_names.REQUESTS} or groups  # bodies of requests use records of their answers
+        modules = {record_names.MODULE_OF.get(group, group) for group in groups}
         module = modules.pop() if len(modules) == 1 else "common"
-        if module not in names.MODULES:
+        if module not in record_names.MODULES:
             raise GeneratorError(
-                f"record {name} of the group {module!r} has no module: in chainapi/_tooling/names.py add"
-                f" {module!r} to MODULES for a new module, or to MODULE_OF for an existing one"
+                f"record {name} of the group {module!r} has no module: in chainapi/_tooling/record_names.py"
+                f" add {module!r} to MODULES for a new module, or to MODULE_OF for an existing one"
             )
         return module
 
@@ -199,13 +201,13 @@ def union_of(path: str, found: set[str]) -> str:
 
     The documents may omit one of its members.
     """
-    for name, rules in names.UNIONS.items():
+    for name, rules in record_names.UNIONS.items():
         members = set(rules.values())
         if found <= members and len(found) >= len(members) - 1:
             return name
     raise GeneratorError(
         f"{path} has one of {', '.join(sorted(found))}, which are no union yet: add one to UNIONS in"
-        " chainapi/_tooling/names.py, with the field that discriminates each"
+        " chainapi/_tooling/record_names.py, with the field that discriminates each"
     )
 
 
@@ -227,12 +229,12 @@ def without_note(kind: str) -> str:
 
 def write_records(records: Records, writer: Writer) -> None:
     """Write a module for each group of records, the enumerations, and the package."""
-    modules: dict[str, list[Record]] = {name: [] for name in names.MODULES}
+    modules: dict[str, list[Record]] = {name: [] for name in record_names.MODULES}
     for name, record in records.records.items():
         modules[records.module_of(name)].append(record)
     places: dict[str, list[str]] = {}
     for module, members in modules.items():
-        unions = [name for name in names.UNIONS if home(records, name) == module]
+        unions = [name for name in record_names.UNIONS if home(records, name) == module]
         places[module] = sorted([*(record.name for record in members), *unions])
         writer.write_python(f"{FOLDER}/{module}.py", module_text(records, module, in_order(members), unions))
     writer.write_python(f"{FOLDER}/enums.py", enums_text(records))
@@ -259,7 +261,7 @@ def home(records: Records, union: str) -> str | None:
 
     It is the module of the members that are not in `common`; None means no members.
     """
-    members = set(names.UNIONS[union].values()) & set(records.records)
+    members = set(record_names.UNIONS[union].values()) & set(records.records)
     modules = {records.module_of(name) for name in members}
     if not modules:
         return None
@@ -270,9 +272,9 @@ def module_text(records: Records, module: str, members: list[Record], unions: li
     """Return the source of a module."""
     ours = {record.name for record in members}
     used = {name for record in members for name in record.uses}
-    used |= {name for union in unions for name in names.UNIONS[union].values()}
+    used |= {name for union in unions for name in record_names.UNIONS[union].values()}
     foreign: dict[str, set[str]] = {}
-    for name in used - ours - names.HAND_WRITTEN:
+    for name in used - ours - record_names.HAND_WRITTEN:
         foreign.setdefault(records.module_of(name), set()).add(name)
     classes = "\n\n".join(class_text(record) for record in members)
     body = f"{classes}\n\n" + "\n".join(union_text(name) for name in unions) + "\n"
@@ -285,7 +287,7 @@ def head(module: str, foreign: dict[str, set[str]], public: list[str]) -> Iterat
     The layout removes imports that the body does not need.
     """
     yield HEADER
-    yield f'"""{names.MODULES[module]}"""'
+    yield f'"""{record_names.MODULES[module]}"""'
     yield ""
     yield "from __future__ import annotations"
     yield ""
@@ -306,9 +308,9 @@ def head(module: str, foreign: dict[str, set[str]], public: list[str]) -> Iterat
 
 def class_text(record: Record) -> str:
     """Return the source of a class; in records of requests, tags have their values."""
-    defaults = record.tags if record.groups == {names.REQUESTS} else {}
+    defaults = record.tags if record.groups == {record_names.REQUESTS} else {}
     lines = [
-        *(["@untracked"] if record.scalar and names.REQUESTS not in record.groups else []),
+        *(["@untracked"] if record.scalar and record_names.REQUESTS not in record.groups else []),
         "@frozen(kw_only=True, repr=False)",
         f"class {record.name}(Record):",
         f'    """{sentence(record.name)}"""',
@@ -324,8 +326,8 @@ def sentence(name: str) -> str:
 
     It copies no text of a document.
     """
-    if name in names.DOCSTRINGS:
-        return names.DOCSTRINGS[name]
+    if name in record_names.DOCSTRINGS:
+        return record_names.DOCSTRINGS[name]
     spaced = snake(name).replace("_", " ")
     for letter in ("p", "x", "c"):
         spaced = spaced.replace(f"{letter} chain ", f"{letter.upper()}-Chain ")
@@ -342,7 +344,7 @@ def sentence(name: str) -> str:
 
 def union_text(name: str) -> str:
     """Return the source of a union and of its discriminators."""
-    rules = names.UNIONS[name]
+    rules = record_names.UNIONS[name]
     lines = [
         f"{name}: TypeAlias = {' | '.join([*dict.fromkeys(rules.values()), 'Unknown'])}",
         "register_union(",

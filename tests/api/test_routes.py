@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import chainapi
 from chainapi import Limit, Provider, Session
-from chainapi._tooling import names
+from chainapi._tooling import route_names
 from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint, _types_of
@@ -76,9 +76,9 @@ def kinds_of(model: Any) -> tuple[type, ...]:
 
 def test_all_routes_are_there() -> None:
     """Sessions have every route of the tables, each at most three names away."""
-    listed = {dotted for paths in names.ROUTES.values() for dotted, _ in paths.values()}
+    listed = {dotted for paths in route_names.ROUTES.values() for dotted, _ in paths.values()}
     assert {*ROUTES, *WRITES} == {*listed, "metrics.avg_tps"}, f"run {COMMAND}"
-    assert set(WRITES) == set(names.WRITES)
+    assert set(WRITES) == set(route_names.WRITES)
     assert max(name.count(".") for name in ROUTES) == 2
     assert {"data.evm.blocks", "data.primary_network.utxos", "metrics.chains.metric"} <= set(ROUTES)
 
