@@ -160,7 +160,10 @@ class AiohttpTransport:
         return self._client
 
     def _arrived(self, content: aiohttp.StreamReader) -> bytes | None:
-        """Return a body that has arrived, as most have; None if more may come, or it is too large."""
+        """Return a body that has arrived, as most have.
+
+        None if its end is still to come, or if it may be larger than the cap.
+        """
         return content.read_nowait() if content.is_eof() and content.total_bytes <= self._max_body else None
 
     async def _read_pieces(self, answer: aiohttp.ClientResponse) -> bytes:

@@ -94,7 +94,7 @@ class NewRows(NamedTuple):
 
 
 class Matchers:
-    """Matchers of the walks of a log, and the digests of rows that it has not stored yet.
+    """Matchers of the walks of a log, and the digests that it has yet to store.
 
     Args:
         stored: returns what the log has stored of a walk, page by page.
@@ -112,10 +112,10 @@ class Matchers:
     def take(
         self, batch: Batch, encode: Callable[[Sequence[Any]], T], page: int = 0
     ) -> tuple[NewRows, T] | None:
-        """Return the rows that the log lacks, and what `encode` makes of them; keep their digests.
+        """Return the rows that the log lacks, and what `encode` makes of them.
 
-        Return None if a value does not fit its column, or one of an earlier page of the source did not;
-        `SourceRecord.failure` has the error.
+        Their digests are kept. Return None if a value does not fit its column, or one of an earlier page of
+        the source did not; `SourceRecord.failure` has the error.
         """
         walk = batch.source.number, batch.source.place
         if batch.source.failure is None:  # else the page was under way

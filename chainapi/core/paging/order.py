@@ -29,7 +29,6 @@ __all__ = [
     "Watermark",
     "listed",
     "rising",
-    "run_of",
     "with_run",
 ]
 
@@ -359,11 +358,6 @@ def _written(given: Given, before: Given, number_field: str) -> Watermark | None
         () if before.last is None else listed(before.met.get(before.last, {})),
         number_field,
     )
-
-
-def run_of(numbers: list[Any]) -> Run | None:
-    """Return numbers as an arithmetic run with steps down; None if they are not."""
-    return with_run(numbers)[1]
 
 
 def with_run(numbers: list[Any]) -> tuple[Sequence[Any], Run | None]:

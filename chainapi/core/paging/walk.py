@@ -281,10 +281,6 @@ class Walk:
         """Move the offset forward: the rows before it were given or left out."""
         self._moved, self._left = offset, None
 
-    def skip(self) -> None:
-        """Move the offset after the last row of the open page."""
-        self.move_to(self._size)
-
     def leave(self) -> None:
         """Leave the open page, whose rows were all given; drop its rows and its body."""
         self._moved, self._left, self._answer = self._size, None, None

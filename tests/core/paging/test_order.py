@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.history import Runs
-from chainapi.core.paging.order import Order, Rows, Watermark, rising, run_of
+from chainapi.core.paging.order import Order, Rows, Watermark, rising, with_run
 
 Row = tuple[int, int]  # its number, and the rest of its content
 
@@ -270,7 +270,7 @@ def test_a_page_is_its_rows_one_by_one(
             rows = listed.rows[begin : begin + size]
             begin += size
             numbers = [number for number, _ in rows]
-            stale = whole.take(Rows(range(len(rows)), numbers, run_of(numbers)), marker(rows))
+            stale = whole.take(Rows(range(len(rows)), numbers, with_run(numbers)[1]), marker(rows))
             each = [single.take(Rows([0], [row[0]]), marker([row])) for row in rows]
             assert stale == {index for index, found in enumerate(each) if found}
             assert whole.watermark() == single.watermark()
@@ -408,7 +408,7 @@ def test_runs_hold_what_was_put_in(pages: list[list[int]]) -> None:
     """Runs return all numbers, each as often as it was added, in order."""
     runs = Runs()
     for numbers in pages:
-        runs.extend(numbers, run_of(numbers))
+        runs.extend(numbers, with_run(numbers)[1])
     assert list(runs) == [number for numbers in pages for number in numbers]
     assert not runs.overflowed
 
@@ -421,7 +421,7 @@ def test_runs_are_bounded() -> None:
     runs = Runs()
     for first in range(10**9, 0, -100):
         numbers = list(range(first, first - 100, -1))
-        runs.extend(numbers, run_of(numbers))
+        runs.extend(numbers, with_run(numbers)[1])
         if first < 10**9 - 10**6:
             break
     assert runs._runs is not None
@@ -453,10 +453,10 @@ def test_rising(numbers: list[int | None], last: int | None) -> None:
 
 
 @given(st.integers(-9, 9), st.integers(-5, 5), st.integers(0, 9), NUMBERS)
-def test_run_of(first: int, step: int, count: int, other: list[int | None]) -> None:
-    """`run_of` finds two or more numbers with equal steps down, and nothing else."""
+def test_with_run(first: int, step: int, count: int, other: list[int | None]) -> None:
+    """`with_run` finds two or more numbers with equal steps down, and nothing else."""
     numbers: list[int | None] = [first + step * place for place in range(count)]
-    assert run_of(numbers) == ((first, step, count) if count > 1 and step < 0 else None)
-    found = run_of(other)
+    assert with_run(numbers)[1] == ((first, step, count) if count > 1 and step < 0 else None)
+    found = with_run(other)[1]
     assert found is None or other == list(range(found[0], found[0] + found[1] * found[2], found[1]))
     assert (found is None) or found[2] == len(other) > 1

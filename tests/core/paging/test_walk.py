@@ -168,7 +168,7 @@ def test_a_walk_that_is_left_at_any_command_stands_where_it_stood() -> None:
     """A walk closed at any command keeps its position, and fetches the page again."""
     walk = walk_of()
     play(walk, page("a", token="t"))
-    walk.skip()
+    walk.leave()
     before = walk.checkpoint
     steps = walk.advance(0.0, 0.0)
     fetch = next(steps)
@@ -201,7 +201,7 @@ def test_an_expired_token_restarts_the_walk() -> None:
     walk = walk_of()
     walk.count_rows()
     play(walk, page("a", "b", token="t"))
-    walk.skip()
+    walk.leave()
     played = play(walk, PageTokenExpiredError("too old"), page("new", "a", "b"))
     assert kinds(played) == [Fetch, Discard, Report, Fetch, Report, Deliver]
     assert [event for event in played.events if isinstance(event, Restarted)]
@@ -212,7 +212,7 @@ def test_a_restart_of_a_bounded_query_begins_at_the_last_number() -> None:
     """A restart of a bounded query fetches from the last row given."""
     walk = walk_of(bounded=True)
     play(walk, page(9, 8, token="t"))
-    walk.skip()
+    walk.leave()
     played = play(walk, PageTokenExpiredError("too old"), page(8, 7))
     fetches = [command for command in played.commands if isinstance(command, Fetch)]
     assert [fetch.bound for fetch in fetches] == [None, 8]
@@ -227,7 +227,7 @@ def test_a_refused_token_is_renewed() -> None:
     walk = walk_of()
     for number, token in enumerate(("t1", "t2")):
         play(walk, page(number, token=token))
-        walk.skip()
+        walk.leave()
     played = play(walk, BadRequestError(400, "", ()), page(1, token="new"), page(2))
     fetches = [command for command in played.commands if isinstance(command, Fetch)]
     assert [fetch.token and fetch.token.value for fetch in fetches] == ["t2", "t1", "new"]
@@ -254,7 +254,7 @@ def test_a_loop_fails_the_walk_for_good() -> None:
     """
     walk = walk_of()
     play(walk, page("a", token="t"))
-    walk.skip()
+    walk.leave()
     before, events = walk.checkpoint, list[Event]()
     steps = walk.advance(0.0, 0.0)
     next(steps)
