@@ -521,8 +521,9 @@ async def test_no_answer_and_no_log_has_the_key(caplog: pytest.LogCaptureFixture
     assert simulator.api_key not in text
 
 
-async def test_middleware_of_starlette_does_not_hide_that_a_client_left() -> None:
-    """Behind a BaseHTTPMiddleware a client that leaves ends the work too."""
+@pytest.mark.parametrize("pieces", [0, 1])
+async def test_middleware_of_starlette_does_not_hide_that_a_client_left(pieces: int) -> None:
+    """Behind a BaseHTTPMiddleware a client that leaves ends the work too, without an error."""
     simulator = Simulator(points=1_000, latency=20.0)
     app = application(simulator)
 
@@ -532,7 +533,9 @@ async def test_middleware_of_starlette_does_not_hide_that_a_client_left() -> Non
     app.add_middleware(BaseHTTPMiddleware, dispatch=pass_on)
     async with visited(app):
         async with Visit(app, f"/tps/{CHAIN}") as visit:
-            await visit.piece()
+            for _ in range(pieces):
+                await visit.piece()
+            await asyncio.sleep(1)
         sent = simulator.stats.requests
         await asyncio.sleep(1_000)
         assert simulator.stats.requests == sent
