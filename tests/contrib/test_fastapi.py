@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -539,6 +539,32 @@ async def test_middleware_of_starlette_does_not_hide_that_a_client_left(pieces: 
         sent = simulator.stats.requests
         await asyncio.sleep(1_000)
         assert simulator.stats.requests == sent
+
+
+@pytest.mark.parametrize("make", [ndjson, server_sent_events])
+async def test_client_that_leaves_amid_a_piece_ends_a_generator(make: Callable[..., Response]) -> None:
+    """A user's generator ends, however long that takes, when the client leaves while a piece is sent."""
+    ended = asyncio.Event()
+
+    async def rows() -> AsyncIterator[dict[str, int]]:
+        try:
+            while True:
+                yield {"row": 1}
+        finally:
+            await asyncio.sleep(5)
+            ended.set()
+
+    async def receive() -> Message:
+        await asyncio.sleep(10)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message.get("body"):
+            await asyncio.Event().wait()
+
+    await make(rows())({"type": "http", "method": "GET", "path": "/rows"}, receive, send)
+    assert ended.is_set()
+    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_server_that_cannot_send_ends_the_work_in_silence() -> None:
