@@ -49,7 +49,7 @@ class Follow(Generic[T]):
         self._given = self._begin(start)
         self._ready: deque[tuple[int, str, T]] = deque()
         self._next_poll = 0.0
-        self._cancelled_poll: _Poll | None = None  # which the next call continues
+        self._unfinished_poll: _Poll | None = None  # which the next call continues
         self._limit: asyncio.Timeout | None = None  # of the poll, while it runs
         self._closed = asyncio.Event()
         self._reading = False
@@ -164,12 +164,13 @@ class Follow(Generic[T]):
     async def _poll(self) -> None:
         """Fetch the new rows, down to the first one that was yielded before.
 
-        A poll whose reader was cancelled is continued: a poll that takes longer than its readers wait would
-        otherwise never end. It continues at once the first time, and whenever a page came.
+        A poll that a cancellation or an error interrupts is continued: a poll that takes longer than its
+        readers wait, or than the service is without errors, would otherwise never end. After a cancellation
+        it continues at once the first time, and whenever a page came.
         """
         if self._closed.is_set():
             return
-        poll, self._cancelled_poll = self._cancelled_poll, None
+        poll, self._unfinished_poll = self._unfinished_poll, None
         before = None if poll is None else poll.pages
         poll = poll or _Poll(self._source, self._numbered, self._given, self._lookback)
         limit = self._limit = asyncio.timeout(None)
@@ -181,9 +182,12 @@ class Follow(Generic[T]):
                 raise
             return
         except asyncio.CancelledError:
-            self._cancelled_poll = poll
+            self._unfinished_poll = poll
             if poll.pages != before:
                 self._next_poll = 0.0
+            raise
+        except ChainAPIError:
+            self._unfinished_poll = poll if poll.continues else None
             raise
         finally:
             self._limit = None
@@ -219,8 +223,19 @@ class _Poll:
         self._runner = WalkRunner(self._walk, polled)
         self._walk.count_rows()
 
+    @property
+    def continues(self) -> bool:
+        """Whether `run` can read the rest after an error.
+
+        Not if the error refused a page that came.
+        """
+        return not self._walk.failed and not self._walk.unread
+
     async def run(self) -> None:
-        """Read the pages with new rows; after a cancellation, the rest of them."""
+        """Read the pages with new rows.
+
+        After a cancellation or an error, read the rest of them.
+        """
         reached = False
         while not reached and await self._runner.advance():
             self.pages += 1

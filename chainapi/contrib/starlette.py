@@ -42,6 +42,7 @@ __all__ = [
     "within",
 ]
 
+_CLIENT_LEFT = 499  # status of a request whose client did not wait, as nginx has it in its log
 _TRY_AGAIN_LATER, _INTERNAL_ERROR = 1013, 1011  # codes of a WebSocket that is closed
 _SESSION, _ANSWERS = "chainapi", "chainapi_answers"  # names in the state of an application
 
@@ -188,6 +189,7 @@ class StreamResponse(Response):
         self._make_body = make_body
         self.status_code = 200
         self.background: BackgroundTask | None = None
+        self._begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response.
@@ -210,12 +212,14 @@ class StreamResponse(Response):
             leaving.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
             await body.aclose()
+        if not self._begun:  # BaseHTTPMiddleware takes an application without a response for a broken one
+            await self._send_nothing(send)
         if self.background is not None:
             await self.background()
 
     async def _send(self, body: Body, send: Send, *, head: bool) -> None:
         await body.begin()
-        send = _quiet(send)
+        self._begun, send = True, _quiet(send)
         with suppress(_ClientLeftError):
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
@@ -224,6 +228,13 @@ class StreamResponse(Response):
                 async for piece in body:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_nothing(self, send: Send) -> None:
+        """Send a response that nobody reads, after the client has left."""
+        send = _quiet(send)
+        with suppress(_ClientLeftError):
+            await send({"type": "http.response.start", "status": _CLIENT_LEFT, "headers": []})
+            await send({"type": "http.response.body"})
 
 
 class _ClientLeftError(Exception):

@@ -59,6 +59,7 @@ class Body:
         self._limit = None if limit is None else whole_number("limit", limit)
         self._pieces = self._guarded()
         self._first: bytes | None = None
+        self._closing = asyncio.Lock()
 
     async def begin(self) -> None:
         """Fetch the first piece; close the stream if that fails.
@@ -86,10 +87,11 @@ class Body:
 
     async def aclose(self) -> None:
         """End the stream: cancel its requests, and send nothing more upstream."""
-        await self._pieces.aclose()
-        close = getattr(self._stream, "aclose", None)
-        if close is not None:
-            await close()
+        async with self._closing:  # the loop closes the body's iterator too, if a reader left it
+            await self._pieces.aclose()
+            close = getattr(self._stream, "aclose", None)
+            if close is not None:
+                await close()
 
     async def __aenter__(self) -> Self:
         await self.begin()

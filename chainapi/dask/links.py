@@ -102,13 +102,16 @@ class DaskCarrier:
         """Do nothing: the link was closed."""
 
     def close(self) -> None:
-        """Break all links after the last user."""
+        """Break all links after the last user.
+
+        The worker keeps the handler of their messages: one may be on its way, and Dask ends a worker that
+        receives a message without a handler.
+        """
         self._users -= 1
         if self._users > 0:
             return
         for end in [*self._ends.values()]:
             end.snap()
-        self._worker.stream_handlers.pop(OPERATION, None)
 
     def _send(self, link: str, frame: bytes | None) -> bool:
         return self._pass_on(_message(link, frame))

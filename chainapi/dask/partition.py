@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from distributed import get_worker
 
 from chainapi.dask.parts import Outrun, PartLog, partition_of
-from chainapi.dask.plugins import plugin_of
+from chainapi.dask.plugins import plugin_soon
 from chainapi.errors import ChainAPIError, ExportError
 from chainapi.export.fetch import Fetcher
 from chainapi.export.formats import Format
@@ -177,12 +177,13 @@ async def fetch_partition(job: Job) -> Outcome:
 
     Raises:
         ConfigurationError: the worker has no session, or the route rejects the arguments.
+        SessionClosedError: the export was stopped.
         ExportError: the folder cannot be read or written, or a newer export has the partition.
         ChainAPIError: an error that concerns all sources, such as a rejected key.
 
     """
     worker = get_worker()
-    plugin = plugin_of(worker, job.sessions)
+    plugin = await plugin_soon(worker, job.sessions, job.key)
 
     def report(counts: Mapping[str, int]) -> None:
         worker.log_event(job.topic, {"partition": job.number, **counts})

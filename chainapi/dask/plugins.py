@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -15,11 +16,12 @@ from chainapi.dask.links import DaskCarrier, GatePlugin
 from chainapi.errors import ConfigurationError, SessionClosedError
 from chainapi.session import Session
 
-__all__ = ["SESSIONS", "SessionPlugin", "install", "plugin_of", "session", "stop_tasks"]
+__all__ = ["SESSIONS", "SessionPlugin", "install", "plugin_of", "plugin_soon", "session", "stop_tasks"]
 
 T = TypeVar("T")
 
 SESSIONS = "chainapi-session"  # name of the plugin
+REPLACED_WITHIN = 60.0  # seconds that the tasks of a replaced session have to write what they fetched
 
 
 @frozen
@@ -142,6 +144,23 @@ def plugin_of(worker: Any, name: str = SESSIONS) -> SessionPlugin:
             "could not be opened, and the log of the worker has the reason"
         )
     return plugin
+
+
+async def plugin_soon(worker: Any, name: str, key: Any) -> SessionPlugin:
+    """Return the plugin of a worker for a task; wait while `register` replaces it.
+
+    Raises:
+        ConfigurationError: the worker has no session.
+        SessionClosedError: the task was stopped meanwhile.
+
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(REPLACED_WITHIN):
+            while name not in worker.plugins:  # noqa: ASYNC110 - Dask has no event for it
+                await asyncio.sleep(0.05)
+    if worker.state.tasks[key].state == "cancelled":  # before a plugin could note it
+        raise SessionClosedError("the export was stopped")
+    return plugin_of(worker, name)
 
 
 def session() -> Session:

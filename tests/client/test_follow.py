@@ -333,7 +333,10 @@ async def test_the_order_may_break() -> None:
 
 
 async def test_lists_without_a_declared_order_are_checked() -> None:
-    """A list by a number that only grows is followed while its pages fall, and no row of it is missed."""
+    """A list by a number that only grows is followed while its pages fall, and no row of it is missed.
+
+    After a page that rises, the next poll begins at the head.
+    """
     ledger = Ledger([1, 2, 2], _transaction)
     async with reaching(ledger) as session:
         stream = session.data.evm.transactions(43114, page_size=2).follow(every=5)
@@ -344,6 +347,8 @@ async def test_lists_without_a_declared_order_are_checked() -> None:
         ledger.numbers += [9, 8]
         with pytest.raises(PagingError, match="newest rows come first"):
             await anext(stream)
+        ledger.numbers[-2:] = [8, 9]
+        assert serials(await taken(stream, 9)) == [7, 8]
 
 
 def _transaction(number: int, serial: int) -> dict[str, Any]:
@@ -414,6 +419,18 @@ async def test_a_poll_longer_than_its_readers_wait_gives_its_rows(seconds: float
         while len(rows) < 40 and ledger.now < began + 30:
             rows += await taken(stream, seconds)
         assert serials(rows) == list(range(1, 41))
+
+
+async def test_a_poll_longer_than_the_service_is_without_errors_gives_its_rows() -> None:
+    """A poll continues after an error, so that each page with new rows is requested until it comes, once."""
+    ledger, _ = ledger_of("blocks", [1], shifts=False)
+    async with reaching(ledger, max_attempts=1) as session:
+        stream = blocks(session).follow(every=5)
+        assert await taken(stream, 4.9) == []
+        ledger.numbers += range(2, 42)
+        ledger.statuses = [200, 200, 503] * 20
+        assert serials(await some(stream, 40)) == list(range(1, 41))
+        assert len(ledger.sent) == 1 + 11 + 5
 
 
 async def test_waits_too_short_for_a_page_do_not_hurry_the_polls() -> None:

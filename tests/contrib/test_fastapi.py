@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -521,8 +521,9 @@ async def test_no_answer_and_no_log_has_the_key(caplog: pytest.LogCaptureFixture
     assert simulator.api_key not in text
 
 
-async def test_middleware_of_starlette_does_not_hide_that_a_client_left() -> None:
-    """Behind a BaseHTTPMiddleware a client that leaves ends the work too."""
+@pytest.mark.parametrize("pieces", [0, 1])
+async def test_middleware_of_starlette_does_not_hide_that_a_client_left(pieces: int) -> None:
+    """Behind a BaseHTTPMiddleware a client that leaves ends the work too, without an error."""
     simulator = Simulator(points=1_000, latency=20.0)
     app = application(simulator)
 
@@ -532,10 +533,38 @@ async def test_middleware_of_starlette_does_not_hide_that_a_client_left() -> Non
     app.add_middleware(BaseHTTPMiddleware, dispatch=pass_on)
     async with visited(app):
         async with Visit(app, f"/tps/{CHAIN}") as visit:
-            await visit.piece()
+            for _ in range(pieces):
+                await visit.piece()
+            await asyncio.sleep(1)
         sent = simulator.stats.requests
         await asyncio.sleep(1_000)
         assert simulator.stats.requests == sent
+
+
+@pytest.mark.parametrize("make", [ndjson, server_sent_events])
+async def test_client_that_leaves_amid_a_piece_ends_a_generator(make: Callable[..., Response]) -> None:
+    """A user's generator ends, however long that takes, when the client leaves while a piece is sent."""
+    ended = asyncio.Event()
+
+    async def rows() -> AsyncIterator[dict[str, int]]:
+        try:
+            while True:
+                yield {"row": 1}
+        finally:
+            await asyncio.sleep(5)
+            ended.set()
+
+    async def receive() -> Message:
+        await asyncio.sleep(10)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message.get("body"):
+            await asyncio.Event().wait()
+
+    await make(rows())({"type": "http", "method": "GET", "path": "/rows"}, receive, send)
+    assert ended.is_set()
+    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_server_that_cannot_send_ends_the_work_in_silence() -> None:

@@ -22,7 +22,7 @@ import chainapi.dask
 from chainapi import Session
 from chainapi.dask.coordinator import DistributedExport, DistributedResult
 from chainapi.dask.partition import Folder
-from chainapi.dask.plugins import SessionArguments, SessionPlugin, install
+from chainapi.dask.plugins import SESSIONS, SessionArguments, SessionPlugin, install
 from chainapi.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -35,6 +35,7 @@ from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 from tests.dask.clusters import arguments_of, cluster_of, simulated
 from tests.dask.disks import job_of, rows_in, rows_of
+from tests.raw_server import until
 
 pytestmark = pytest.mark.real_time
 
@@ -340,6 +341,38 @@ async def test_sessions_close_with_their_workers() -> None:
             sessions.append(worker.plugins["chainapi-session"].session)
         assert ["closed" in repr(session) for session in sessions] == [True, False]
     assert "closed" in repr(sessions[1])
+
+
+@asynccontextmanager
+async def replaced(target: Path) -> AsyncIterator[tuple[asyncio.Future[Any], Simulator]]:
+    """Start an export that meets a worker whose session is being replaced; replace it after the block."""
+    async with Simulator(chains=CHAINS, rows=60) as simulator, cluster_of(1) as (client, cluster):
+        await chainapi.dask.register(client, **arguments_of(simulator))
+        [worker] = cluster.workers.values()
+        plugin = worker.plugins.pop(SESSIONS)  # as Dask does before it closes the session
+        run = asyncio.ensure_future(chainapi.dask.export(client, ROUTE, [1], target, page_size=10))
+        await until(lambda: any(f"{ROUTE}-export" in str(key) for key in worker.active_keys))
+        yield run, simulator
+        worker.plugins[SESSIONS] = plugin
+        await until(lambda: not worker.active_keys)
+        await asyncio.wait([run])
+
+
+async def test_an_export_waits_while_sessions_are_replaced(tmp_path: Path) -> None:
+    """A partition that comes to a worker between two sessions is exported with the second one."""
+    async with replaced(tmp_path / "b") as (run, _):
+        await asyncio.sleep(0.1)
+        assert not run.done()
+    assert run.result().rows == 60
+
+
+async def test_an_export_may_be_cancelled_while_sessions_are_replaced(tmp_path: Path) -> None:
+    """A partition that waits for a session sends nothing once its export is cancelled."""
+    async with replaced(tmp_path / "b") as (run, simulator):
+        run.cancel()
+        await asyncio.wait([run])
+    assert run.cancelled()
+    assert simulator.stats.requests == 0
 
 
 async def test_workers_take_what_is_left_out_from_their_environment(

@@ -133,6 +133,17 @@ async def test_a_scheduler_that_ends_breaks_its_links() -> None:
         assert not plugin._ends
 
 
+async def test_a_frame_after_the_last_session_leaves_the_worker_alone() -> None:
+    """A worker whose sessions are closed answers a frame that was on its way, and runs its next task."""
+    async with workers_of(1, protocol="tcp") as ((one,), client, _, plugin):
+        (await one.acquire()).unsent()
+        [(address, link)] = plugin._ends
+        await one.aclose()
+        assert plugin._send(address, link, b"late")
+        assert await asyncio.wait_for(client.submit(int, pure=False), 10) == 0
+        assert one.worker.status.name == "running"
+
+
 async def test_messages_of_forgotten_links_are_answered_by_their_end() -> None:
     """A frame for a link that the other side has forgotten breaks the link on this side."""
     async with workers_of(1) as ((one,), _, _, plugin):
