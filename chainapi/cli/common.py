@@ -41,8 +41,8 @@ __all__ = [
     "app",
     "cancelled_by_sigterm",
     "changed",
+    "command_words",
     "open_session",
-    "option_words",
     "read_checkpoint",
     "refuse",
     "with_page_size",
@@ -200,6 +200,15 @@ def changed(connection: ConnectionOptions) -> dict[str, object]:
     return {name: value for name, value in asdict(connection).items() if value != defaults[name]}
 
 
+def command_words(
+    command: str, route: str, values: Sequence[str], options: Mapping[str, object]
+) -> list[str]:
+    """Return the words of a command line; values that look like options come last, after `--`."""
+    if any(map(_like_option, values)):
+        return ["chainapi", command, route, *option_words(options), "--", *values]
+    return ["chainapi", command, route, *values, *option_words(options)]
+
+
 def option_words(options: Mapping[str, object]) -> list[str]:
     """Return options as words of a command line."""
     words: list[str] = []
@@ -211,7 +220,17 @@ def option_words(options: Mapping[str, object]) -> list[str]:
             case True:
                 words.append(option)
             case list():
-                words += [word for entry in value for word in (option, entry)]
+                for entry in value:
+                    words += _option_with(option, entry)
             case _:
-                words += [option, str(value)]
+                words += _option_with(option, str(value))
     return words
+
+
+def _option_with(option: str, value: str) -> list[str]:
+    """Return an option with its value: one word if the value looks like an option."""
+    return [f"{option}={value}"] if _like_option(value) else [option, value]
+
+
+def _like_option(value: str) -> bool:
+    return value.startswith("-") and value != "-"  # that is standard input

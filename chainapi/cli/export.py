@@ -25,7 +25,7 @@ from chainapi.cli.common import (
     Rows,
     cancelled_by_sigterm,
     changed,
-    option_words,
+    command_words,
     refuse,
     with_page_size,
 )
@@ -179,7 +179,7 @@ async def export(
         "dask": dask,
         "progress": None if progress == "bar" else progress,
     }
-    again = ["chainapi", "export", route, *values, *option_words({**options, **changed(connection)})]
+    again = command_words("export", route, values, {**options, **changed(connection)})
     words = [*dict.fromkeys([*values, *(_lines(from_) if from_ is not None else ())])]
     async with _started(terminal, connection, dask) as (view, start):
         try:

@@ -23,8 +23,8 @@ from chainapi.cli.common import (
     Many,
     Rows,
     changed,
+    command_words,
     open_session,
-    option_words,
     read_checkpoint,
     refuse,
     with_page_size,
@@ -125,7 +125,8 @@ async def list_(
             options["on_invalid"] = on_invalid
         if isinstance(error, ChainAPIError):
             terminal.report(worded(error, "--on-invalid raw prints such a row as received"))
-        _note_continuation(terminal, [route, *(values)], {**options, **changed(connection)}, at)
+        again = {**options, **changed(connection), "resume": at.dumps()}
+        _note_continuation(terminal, command_words("list", route, values, again), at)
         if isinstance(error, ChainAPIError):
             return FAILED
         raise
@@ -194,8 +195,5 @@ async def _print_resource(
     return 0
 
 
-def _note_continuation(
-    terminal: Terminal, what: Sequence[str], options: Mapping[str, object], checkpoint: Checkpoint
-) -> None:
-    words = ["chainapi", "list", *what, *option_words(options), "--resume", checkpoint.dumps()]
+def _note_continuation(terminal: Terminal, words: Sequence[str], checkpoint: Checkpoint) -> None:
     terminal.note(f"{counted(checkpoint.rows, 'row')} so far; to continue: {shell_words(words)}")

@@ -26,7 +26,7 @@ class ChartOptions:
     """Options of charts, the same for every command.
 
     Attributes:
-        title: Title of the chart; by default the name of the file or folder.
+        title: Title of the chart; by default its metric, or the name of the file or folder.
         log: A logarithmic y axis; points at zero or below are left out.
         top: Number of series with a line of their own, the largest first; a band shows the others.
 

@@ -30,23 +30,28 @@ def cell(text: str, style: str = "") -> Text:
 def print_series(console: Console, series: Mapping[str, Sequence[MetricPoint]]) -> None:
     """Print series side by side, as many as the console is wide."""
     chains = list(series)
-    abreast = max(1, (console.width - 10) // (SERIES_WIDTH + 2))
+    dates = {point.timestamp: _date_text(point.timestamp) for points in series.values() for point in points}
+    room = max(1, console.width - max(map(len, dates.values()), default=0) - 2)
+    abreast = max(1, (room + 2) // (SERIES_WIDTH + 2))
     for first in range(0, len(chains), abreast):
-        _print_abreast(console, {chain: series[chain] for chain in chains[first : first + abreast]})
+        shown = {chain: series[chain] for chain in chains[first : first + abreast]}
+        console.print(_side_by_side(shown, dates, min(SERIES_WIDTH, room)))
 
 
-def _print_abreast(console: Console, series: Mapping[str, Sequence[MetricPoint]]) -> None:
+def _side_by_side(series: Mapping[str, Sequence[MetricPoint]], dates: Mapping[int, str], width: int) -> Table:
+    """Return a table with a column of at least `width` characters for each series.
+
+    Where a console is too narrow, texts continue in the next line: a number that is cut is another number.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("time", no_wrap=True)
+    table.add_column("time", overflow="fold")
     for chain in series:
-        table.add_column(cell(chain), justify="right", min_width=SERIES_WIDTH)
+        table.add_column(cell(chain), justify="right", min_width=width, overflow="fold")
     cells = [{point.timestamp: point for point in points} for points in series.values()]
     for timestamp in sorted({stamp for points in cells for stamp in points}, reverse=True):
         values = (points.get(timestamp) for points in cells)
-        table.add_row(
-            _date_text(timestamp), *("" if value is None else _figure(value.value) for value in values)
-        )
-    console.print(table)
+        table.add_row(dates[timestamp], *("" if value is None else _figure(value.value) for value in values))
+    return table
 
 
 def _figure(value: float) -> str:

@@ -30,10 +30,16 @@ __all__ = ["Terminal", "standard"]
 
 WORTH_REPORTING = 1.0  # seconds: shorter waits are over before they are read
 REDRAW = 0.1  # seconds
+UNKNOWN_WIDTH = 80  # columns, as of a terminal that does not tell its width
 
 
 class _Console(Console):
     """Console that raises BrokenPipeError for a closed pipe."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file=file, highlight=False)
+        if self.width < 1:  # COLUMNS=0, of a program that does not know the width
+            self.width = UNKNOWN_WIDTH
 
     def on_broken_pipe(self) -> NoReturn:
         """Raise the error; the default would end the process here."""
@@ -68,8 +74,8 @@ class Terminal:
     messages: Console = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "console", _Console(file=self.out, highlight=False))
-        object.__setattr__(self, "messages", _Console(file=self.err, highlight=False))
+        object.__setattr__(self, "console", _Console(self.out))
+        object.__setattr__(self, "messages", _Console(self.err))
 
     @property
     def interactive(self) -> bool:

@@ -192,7 +192,13 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _explanation(path: Path, error: sqlite3.Error) -> str:
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code == sqlite3.SQLITE_IOERR_LOCK:
+        return (
+            f"{path} cannot be locked ({error}): its file system is read-only, or has no locks. "
+            "Make it writable and start the same export again, or choose a target on another one"
+        )
+    match code & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return (
                 f"another export is writing to this target: {path} is locked. Wait for its end, "

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -30,7 +31,7 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.cli import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, run
 from chainapi.cli.names import route_names
 from chainapi.cli.progress import Progress, pause, waits
-from chainapi.cli.tables import RowTable
+from chainapi.cli.tables import RowTable, print_series
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import shell_words, worded
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
@@ -38,7 +39,7 @@ from chainapi.core.http import Request, Response
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
-from chainapi.models import EvmBlock
+from chainapi.models import EvmBlock, MetricPoint
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing.loops import VirtualLoop
 from tests.cli.terminal import (
@@ -106,6 +107,39 @@ def test_tps_sets_the_chains_that_do_not_fit_below(monkeypatch: pytest.MonkeyPat
     text = plain(chainapi("tps", "43114", "53935", "432204", "--limit", "1", tty=True).out)
     assert [line.split()[1:] for line in text if line.startswith("time")] == [["43114", "53935"], ["432204"]]
     assert max(map(len, text)) <= 50
+
+
+def series_printed(width: int, chains: list[str]) -> str:
+    """Return the table of the chains with a value of 12 characters at a time of day."""
+    out = io.StringIO()
+    point = MetricPoint(1_767_229_261, 1_234_567.89)
+    print_series(Console(file=out, width=width), {chain: [point] for chain in chains})
+    assert max(map(len, out.getvalue().splitlines())) <= width
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [200, 100, 80, 60, 40])
+def test_series_side_by_side_have_their_whole_values(width: int) -> None:
+    """As many series stand side by side as fit beside the times of day, each value in one piece."""
+    text = series_printed(width, ["43110", "43111", "43112", "43113", "43114"])
+    assert text.count("1,234,567.89") == 5
+
+
+@pytest.mark.parametrize("width", [30, 26, 20, 14, 8])
+def test_narrow_terminal_loses_no_digit(width: int) -> None:
+    """A terminal that is too narrow for a value shows all its digits, in several lines."""
+    shown, whole = (Counter("".join(series_printed(most, ["43114"]).split())) for most in (width, 100))
+    assert shown == whole
+
+
+@pytest.mark.parametrize("command", ["--help", "tps 43114 --limit 1", "tps 43114 --plot"])
+def test_columns_of_zero_are_an_unknown_width(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """COLUMNS=0, as some programs set it where they know no width, gives the output of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    usual = chainapi(*command.split(), tty=True)
+    monkeypatch.setenv("COLUMNS", "0")
+    assert chainapi(*command.split(), tty=True) == usual
+    assert usual.code == 0
 
 
 @pytest.mark.parametrize("tty", [False, True])
@@ -255,6 +289,16 @@ def test_list_that_fails_prints_how_to_continue() -> None:
     assert second.code == 0
     whole = chainapi(*command, transport=Simulator().transport()).rows
     assert first.rows + second.rows == whole
+
+
+def test_list_continues_with_values_that_begin_with_a_dash() -> None:
+    """The command that continues a list can be run: a value with a dash in front is no option."""
+    command = ["list", BLOCKS, "--page-size", "10", "--limit", "65", "--param=-q=1", "--max-wait", "0"]
+    first = chainapi(*command, transport=(simulator := Simulator(limit=3)).transport())
+    program, *words = shlex.split(first.err.partition("to continue: ")[2])
+    assert (first.code, program) == (FAILED, "chainapi")
+    second = chainapi(*words, transport=simulator.transport(), at=100.0)
+    assert (second.code, len(second.rows)) == (FAILED, 30)
 
 
 def test_list_of_all_rows_goes_on_with_all_rows() -> None:

@@ -356,6 +356,23 @@ def test_an_error_of_all_sources_prints_how_to_continue(folder: Path) -> None:
     assert sources_in(name) == {"43114": 30, "53935": 30}
 
 
+def test_an_export_continues_with_names_that_begin_with_a_dash(folder: Path) -> None:
+    """The command that continues an export can be run, whatever its sources and its file are."""
+    simulator = Simulator(seed=1, rows=30, faults=(Fault(at=2, status=401),))
+    command = (
+        "data.primary_network.utxos --over addresses --param network=mainnet --param blockchain_id=p-chain"
+    )
+    outcome = exported(
+        *command.split(), "--out=-a.jsonl", "--page-size", "10", "--", "-x", simulator=simulator
+    )
+    assert outcome.code == FAILED
+    words = shlex.split(outcome.err.partition("to continue: chainapi ")[2])
+    simulator.faults = ()
+    again = chainapi(*words, transport=simulator.transport())
+    assert again == Outcome(0, "", "chainapi: 20 new rows of 1 source fetched, -a.jsonl written\n")
+    assert sources_in("-a.jsonl") == {"-x": 30}
+
+
 def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command that continues has all options that were given, and no others."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("mainnet\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from chainapi.core.paging.position import checkpoint_of
 from chainapi.core.paging.rows import hash_digests, key_digest
 from chainapi.errors import ExportError
 from chainapi.export import segments
-from chainapi.export.database import FORMAT, SCHEMA
+from chainapi.export.database import FORMAT, SCHEMA, Database
 from chainapi.export.integrity import checksum
 from chainapi.export.journal import Journal
 from chainapi.export.part_records import BEGUN, Content, Part, Waiting
@@ -497,3 +498,15 @@ def test_compressed_pages_are_read_back(tmp_path: Path) -> None:
     segment.write_bytes(content)
     with SegmentReader(tmp_path / "s") as reader, pytest.raises(ExportError, match="damaged"):
         reader.read(structs.replace(page, length=7))
+
+
+def test_a_journal_that_cannot_be_locked_is_no_full_disk(tmp_path: Path) -> None:
+    """Where SQLite may not lock, as on a read-only file system, the error names the reason."""
+    path = tmp_path / "journal"
+    Database.open(path).close()
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        with pytest.raises(ExportError, match=r"cannot be locked .*read-only") as caught:  # noqa: SIM117
+            with Database(path, connection).reading() as database:
+                database.execute("SELECT * FROM about").fetchall()
+    assert "disk full" not in str(caught.value)
