@@ -91,7 +91,7 @@ def _row_type(model: Any, strict: bool) -> RowType:
         wire = _checked_wire(model, strict, native)
     except (TypeError, NameError, ValueError):  # msgspec cannot take a type, a name or a pair of names
         check_cattrs(model)
-        return RowType(Any, lambda rows: structure(rows, model), rounded=True)
+        return RowType(Any, lambda rows: structure(rows, model))
     if native:
         return RowType(msgspec.Raw, NativeRows(model), FastPath(model, list, lax=False))
     if wire is model:
