@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from chainapi.models.exact_json import exact_number
+from chainapi.models.exact_json import EXACT, exact_number
 from chainapi.models.schema import Type, fields_of, is_record
 
-__all__ = ["dict_of", "to_dict", "to_wire", "wire_of"]
+__all__ = ["dict_of", "is_pydantic_row", "to_dict", "to_wire", "wire_of"]
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -35,6 +35,8 @@ def to_dict(value: Any) -> Any:
         return [to_dict(entry) for entry in value]
     if isinstance(value, Mapping):
         return {name: to_dict(entry) for name, entry in value.items()}
+    if is_pydantic_row(kind):
+        return value.model_dump()
     return dict_of(value) if is_record(kind) else value
 
 
@@ -62,8 +64,22 @@ def to_wire(value: Any) -> Any:
     if isinstance(value, _LISTS):
         return [to_wire(entry) for entry in value]
     if isinstance(value, Mapping):
-        return {str(name): to_wire(entry) for name, entry in value.items()}
+        return {_key(name): to_wire(entry) for name, entry in value.items()}
+    if is_pydantic_row(kind):
+        return value.model_dump(mode="json", by_alias=True)
+    if kind is msgspec.Raw:
+        return EXACT.decode(value)
     return wire_of(value) if is_record(kind) else msgspec.to_builtins(value)
+
+
+def is_pydantic_row(kind: type) -> bool:
+    """Check for a class of Pydantic, which has its own forms; it does not load Pydantic."""
+    return hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_dump")
+
+
+def _key(name: Any) -> str:
+    """Return a key as a string, that of an enumeration by its value."""
+    return name if type(name) is str else str(msgspec.to_builtins(name))
 
 
 def wire_of(record: Any) -> dict[str, Any]:
