@@ -22,6 +22,7 @@ import msgspec
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import exact_number
+from chainapi.models.finite import finite
 from chainapi.models.hooks import check_cattrs, structure
 from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.metrics import MetricPoint
@@ -91,12 +92,16 @@ def _row_type(model: Any, strict: bool) -> RowType:
         wire = _checked_wire(model, strict, native)
     except (TypeError, NameError, ValueError):  # msgspec cannot take a type, a name or a pair of names
         check_cattrs(model)
-        return RowType(Any, lambda rows: structure(rows, model))
+        return RowType(Any, finite(model, lambda rows: structure(rows, model)))
     if native:
-        return RowType(msgspec.Raw, NativeRows(model), FastPath(model, list, lax=False))
+        fast = FastPath(model, finite(model, list), lax=False)
+        return RowType(msgspec.Raw, finite(model, NativeRows(model)), fast)
     if wire is model:
-        return RowType(model)
-    return RowType(wire, lambda rows: _convert(rows, model), _fast_path(model, strict, _fast_finish))
+        return RowType(model, finite(model))
+    # On the fast path the type of a decimal refuses such a string.
+    return RowType(
+        wire, finite(model, partial(_convert, model=model)), _fast_path(model, strict, _fast_finish)
+    )
 
 
 def _checked_wire(model: Any, strict: bool, native: bool) -> Any:

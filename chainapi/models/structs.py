@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import attrs
@@ -23,12 +24,22 @@ import msgspec
 from chainapi.core.numbers import DIGITS
 from chainapi.models.hooks import is_hooked
 from chainapi.models.native import has_native_numbers
-from chainapi.models.schema import Field, Type, fields_of, type_of
+from chainapi.models.schema import Field, Kind, Type, fields_of, type_of
 from chainapi.models.unions import Tag
 
 __all__ = ["Decoded", "fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
 
 _FLOAT: Any = float | str  # a string is refused in the second step: a lax decoder would make a number of it
+# "NaN" and "Infinity" are refused here, and by the general path with a path.
+_DECIMAL: Any = Annotated[str, msgspec.Meta(pattern=r"^[^nNiI]*\Z")]
+_FAST: Mapping[Kind, Any] = {
+    "any": Any,
+    "boolean": Any,
+    "decimal": _DECIMAL,  # a lax decoder would take the sign of "-0" away
+    "float": _FLOAT,
+    "integer": int | float,
+    "text": str,
+}
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 
@@ -65,7 +76,7 @@ def _nullable(kind: Type, strict: bool, nulls: bool) -> Any:
     It has None for an optional text, and with `nulls` for any optional value.
     """
     fast = _fast_type(kind, strict, nulls)
-    if not kind.optional or fast is Any or not (nulls or fast in (str, _FLOAT)):
+    if not kind.optional or fast is Any or not (nulls or fast in (str, _DECIMAL, _FLOAT)):
         return fast
     return typing.Optional[fast]  # noqa: UP045 - made at run time
 
@@ -75,14 +86,8 @@ def _fast_type(kind: Type, strict: bool, nulls: bool) -> Any:
 
     Raises TypeError if the type has no fast path.
     """
-    if kind.kind == "integer":
-        return int | float
-    if kind.kind == "float":
-        return _FLOAT
-    if kind.kind in ("boolean", "any"):
-        return Any
-    if kind.kind in ("text", "decimal"):  # a lax decoder would take the sign of "-0" away
-        return str
+    if kind.kind in _FAST:
+        return _FAST[kind.kind]
     if kind.kind == "literal" and {*map(type, kind.choices)} == {str}:
         return str
     if kind.origin in (list, dict):
