@@ -558,6 +558,23 @@ class Foreign:
     recent: deque[int] = field(factory=deque[int])
 
 
+@frozen
+class Listed:
+    """A class with listed texts that look like other values."""
+
+    height: int
+    status: Literal["null", "true", "open"] | None = None
+    states: list[Literal["NULL", "on"] | None] = field(factory=list)
+    either: int | bool = 0  # so that the fast path cannot take the class
+
+
+def test_listed_texts_stay_texts() -> None:
+    """The listed text "null" is no null, beside whole numbers that come as texts."""
+    sent = {"height": "7", "status": "null", "states": ["NULL", None, "on"]}
+    assert rows(Listed, sent) == [Listed(7, "null", ["NULL", None, "on"])]
+    assert rows(Listed, {"height": 7, "status": None}) == [Listed(7)]
+
+
 def test_digits_behind_names_and_notes() -> None:
     """Whole numbers keep their digits under any type alias, and their constraints."""
     (row,) = rows(Noted, {"height": "7", "small": "9", "named": "8", "pair": ["3", "x"]})
