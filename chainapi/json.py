@@ -44,6 +44,7 @@ def dumps(value: Any) -> bytes:
     Every number keeps its digits, a `Decimal` too.
 
     Raises:
+        DecodeError: a value is nested too deeply.
         TypeError: a value has a type that JSON cannot represent.
 
     """

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from chainapi.errors import DecodeError
+from chainapi.models.decode_errors import TOO_DEEP
 from chainapi.models.exact_json import EXACT, exact_number
 from chainapi.models.schema import Type, fields_of, is_record
 
@@ -25,16 +27,44 @@ def to_dict(value: Any) -> Any:
     """Return rows as dicts by the names of Python, at any depth.
 
     Other values stay as they are.
+
+    Raises:
+        DecodeError: a value is nested too deeply.
+
     """
+    try:
+        return _to_dict(value)
+    except RecursionError:
+        raise DecodeError(TOO_DEEP) from None
+
+
+def to_wire(value: Any) -> Any:
+    """Return rows in the names and forms of the service, at any depth.
+
+    Other values are returned as JSON values. A number with a fraction is a `Decimal` if a float would lose
+    digits.
+
+    Raises:
+        DecodeError: a value is nested too deeply.
+        TypeError: a value has a type that JSON cannot represent.
+
+    """
+    try:
+        return _to_wire(value)
+    except RecursionError:
+        raise DecodeError(TOO_DEEP) from None
+
+
+def _to_dict(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
     if (method := getattr(kind, "to_dict", None)) is not None:
         return method(value)
     if isinstance(value, _LISTS):
-        return [to_dict(entry) for entry in value]
+        return [_to_dict(entry) for entry in value]
     if isinstance(value, Mapping):
-        return {name: to_dict(entry) for name, entry in value.items()}
+        return {name: _to_dict(entry) for name, entry in value.items()}
     if is_pydantic_row(kind):
         return value.model_dump()
     return dict_of(value) if is_record(kind) else value
@@ -46,25 +76,16 @@ def dict_of(record: Any) -> dict[str, Any]:
     return {name: to_dict(getattr(record, name)) for name, *_ in _fields(kind)}
 
 
-def to_wire(value: Any) -> Any:
-    """Return rows in the names and forms of the service, at any depth.
-
-    Other values are returned as JSON values. A number with a fraction is a `Decimal` if a float would lose
-    digits.
-
-    Raises:
-        TypeError: a value has a type that JSON cannot represent.
-
-    """
+def _to_wire(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
     if (method := getattr(kind, "to_wire", None)) is not None:
         return method(value)
     if isinstance(value, _LISTS):
-        return [to_wire(entry) for entry in value]
+        return [_to_wire(entry) for entry in value]
     if isinstance(value, Mapping):
-        return {_key(name): to_wire(entry) for name, entry in value.items()}
+        return {_key(name): _to_wire(entry) for name, entry in value.items()}
     if is_pydantic_row(kind):
         return value.model_dump(mode="json", by_alias=True)
     if kind is msgspec.Raw:

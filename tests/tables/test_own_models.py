@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 import chainapi.json
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import L1Validator
 from chainapi.models.codec import PageDecoder
 from chainapi.models.plain import to_dict, to_wire
@@ -182,3 +182,17 @@ def test_booleans_beside_other_columns() -> None:
     """Columns of booleans, of null and of numbers are inferred as before."""
     rows = [{"a": True, "b": 0.5, "c": [None, 1.5], "d": {"x": True, "y": 2.5}, "e": None}] * 2
     assert table_of(rows, None, "text").to_pylist() == rows
+
+
+def test_rows_nested_too_deeply() -> None:
+    """Rows of any depth become a table or raise DecodeError, with a model or without one."""
+    refused = 0
+    for levels in range(300, 1_020, 3):
+        sent = b'{"anything": %b, "named": {}, "listed": []}' % (b"[" * levels + b"]" * levels)
+        for model in (Free, None):
+            try:
+                assert table_of(decoded(model, sent), model, "text").num_rows == 1
+            except DecodeError as fault:
+                refused += 1
+                assert fault.reason == "nested too deeply"  # noqa: PT017 - some are not refused
+    assert refused
