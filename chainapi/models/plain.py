@@ -106,14 +106,22 @@ def _key(name: Any) -> str:
 def wire_of(record: Any) -> dict[str, Any]:
     """Return the fields of a record by their names in JSON, without missing ones."""
     kind: Any = type(record)
-    made: dict[str, Any] = {}
+    made: dict[str, Any] = _tag(kind)
     for name, wire, may_miss, convert in _fields(kind):
         value = getattr(record, name)
+        if value is msgspec.UNSET:
+            continue
         if value is not None:
             made[wire] = value if convert is None else convert(value)
         elif not may_miss:
             made[wire] = None
     return made
+
+
+def _tag(kind: Any) -> dict[str, Any]:
+    """Return the field of a Struct that names its kind; empty for any other record."""
+    config = getattr(kind, "__struct_config__", None)
+    return {} if config is None or config.tag is None else {config.tag_field: config.tag}
 
 
 @lru_cache(maxsize=512)

@@ -110,7 +110,8 @@ class _Decoder:
                     return self._fast.finish(rows)[0]
             except DECODING_ERRORS as error:
                 if is_unknown_field(error):
-                    raise to_decode_error(error) from None
+                    fault = to_decode_error(error)
+                    raise below("$", fault.path.removeprefix("$[0]"), fault) from None
         try:
             row = self._one.decode(raw)
         except DECODING_ERRORS as error:

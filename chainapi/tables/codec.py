@@ -209,7 +209,9 @@ class Codec:
         if isinstance(row, Invalid):
             return _invalid(row.error.path, row.error.reason, row.raw)
         if not self.columns:
-            return encode_json(_as_object(row)) if self.model is None else encoded_line(_as_object(row))
+            given = _with_free_label(row)
+            line = encode_json(given) if self.model is None else encoded_line(given)
+            return line if line.startswith(b"{") else b'{"value":%b}' % line
         if isinstance(row, Unknown) and tags_of(self.model):
             return encoded_line(self._of_unknown(row.raw))
         if self.model is str:
@@ -249,16 +251,11 @@ def _invalid(path: str, error: str, row: Any) -> bytes:
     return INVALID + encode_json({"path": path, "error": error, "row": row})
 
 
-def _as_object(row: Any) -> Any:
-    """Return a row without columns as a JSON object.
-
-    The name ``source`` stays free for the label.
-    """
+def _with_free_label(row: Any) -> Any:
+    """Return a row without columns; the name ``source`` in it stays free for the label."""
     if is_pydantic_row(type(row)):
         row = to_wire(row)
-    if not isinstance(row, dict):
-        return {"value": row} if isinstance(row, str | int | float | Decimal | list | None) else row
-    if SOURCE not in row:
+    if not isinstance(row, dict) or SOURCE not in row:
         return row
     used = {name.lower() for name in row}
     return {free_name(SOURCE, used) if name == SOURCE else name: value for name, value in row.items()}

@@ -79,7 +79,6 @@ class Shape:
         self._exact, self._extra, self._as_json = exact, extra, as_json
         named = dict(named_fields(model, (SOURCE,) if row else ()))
         fields = [self._field(name, named[name]) for name in columns if name in named]
-        self._named = bool(fields)
         if exact and row:
             fields = _with_more(fields, extra)
         # Keys of rows of several kinds are found by the name of their class.
@@ -113,10 +112,10 @@ class Shape:
         if label is None and self._extra is None:
             return lines
         head = b"{" if label is None else b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
-        comma = b"," if self._named and label is not None else b""
+        before = head if label is None else head + b","
         made = list[bytes]()
         for row, line in zip(rows, lines.split(b"\n"), strict=False):
-            made.append(head + comma + line[1:-1])
+            made.append(head if line == b"{}" else before + line[1:-1])
             if self._extra is not None:
                 found = unnamed(row) if getattr(row, "_extra", None) is not None else {}
                 more = b"" if made[-1] == b"{" else b","

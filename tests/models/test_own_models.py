@@ -235,6 +235,21 @@ def test_a_wrong_key_has_a_path(model: Any, padding: str) -> None:
     assert (caught.value.row, caught.value.path) == (1, "$.rows[1].places")
 
 
+class Closed(msgspec.Struct, forbid_unknown_fields=True):
+    """A Struct that refuses other fields."""
+
+    count: int
+
+
+@pytest.mark.parametrize("padding", ["", " " * LARGE])
+def test_a_refused_field_has_a_path(padding: str) -> None:
+    """The error of a field that a Struct refuses has the row and the path of its object."""
+    body = json.dumps({"rows": [{"count": 1}, {"count": 2, "other": 3}]}) + padding
+    with pytest.raises(DecodeError, match="unknown field `other`") as caught:
+        PageDecoder(Closed, "rows").decode(body.encode())
+    assert (caught.value.row, caught.value.path) == (1, "$.rows[1]")
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_invalid_rows_of_own_classes(model: Any) -> None:
     """With ``on_invalid="raw"`` a row that a class refuses is an `Invalid` among the others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -196,3 +197,41 @@ def test_rows_nested_too_deeply() -> None:
                 refused += 1
                 assert fault.reason == "nested too deeply"  # noqa: PT017 - some are not refused
     assert refused
+
+
+@frozen
+class Absent:
+    """A class whose field may be left out without a value of its own."""
+
+    number: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class Tagged(msgspec.Struct, tag="x", tag_field="kind"):
+    """A Struct with a tag."""
+
+    number: int
+
+
+@pytest.mark.parametrize(
+    ("model", "sent", "wanted"),
+    [
+        (tuple[int, str], b'[1, "a"]', {"value": [1, "a"]}),
+        (set[int], b"[1, 1]", {"value": [1]}),
+        (date, b'"2024-01-01"', {"value": "2024-01-01"}),
+        (Color, b'"red"', {"value": "red"}),
+        (Decimal, b'"1.50"', {"value": "1.50"}),
+        (Absent, b"{}", {}),
+    ],
+    ids=str,
+)
+def test_a_row_of_any_model_is_an_object(model: Any, sent: bytes, wanted: Any) -> None:
+    """A row that is no object in JSON has the column ``value``, and one without values is empty."""
+    assert lines_of(model, decoded(model, sent, sent)) == [wanted, wanted]
+
+
+def test_rows_of_structs_decode_to_themselves() -> None:
+    """A tag is written, and a value that is left out is not."""
+    for model, sent in ((Tagged, b'{"kind": "x", "number": 5}'), (Absent, b"{}"), (Absent, b'{"number": 5}')):
+        rows = decoded(model, sent)
+        assert to_wire(rows) == [json.loads(sent)]
+        assert decoded(model, chainapi.json.dumps(rows[0])) == rows
