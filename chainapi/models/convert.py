@@ -98,7 +98,6 @@ def _row_type(model: Any, strict: bool) -> RowType:
         return RowType(msgspec.Raw, finite(model, NativeRows(model)), fast)
     if wire is model:
         return RowType(model, finite(model))
-    # On the fast path the type of a decimal refuses such a string.
     return RowType(
         wire, finite(model, partial(_convert, model=model)), _fast_path(model, strict, _fast_finish)
     )
@@ -139,7 +138,9 @@ def _fast_path(model: Any, strict: bool, finish_of: FinishOf) -> FastPath | None
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
     except TypeError:
         return None
-    return FastPath(wire, finish_of(model), lambda: fast_type(model, strict=strict, nulls=True))
+    return FastPath(
+        wire, finite(model, finish_of(model)), lambda: fast_type(model, strict=strict, nulls=True)
+    )
 
 
 def _fast_finish(model: Any) -> Finish:
@@ -157,7 +158,7 @@ def _fast_union(tags: Sequence[Tag], strict: bool, finish_of: FinishOf) -> FastP
 
     def wire(*, nulls: bool) -> Any:
         kinds = {fast_struct(tag.kind, tag, strict=strict, nulls=nulls): tag.kind for tag in tags}
-        makers.update({struct: finish_of(kind) for struct, kind in kinds.items()})
+        makers.update({struct: finite(kind, finish_of(kind)) for struct, kind in kinds.items()})
         return typing.Union[tuple(kinds)]  # noqa: UP007 - made at run time
 
     def finish(rows: list[Any]) -> list[Any]:

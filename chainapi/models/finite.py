@@ -5,14 +5,16 @@ Python reads the strings "NaN" and "Infinity" as a `Decimal`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, cast, overload
+from itertools import chain
+from operator import attrgetter
+from typing import Any, TypeAlias, cast, overload
 
 from chainapi.errors import DecodeError
 from chainapi.models.native import has_decimals
 from chainapi.models.row_type import Finish
-from chainapi.models.schema import fields_of
+from chainapi.models.schema import Type, fields_of, type_of
 
 __all__ = ["finite"]
 
@@ -28,17 +30,47 @@ def finite(model: Any, finish: None = None) -> Finish | None: ...
 def finite(model: Any, finish: Finish | None = None) -> Finish | None:
     """Return a maker of rows that refuses decimals that are no numbers.
 
-    It is `finish` itself, which may be None, if the model has no decimals.
+    It is `finish` itself, which may be None, if the model has no decimals. The rows may be Structs with the
+    attributes of the model.
     """
     if not has_decimals(model):
         return finish
+    look = _look(type_of(model), ())
 
     def checked(rows: list[Any]) -> list[Any]:
         made = rows if finish is None else finish(rows)
-        _check(made, "$")
+        if not look(made):
+            _check(made, "$")
         return made
 
     return checked
+
+
+# Look at many values of a type at once, one field after the other: much faster than `_check`.
+_Look: TypeAlias = Callable[[Sequence[Any]], bool]
+
+
+def _look(kind: Type, within: tuple[Any, ...]) -> _Look:
+    """Return the function that returns whether all decimals in values are numbers, as far as it sees."""
+    if kind.kind == "decimal":
+        return _are_numbers
+    if kind.kind == "list":
+        item = _look(kind.item, within)
+        return lambda values: item([entry for entry in chain.from_iterable(values) if entry is not None])
+    if kind.kind != "record" or kind.hint in within:
+        return lambda _: False  # left to `_check`
+    looks = [
+        (attrgetter(field.name), _look(field.type, (*within, kind.hint)))
+        for field in fields_of(kind.hint)
+        if has_decimals(field.hint)
+    ]
+    return lambda values: all(
+        look([value for value in map(read, values) if value is not None]) for read, look in looks
+    )
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(map(Decimal.is_finite, values))
 
 
 def _check(value: Any, path: str) -> None:

@@ -30,12 +30,10 @@ from chainapi.models.unions import Tag
 __all__ = ["Decoded", "fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
 
 _FLOAT: Any = float | str  # a string is refused in the second step: a lax decoder would make a number of it
-# "NaN" and "Infinity" are refused here, and by the general path with a path.
-_DECIMAL: Any = Annotated[str, msgspec.Meta(pattern=r"^[^nNiI]*\Z")]
 _FAST: Mapping[Kind, Any] = {
     "any": Any,
     "boolean": Any,
-    "decimal": _DECIMAL,  # a lax decoder would take the sign of "-0" away
+    "decimal": str,  # a lax decoder would take the sign of "-0" away
     "float": _FLOAT,
     "integer": int | float,
     "text": str,
@@ -76,7 +74,7 @@ def _nullable(kind: Type, strict: bool, nulls: bool) -> Any:
     It has None for an optional text, and with `nulls` for any optional value.
     """
     fast = _fast_type(kind, strict, nulls)
-    if not kind.optional or fast is Any or not (nulls or fast in (str, _DECIMAL, _FLOAT)):
+    if not kind.optional or fast is Any or not (nulls or fast in (str, _FLOAT)):
         return fast
     return typing.Optional[fast]  # noqa: UP045 - made at run time
 

@@ -103,6 +103,27 @@ def test_the_path_leads_to_the_value() -> None:
     assert caught.value.path == "$.rows[0].price.k[1].price"
 
 
+@frozen
+class Lists:
+    """A class with decimals and classes in lists, and one that contains itself."""
+
+    prices: list[Decimal | None]
+    parts: list[Attrs | None] = attrs.Factory(list)
+    inner: Lists | None = None
+
+
+def test_lists_and_classes_with_null() -> None:
+    """Null beside decimals is no fault, and a fault in any place has its path."""
+    good = '{"prices":["1",null],"parts":[null,{"price":null},{"price":"2"}],"inner":{"prices":[]}}'
+    (row,) = PageDecoder(Lists, "rows").decode(f'{{"rows":[{good}]}}'.encode()).rows
+    assert row.prices == [Decimal(1), None]
+    for place, path in (('"1"', "prices[0]"), ('"2"', "parts[2].price"), ("[]}", "inner.prices[0]")):
+        wrong = '"NaN"' if place != "[]}" else '["NaN"]}'
+        with pytest.raises(DecodeError) as caught:
+            PageDecoder(Lists, "rows").decode(f'{{"rows":[{good.replace(place, wrong)}]}}'.encode())
+        assert caught.value.path == f"$.rows[0].{path}"
+
+
 @pytest.mark.parametrize("text", NO_NUMBERS)
 @pytest.mark.parametrize("decoder", [PageDecoder, ColumnarDecoder])
 def test_records_refuse_them(decoder: Any, text: str) -> None:
