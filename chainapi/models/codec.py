@@ -301,7 +301,10 @@ class PageDecoder(Stepwise[DecodedPage]):
 
 
 def _hides_row(fault: DecodeError, body: bytes) -> bool:
-    """Check for a fault of a body that is JSON, which may be that of a row: its path does not say so."""
+    """Check for a fault of JSON that may be that of a row.
+
+    Its path does not say so.
+    """
     return _is_unreadable(fault) and is_json(body)
 
 

@@ -75,7 +75,7 @@ def is_json(body: bytes) -> bool:
 
 
 def has_half_pair(raw: bytes) -> bool:
-    """Check whether JSON that a decoder refused has a string with half of a surrogate pair.
+    """Check for half of a surrogate pair in JSON that a decoder refused.
 
     By its grammar it is JSON.
     """

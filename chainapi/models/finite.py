@@ -1,4 +1,4 @@
-"""Decimals that are no numbers: refused, because no JSON and no column can hold them.
+"""Decimals that are no numbers: refused, because no JSON can hold them.
 
 Python reads the strings "NaN" and "Infinity" as a `Decimal`.
 """
@@ -51,7 +51,10 @@ _Look: TypeAlias = Callable[[Sequence[Any]], bool]
 
 
 def _look(kind: Type, within: tuple[Any, ...]) -> _Look:
-    """Return the function that returns whether all decimals in values are numbers, as far as it sees."""
+    """Return a check that all decimals in values are numbers.
+
+    It is False as well for values that it does not read.
+    """
     if kind.kind == "decimal":
         return _are_numbers
     if kind.kind == "list":

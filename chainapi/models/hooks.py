@@ -151,7 +151,10 @@ def _member(value: Any, kind: Any) -> Any:
 
 
 def _json_type(kind: Any) -> type | None:
-    """Return the type of the JSON value, list or dict, of a collection; None for other types."""
+    """Return the type of the JSON value of a collection, list or dict.
+
+    None for other types.
+    """
     origin = typing.get_origin(kind) or kind
     if not isinstance(origin, type) or is_record(origin) or typing.is_typeddict(origin):
         return None
@@ -161,7 +164,10 @@ def _json_type(kind: Any) -> type | None:
 
 
 def _checked(wanted: Any, make: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a hook that takes values of one type of JSON alone: cattrs reads a text as a list."""
+    """Return a hook that takes values of one type of JSON alone.
+
+    cattrs reads a text as a list.
+    """
 
     def checked(value: Any, kind: Any) -> Any:
         if not isinstance(value, wanted):
@@ -177,7 +183,10 @@ def _is_literal(kind: Any) -> bool:
 
 
 def _has_limits(kind: Any) -> bool:
-    """Check for limits that msgspec applies to this type; it refuses those of ``int | None``."""
+    """Check for limits that msgspec applies to this type.
+
+    It refuses those of ``int | None``.
+    """
     if not any(isinstance(note, msgspec.Meta) for note in getattr(kind, "__metadata__", ())):
         return False
     try:

@@ -94,7 +94,10 @@ def _to_wire(value: Any) -> Any:
 
 
 def is_pydantic_row(kind: type) -> bool:
-    """Check for a class of Pydantic, which has its own forms; it does not load Pydantic."""
+    """Check for a class of Pydantic, which has its own forms.
+
+    It does not load Pydantic.
+    """
     return hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_dump")
 
 

@@ -252,7 +252,10 @@ def _invalid(path: str, error: str, row: Any) -> bytes:
 
 
 def _with_free_label(row: Any) -> Any:
-    """Return a row without columns; the name ``source`` in it stays free for the label."""
+    """Return a row without columns.
+
+    The name ``source`` in it stays free for the label.
+    """
     if is_pydantic_row(type(row)):
         row = to_wire(row)
     if not isinstance(row, dict) or SOURCE not in row:

@@ -345,7 +345,10 @@ def _digits(values: list[Any]) -> list[Any]:
 
 
 def _is_free(kind: Type) -> bool:
-    """Check for JSON of any type, whose numbers keep their digits; a decimal of a type is a string."""
+    """Check for JSON of any type, whose numbers keep their digits.
+
+    A decimal by its type is a string.
+    """
     kinds = {part.kind for part in kind.parts()}
     return "any" in kinds and kinds <= {"any", "list", "mapping"}
 
