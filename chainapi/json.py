@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from chainapi.models.exact_json import encode_json
-from chainapi.models.plain import to_wire
+from chainapi.models.plain import is_pydantic_row, to_wire
 from chainapi.models.schema import is_record
 
 __all__ = ["default", "dumps"]
@@ -32,7 +32,8 @@ def default(value: Any) -> Any:
     """
     if isinstance(value, Decimal):
         return str(value)
-    if hasattr(type(value), "to_wire") or is_record(type(value)):
+    kind = type(value)
+    if hasattr(kind, "to_wire") or is_record(kind) or is_pydantic_row(kind):
         return to_wire(value)
     raise TypeError(f"a {type(value).__name__} is no row, and JSON cannot represent it")
 
@@ -43,6 +44,7 @@ def dumps(value: Any) -> bytes:
     Every number keeps its digits, a `Decimal` too.
 
     Raises:
+        DecodeError: a value is nested too deeply.
         TypeError: a value has a type that JSON cannot represent.
 
     """

@@ -12,9 +12,15 @@ from chainapi._text import quoted
 from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.canonical import canonical_rows, scan
-from chainapi.models.decode_errors import DECODING_ERRORS, UNKNOWN_FIELD, below, to_decode_error
+from chainapi.models.decode_errors import (
+    DECODING_ERRORS,
+    TOO_DEEP,
+    UNKNOWN_FIELD,
+    below,
+    to_decode_error,
+)
 from chainapi.models.envelope import Envelope, envelope_of, find_list
-from chainapi.models.exact_json import decode_leniently, is_json
+from chainapi.models.exact_json import decode_leniently, has_half_pair, is_json
 from chainapi.models.invalid import Invalid
 from chainapi.models.records import NULL
 from chainapi.models.rows import RowDecoder
@@ -226,7 +232,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         return envelope_of(items, self._rows.strict, self._further)
 
     def _find_envelope(self, body: bytes) -> Envelope:
-        items = find_list(body, leniently=self._shown is not None)
+        items = find_list(body)
         try:
             self._envelope = self._envelope_of(items)
         except ValueError:  # with a control character or a quotation mark in its name
@@ -243,7 +249,7 @@ class PageDecoder(Stepwise[DecodedPage]):
             return envelope.read(body), False
         except DecodeError as fault:
             unnamed = fault.reason.startswith(UNKNOWN_FIELD)
-            if self._shown is None and not unnamed:
+            if self._shown is None and not unnamed and not _hides_row(fault, body):
                 raise self._of_row(fault) from None
             return None, unnamed
 
@@ -268,7 +274,7 @@ class PageDecoder(Stepwise[DecodedPage]):
             return envelope.split(body)
         except DecodeError as fault:
             # JSON that cannot be decoded (a lone surrogate, nested too deeply) is the fault of a row.
-            if self._shown is None or not is_json(body):
+            if not is_json(body):
                 raise fault from None
         rows, rest = scan(body, self.items or "")
         page = envelope.split(rest)
@@ -285,10 +291,26 @@ class PageDecoder(Stepwise[DecodedPage]):
         try:
             return self._rows.one(raw)
         except DecodeError as error:
+            advice = _AS_RAW if _is_unreadable(error) else self._advice
+            if error.malformed and has_half_pair(bytes(raw)):  # the service would send it again
+                error = error.changed(reason="half of a surrogate pair", malformed=False)
             path = f"$.{self.items}[{number}]{error.path[1:]}"
             if self._shown is None:
-                raise error.changed(path=path, row=number, advice=self._advice) from None
+                raise error.changed(path=path, row=number, advice=advice) from None
             return Invalid(decode_leniently(bytes(raw)), self._shown(error.changed(path=path, row=number)))
+
+
+def _hides_row(fault: DecodeError, body: bytes) -> bool:
+    """Check for a fault of JSON that may be that of a row.
+
+    Its path does not say so.
+    """
+    return _is_unreadable(fault) and is_json(body)
+
+
+def _is_unreadable(fault: DecodeError) -> bool:
+    """Check for a fault of JSON that no decoder reads, with a model or without one."""
+    return fault.malformed or fault.reason == TOO_DEEP
 
 
 class ResourceDecoder(Stepwise[Any]):

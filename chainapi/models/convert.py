@@ -22,6 +22,7 @@ import msgspec
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import exact_number
+from chainapi.models.finite import finite
 from chainapi.models.hooks import check_cattrs, structure
 from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.metrics import MetricPoint
@@ -91,12 +92,15 @@ def _row_type(model: Any, strict: bool) -> RowType:
         wire = _checked_wire(model, strict, native)
     except (TypeError, NameError, ValueError):  # msgspec cannot take a type, a name or a pair of names
         check_cattrs(model)
-        return RowType(Any, lambda rows: structure(rows, model), rounded=True)
+        return RowType(Any, finite(model, lambda rows: structure(rows, model)))
     if native:
-        return RowType(msgspec.Raw, NativeRows(model), FastPath(model, list, lax=False))
+        fast = FastPath(model, finite(model, list), lax=False)
+        return RowType(msgspec.Raw, finite(model, NativeRows(model)), fast)
     if wire is model:
-        return RowType(model)
-    return RowType(wire, lambda rows: _convert(rows, model), _fast_path(model, strict, _fast_finish))
+        return RowType(model, finite(model))
+    return RowType(
+        wire, finite(model, partial(_convert, model=model)), _fast_path(model, strict, _fast_finish)
+    )
 
 
 def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
@@ -134,7 +138,9 @@ def _fast_path(model: Any, strict: bool, finish_of: FinishOf) -> FastPath | None
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
     except TypeError:
         return None
-    return FastPath(wire, finish_of(model), lambda: fast_type(model, strict=strict, nulls=True))
+    return FastPath(
+        wire, finite(model, finish_of(model)), lambda: fast_type(model, strict=strict, nulls=True)
+    )
 
 
 def _fast_finish(model: Any) -> Finish:
@@ -152,7 +158,7 @@ def _fast_union(tags: Sequence[Tag], strict: bool, finish_of: FinishOf) -> FastP
 
     def wire(*, nulls: bool) -> Any:
         kinds = {fast_struct(tag.kind, tag, strict=strict, nulls=nulls): tag.kind for tag in tags}
-        makers.update({struct: finish_of(kind) for struct, kind in kinds.items()})
+        makers.update({struct: finite(kind, finish_of(kind)) for struct, kind in kinds.items()})
         return typing.Union[tuple(kinds)]  # noqa: UP007 - made at run time
 
     def finish(rows: list[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from chainapi.models.unions import wire_name
 
 __all__ = [
     "DECODING_ERRORS",
+    "TOO_DEEP",
     "UNKNOWN_FIELD",
     "below",
     "is_unknown_field",
@@ -23,6 +24,9 @@ __all__ = [
 DECODING_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, DecodeError)
 
 UNKNOWN_FIELD = "Object contains unknown field"
+TOO_DEEP = "nested too deeply"
+
+_KEY = "key` in `"  # before the path of an object whose key has another type
 
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 
@@ -36,7 +40,7 @@ def to_decode_error(error: BaseException) -> DecodeError:
             reason, path = _explained(error)
             return DecodeError(reason, path=path)
         case RecursionError():
-            return DecodeError("nested too deeply")
+            return DecodeError(TOO_DEEP)
         case UnicodeError():
             return DecodeError("no valid JSON: not UTF-8", malformed=True)
         case _:
@@ -67,6 +71,8 @@ def missing_field(name: str) -> str:
 def _explained(error: msgspec.ValidationError) -> tuple[str, str]:
     """Return the fault that msgspec found, and its JSON path."""
     reason, _, place = str(error).partition(" - at `")
+    if place.startswith(_KEY):
+        reason, place = f"{reason} as a key", place.removeprefix(_KEY)
     path = place.rstrip("`") or "$"
     if missing := _MISSING.fullmatch(reason):
         return missing_field(missing["field"]), f"{path}.{missing['field']}"

@@ -97,7 +97,7 @@ _TOP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[s
 _KINDS = {"{": "dict", "[": "list", '"': "str", "n": "NoneType", "t": "bool", "f": "bool"}
 
 
-def _first_bytes(body: bytes, *, leniently: bool) -> dict[str, bytes]:
+def _first_bytes(body: bytes) -> dict[str, bytes]:
     """Return the fields of an object, each with the first byte of its value."""
     try:
         return {name: bytes(value)[:1] for name, value in _TOP.decode(body).items()}
@@ -105,14 +105,14 @@ def _first_bytes(body: bytes, *, leniently: bool) -> dict[str, bytes]:
         kind = _KINDS.get(body.lstrip()[:1].decode(), "int")
         raise DecodeError(f"expected an object, got {kind}") from None
     except DECODING_ERRORS as error:
-        if leniently and body.lstrip()[:1] == b"{" and is_json(body):
+        if body.lstrip()[:1] == b"{" and is_json(body):
             return first_bytes(body)
         raise to_decode_error(error) from None
 
 
-def find_list(body: bytes, *, leniently: bool) -> str:
+def find_list(body: bytes) -> str:
     """Return the name of the only field with a list (or, on an empty page, null)."""
-    fields = _first_bytes(body, leniently=leniently)
+    fields = _first_bytes(body)
     if "statusCode" in fields and ("message" in fields or "error" in fields):
         raise DecodeError("an error body (specification, section 2) in a successful answer")
     fields.pop("nextPageToken", None)

@@ -14,7 +14,15 @@ from msgspec import Struct
 
 from chainapi.models.decode_errors import DECODING_ERRORS
 
-__all__ = ["EXACT", "ascii_json", "decode_leniently", "encode_json", "exact_number", "is_json"]
+__all__ = [
+    "EXACT",
+    "ascii_json",
+    "decode_leniently",
+    "encode_json",
+    "exact_number",
+    "has_half_pair",
+    "is_json",
+]
 
 
 def exact_number(digits: str) -> float | Decimal:
@@ -64,6 +72,22 @@ def is_json(body: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def has_half_pair(raw: bytes) -> bool:
+    """Check for half of a surrogate pair in JSON that a decoder refused.
+
+    By its grammar it is JSON.
+    """
+    try:
+        json.loads(raw.decode(), parse_int=len, parse_float=len, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def encode_json(value: Any) -> bytes:

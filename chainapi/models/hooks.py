@@ -5,19 +5,25 @@ It makes the models that msgspec cannot make.
 
 from __future__ import annotations
 
+import enum
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections import abc
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 import msgspec
 
 from chainapi.core.numbers import is_of, whole_of
 from chainapi.errors import ConfigurationError, DecodeError
+from chainapi.models.decode_errors import to_decode_error
+from chainapi.models.exact_json import encode_json, exact_number
 from chainapi.models.native import with_numbers
-from chainapi.models.schema import fields_of, type_of
+from chainapi.models.schema import fields_of, is_record, type_of
 
 if TYPE_CHECKING:
     import cattrs
@@ -32,30 +38,41 @@ def converter() -> cattrs.Converter:
     """Return the one cattrs converter, for structure hooks of your own.
 
     Register them before a model is first used. The converter is stricter than the default one: null is not a
-    text, 3.5 is not a whole number, true is not a number.
+    text, a text is not a list, 3.5 is not a whole number, true is not a number.
     """
     import cattrs.gen
 
     made = cattrs.Converter(structure_fallback_factory=_by_msgspec)
-    made.register_structure_hook(int, _own(_whole))
-    for primitive, accepted in ((float, (float, int)), (str, (str,)), (bool, (bool,))):
-        made.register_structure_hook(primitive, _own(_strict(primitive, accepted)))
+    for primitive, read in _SCALARS.items():
+        made.register_structure_hook(primitive, _own(_scalar(primitive, read)))
+    made.register_structure_hook(enum.Enum, _own(_member))
+    made.register_structure_hook(bytes, _by_msgspec(bytes))
 
     def from_wire(cls: Any) -> Callable[[Any, Any], Any]:
         attrs.resolve_types(typing.get_origin(cls) or cls)
         names: dict[str, Any] = {
             field.name: cattrs.gen.override(rename=field.wire) for field in fields_of(cls)
         }
-        make = cattrs.gen.make_dict_structure_fn(cls, made, **names)
+        return _own(_checked(dict, cattrs.gen.make_dict_structure_fn(cls, made, **names)))
 
-        def from_object(value: Any, kind: Any) -> Any:
-            if not isinstance(value, dict):
-                raise TypeError(f"Expected `object`, got `{type(value).__name__}`")
-            return make(value, kind)
+    under_way = set[Any]()
 
-        return _own(from_object)
+    def from_json(kind: Any) -> Callable[[Any, Any], Any]:
+        under_way.add(kind)  # the next hook of the same type is that of cattrs
+        try:
+            return _own(_checked(_json_type(kind), made.get_structure_hook(kind, cache_result=False)))
+        finally:
+            under_way.discard(kind)
+
+    def limited(kind: Any) -> Callable[[Any, Any], Any]:
+        return _own(_limited(kind, made.get_structure_hook(kind.__origin__)))
 
     made.register_structure_hook_factory(attrs.has, from_wire)
+    made.register_structure_hook_factory(_is_literal, _by_msgspec)
+    made.register_structure_hook_factory(
+        lambda kind: kind not in under_way and _json_type(kind) is not None, from_json
+    )
+    made.register_structure_hook_factory(_has_limits, limited)
     return made
 
 
@@ -90,22 +107,104 @@ def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
     if foreign:
         message = f"{kind!r} has no structure hook: register one with chainapi.models.converter()"
         raise cattrs.StructureHandlerNotFoundError(message, kind)
-    return _own(lambda value, _: msgspec.convert(with_numbers(type_of(kind), value), kind))
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind, float_hook=exact_number)
+    # JSON again, because msgspec makes no float of a Decimal.
+    return _own(lambda value, _: decoder.decode(encode_json(with_numbers(type_of(kind), value))))
 
 
-def _strict(primitive: type, accepted: tuple[type, ...]) -> Callable[[Any, Any], Any]:
-    def checked(value: Any, _: Any) -> Any:
-        if not is_of(value, accepted):
+def _scalar(primitive: type, read: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return the hook of a type of JSON, which is that of classes derived from it too."""
+
+    def checked(value: Any, kind: Any) -> Any:
+        if issubclass(kind, enum.Enum):
+            return _member(value, kind)
+        if (made := read(value)) is None:
             raise TypeError(f"Expected `{primitive.__name__}`, got `{type(value).__name__}`")
-        return primitive(value)
+        return made if kind is primitive else kind(made)
 
     return checked
 
 
-def _whole(value: Any, _: Any) -> int:
-    if (whole := whole_of(value)) is None:
-        raise TypeError(f"Expected `int`, got `{type(value).__name__}`")
-    return whole
+def _float(value: Any) -> float | None:
+    if not is_of(value, (float, int, Decimal)):
+        return None
+    made = float(value)
+    if not isfinite(made):
+        raise ValueError("Number out of range")
+    return made
+
+
+_SCALARS: Mapping[type, Callable[[Any], Any]] = {
+    int: whole_of,
+    float: _float,
+    str: lambda value: value if isinstance(value, str) else None,
+    bool: lambda value: value if isinstance(value, bool) else None,
+}
+
+
+def _member(value: Any, kind: Any) -> Any:
+    """Return the member of an enumeration; true is not 1, and 1.0 is not either."""
+    made = kind(value)
+    if type(made.value) is not type(value):
+        raise TypeError(f"Expected `{type(made.value).__name__}`, got `{type(value).__name__}`")
+    return made
+
+
+def _json_type(kind: Any) -> type | None:
+    """Return the type of the JSON value of a collection, list or dict.
+
+    None for other types.
+    """
+    origin = typing.get_origin(kind) or kind
+    if not isinstance(origin, type) or is_record(origin) or typing.is_typeddict(origin):
+        return None
+    if issubclass(origin, str | bytes | bytearray) or not issubclass(origin, abc.Iterable):
+        return None
+    return dict if issubclass(origin, abc.Mapping) else list
+
+
+def _checked(wanted: Any, make: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a hook that takes values of one type of JSON alone.
+
+    cattrs reads a text as a list.
+    """
+
+    def checked(value: Any, kind: Any) -> Any:
+        if not isinstance(value, wanted):
+            name = "array" if wanted is list else "object"
+            raise TypeError(f"Expected `{name}`, got `{type(value).__name__}`")
+        return make(value, kind)
+
+    return checked
+
+
+def _is_literal(kind: Any) -> bool:
+    return typing.get_origin(kind) is Literal
+
+
+def _has_limits(kind: Any) -> bool:
+    """Check for limits that msgspec applies to this type.
+
+    It refuses those of ``int | None``.
+    """
+    if not any(isinstance(note, msgspec.Meta) for note in getattr(kind, "__metadata__", ())):
+        return False
+    try:
+        msgspec.json.Decoder(kind)
+    except TypeError:
+        return False
+    return True
+
+
+def _limited(kind: Any, make: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a hook that checks the limits of a type after it has made the value."""
+
+    def checked(value: Any, _: Any) -> Any:
+        made = make(value, kind.__origin__)
+        msgspec.convert(made, kind)
+        return made
+
+    return checked
 
 
 def check_cattrs(model: Any) -> None:
@@ -161,4 +260,7 @@ def _first_fault(error: BaseException) -> tuple[str, str]:
         path += f".{name}"
     if isinstance(error, KeyError) and error.args == (name,):
         return "missing", path
+    if isinstance(error, msgspec.ValidationError):
+        fault = to_decode_error(error)
+        return fault.reason, path + fault.path[1:]
     return str(error) or type(error).__name__, path

@@ -19,7 +19,7 @@ from chainapi.core.numbers import whole_of
 from chainapi.models.exact_json import exact_number
 from chainapi.models.schema import Type, fields_of, is_record, type_of
 
-__all__ = ["NativeRows", "has_attrs", "has_native_numbers", "with_numbers"]
+__all__ = ["NativeRows", "has_attrs", "has_decimals", "has_native_numbers", "with_numbers"]
 
 # Numbers with a point or an exponent keep their digits; the encoder writes them as they are.
 _PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=msgspec.Raw)
@@ -56,6 +56,11 @@ def has_native_numbers(model: Any) -> bool:
         _is_native(kind.hint) and any(part.kind == "integer" for part in _parts_of(kind.hint))
         for kind in _all_types(type_of(model))
     )
+
+
+def has_decimals(model: Any) -> bool:
+    """Check for a decimal in a model, at any depth."""
+    return any(kind.kind == "decimal" for kind in _all_types(type_of(model)))
 
 
 def has_attrs(model: Any) -> bool:

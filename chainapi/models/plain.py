@@ -10,10 +10,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from chainapi.models.exact_json import exact_number
+from chainapi.errors import DecodeError
+from chainapi.models.decode_errors import TOO_DEEP
+from chainapi.models.exact_json import EXACT, exact_number
 from chainapi.models.schema import Type, fields_of, is_record
 
-__all__ = ["dict_of", "to_dict", "to_wire", "wire_of"]
+__all__ = ["dict_of", "is_pydantic_row", "to_dict", "to_wire", "wire_of"]
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -25,23 +27,15 @@ def to_dict(value: Any) -> Any:
     """Return rows as dicts by the names of Python, at any depth.
 
     Other values stay as they are.
+
+    Raises:
+        DecodeError: a value is nested too deeply.
+
     """
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    if (method := getattr(kind, "to_dict", None)) is not None:
-        return method(value)
-    if isinstance(value, _LISTS):
-        return [to_dict(entry) for entry in value]
-    if isinstance(value, Mapping):
-        return {name: to_dict(entry) for name, entry in value.items()}
-    return dict_of(value) if is_record(kind) else value
-
-
-def dict_of(record: Any) -> dict[str, Any]:
-    """Return the fields of a record by their names in Python."""
-    kind: Any = type(record)
-    return {name: to_dict(getattr(record, name)) for name, *_ in _fields(kind)}
+    try:
+        return _to_dict(value)
+    except RecursionError:
+        raise DecodeError(TOO_DEEP) from None
 
 
 def to_wire(value: Any) -> Any:
@@ -51,32 +45,86 @@ def to_wire(value: Any) -> Any:
     digits.
 
     Raises:
+        DecodeError: a value is nested too deeply.
         TypeError: a value has a type that JSON cannot represent.
 
     """
+    try:
+        return _to_wire(value)
+    except RecursionError:
+        raise DecodeError(TOO_DEEP) from None
+
+
+def _to_dict(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if (method := getattr(kind, "to_dict", None)) is not None:
+        return method(value)
+    if isinstance(value, _LISTS):
+        return [_to_dict(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {name: _to_dict(entry) for name, entry in value.items()}
+    if is_pydantic_row(kind):
+        return value.model_dump()
+    return dict_of(value) if is_record(kind) else value
+
+
+def dict_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a record by their names in Python."""
+    kind: Any = type(record)
+    return {name: to_dict(getattr(record, name)) for name, *_ in _fields(kind)}
+
+
+def _to_wire(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
     if (method := getattr(kind, "to_wire", None)) is not None:
         return method(value)
     if isinstance(value, _LISTS):
-        return [to_wire(entry) for entry in value]
+        return [_to_wire(entry) for entry in value]
     if isinstance(value, Mapping):
-        return {str(name): to_wire(entry) for name, entry in value.items()}
+        return {_key(name): _to_wire(entry) for name, entry in value.items()}
+    if is_pydantic_row(kind):
+        return value.model_dump(mode="json", by_alias=True)
+    if kind is msgspec.Raw:
+        return EXACT.decode(value)
     return wire_of(value) if is_record(kind) else msgspec.to_builtins(value)
+
+
+def is_pydantic_row(kind: type) -> bool:
+    """Check for a class of Pydantic, which has its own forms.
+
+    It does not load Pydantic.
+    """
+    return hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_dump")
+
+
+def _key(name: Any) -> str:
+    """Return a key as a string, that of an enumeration by its value."""
+    return name if type(name) is str else str(msgspec.to_builtins(name))
 
 
 def wire_of(record: Any) -> dict[str, Any]:
     """Return the fields of a record by their names in JSON, without missing ones."""
     kind: Any = type(record)
-    made: dict[str, Any] = {}
+    made: dict[str, Any] = _tag(kind)
     for name, wire, may_miss, convert in _fields(kind):
         value = getattr(record, name)
+        if value is msgspec.UNSET:
+            continue
         if value is not None:
             made[wire] = value if convert is None else convert(value)
         elif not may_miss:
             made[wire] = None
     return made
+
+
+def _tag(kind: Any) -> dict[str, Any]:
+    """Return the field of a Struct that names its kind; empty for any other record."""
+    config = getattr(kind, "__struct_config__", None)
+    return {} if config is None or config.tag is None else {config.tag_field: config.tag}
 
 
 @lru_cache(maxsize=512)

@@ -53,19 +53,16 @@ class RowType:
         finish: function that makes the objects; None if `wire` is the model itself.
         fast: the fast path, or None. Rows that it refuses are decoded again by the general one, which names
             the fault.
-        rounded: whether numbers without a type are floats, as hooks of a user expect; else they keep all
-            digits.
 
     """
 
     wire: Any
     finish: Finish | None = None
     fast: FastPath | None = None
-    rounded: bool = False
 
     def decoder(self, wire: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
         """Return a decoder of `wire`, a type with rows in it."""
-        return msgspec.json.Decoder(wire, strict=strict, float_hook=None if self.rounded else exact_number)
+        return msgspec.json.Decoder(wire, strict=strict, float_hook=exact_number)
 
 
 class FastDecoder:
@@ -113,7 +110,8 @@ class _Decoder:
                     return self._fast.finish(rows)[0]
             except DECODING_ERRORS as error:
                 if is_unknown_field(error):
-                    raise to_decode_error(error) from None
+                    fault = to_decode_error(error)
+                    raise below("$", fault.path.removeprefix("$[0]"), fault) from None
         try:
             row = self._one.decode(raw)
         except DECODING_ERRORS as error:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import attrs
@@ -23,12 +24,20 @@ import msgspec
 from chainapi.core.numbers import DIGITS
 from chainapi.models.hooks import is_hooked
 from chainapi.models.native import has_native_numbers
-from chainapi.models.schema import Field, Type, fields_of, type_of
+from chainapi.models.schema import Field, Kind, Type, fields_of, type_of
 from chainapi.models.unions import Tag
 
 __all__ = ["Decoded", "fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
 
 _FLOAT: Any = float | str  # a string is refused in the second step: a lax decoder would make a number of it
+_FAST: Mapping[Kind, Any] = {
+    "any": Any,
+    "boolean": Any,
+    "decimal": str,  # a lax decoder would take the sign of "-0" away
+    "float": _FLOAT,
+    "integer": int | float,
+    "text": str,
+}
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 
@@ -75,14 +84,8 @@ def _fast_type(kind: Type, strict: bool, nulls: bool) -> Any:
 
     Raises TypeError if the type has no fast path.
     """
-    if kind.kind == "integer":
-        return int | float
-    if kind.kind == "float":
-        return _FLOAT
-    if kind.kind in ("boolean", "any"):
-        return Any
-    if kind.kind in ("text", "decimal"):  # a lax decoder would take the sign of "-0" away
-        return str
+    if kind.kind in _FAST:
+        return _FAST[kind.kind]
     if kind.kind == "literal" and {*map(type, kind.choices)} == {str}:
         return str
     if kind.origin in (list, dict):
@@ -160,8 +163,17 @@ def wire_type(model: Any, *, strict: bool = False) -> Any:
 
 def _wire_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
     """Return the type of a value on the wire."""
-    wire = _given_type(kind, within, strict)
-    return typing.Optional[wire] if kind.optional else wire  # noqa: UP045 - made at run time
+    given = _given_type(kind, within, strict)
+    wire = typing.Optional[given] if kind.optional else given  # noqa: UP045 - made at run time
+    if any(msgspec.convert(text, wire, strict=False) != text for text in _listed(kind)):
+        raise TypeError(f"{kind} lists a text that the second step takes for another value: it needs cattrs")
+    return wire
+
+
+def _listed(kind: Type) -> list[str]:
+    """Return the strings that a type lists."""
+    parts = [part for part in (kind, *kind.members) if part.kind == "literal"]
+    return [choice for part in parts for choice in part.choices if isinstance(choice, str)]
 
 
 def _given_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:

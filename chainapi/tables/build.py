@@ -268,16 +268,38 @@ class Inferred:
         return self._rows
 
     def _inferred(self, name: str) -> Any:
+        values = [row.get(name) for row in self._rows]
         try:
-            return pa.array([row.get(name) for row in self._rows])
+            made = pa.array(values)
+            _check_inferred(made.type, values)
         except (pa.ArrowException, OverflowError) as error:
             raise ConfigurationError(
                 f"the values of {name!r} have no common type of Arrow, and the rows have no model with types:"
                 f" {error}; pass model="
             ) from None
+        return made
+
+
+def _check_inferred(kind: Any, values: Sequence[Any]) -> None:
+    """Refuse a type that changes a value, or that polars and DuckDB cannot read.
+
+    Raises:
+        ArrowInvalid: pyarrow made a number of a boolean, or a decimal has more than 38 digits.
+
+    """
+    if pa.types.is_floating(kind) and bool in {*map(type, values)}:
+        raise pa.ArrowInvalid("booleans and numbers")
+    if pa.types.is_decimal256(kind):
+        raise pa.ArrowInvalid("a number has more than 38 digits")
+    if pa.types.is_list(kind):
+        _check_inferred(kind.value_type, [entry for entries in values for entry in entries or ()])
+    if pa.types.is_struct(kind):
+        records = [value for value in values if value is not None]
+        for inner in kind:
+            _check_inferred(inner.type, [record.get(inner.name) for record in records])
 
 
 def _as_dict(row: Any) -> dict[str, Any]:
     """Return a row as a dict; one that is no object has the column ``value``."""
-    made = row.model_dump() if hasattr(row, "model_dump") else to_dict(row)
+    made = to_dict(row)
     return made if isinstance(made, dict) else {"value": made}

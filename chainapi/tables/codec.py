@@ -18,7 +18,7 @@ from chainapi.core.numbers import is_number, whole_of
 from chainapi.errors import ColumnValueError, ConfigurationError
 from chainapi.models.exact_json import encode_json
 from chainapi.models.invalid import Invalid
-from chainapi.models.plain import to_wire
+from chainapi.models.plain import is_pydantic_row, to_wire
 from chainapi.models.row_type import RowType
 from chainapi.models.schema import row_classes
 from chainapi.models.unions import Unknown, tags_of, wire_name
@@ -31,7 +31,7 @@ from chainapi.tables.columns import (
     has_extra,
     has_json,
 )
-from chainapi.tables.shapes import ENCODER, Misfit, Shape, text_of
+from chainapi.tables.shapes import Misfit, Shape, encoded_line, text_of
 from chainapi.tables.structs import struct_rows
 from chainapi.tables.types import INT64, YEARS, Amounts, Kind, fraction_text, hexadecimal, whole_text
 from chainapi.tables.values import Values
@@ -209,11 +209,13 @@ class Codec:
         if isinstance(row, Invalid):
             return _invalid(row.error.path, row.error.reason, row.raw)
         if not self.columns:
-            return encode_json(_as_object(row)) if self.model is None else ENCODER.encode(_as_object(row))
+            given = _with_free_label(row)
+            line = encode_json(given) if self.model is None else encoded_line(given)
+            return line if line.startswith(b"{") else b'{"value":%b}' % line
         if isinstance(row, Unknown) and tags_of(self.model):
-            return ENCODER.encode(self._of_unknown(row.raw))
+            return encoded_line(self._of_unknown(row.raw))
         if self.model is str:
-            return ENCODER.encode({"value": row if isinstance(row, str) else encode_json(row).decode()})
+            return encoded_line({"value": row if isinstance(row, str) else encode_json(row).decode()})
         raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
 
     def _of_unknown(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,14 +251,14 @@ def _invalid(path: str, error: str, row: Any) -> bytes:
     return INVALID + encode_json({"path": path, "error": error, "row": row})
 
 
-def _as_object(row: Any) -> Any:
-    """Return a row without columns as a JSON object.
+def _with_free_label(row: Any) -> Any:
+    """Return a row without columns.
 
-    The name ``source`` stays free for the label.
+    The name ``source`` in it stays free for the label.
     """
-    if not isinstance(row, dict):
-        return {"value": row} if isinstance(row, str | int | float | Decimal | list | None) else row
-    if SOURCE not in row:
+    if is_pydantic_row(type(row)):
+        row = to_wire(row)
+    if not isinstance(row, dict) or SOURCE not in row:
         return row
     used = {name.lower() for name in row}
     return {free_name(SOURCE, used) if name == SOURCE else name: value for name, value in row.items()}

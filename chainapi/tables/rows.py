@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
+from chainapi.errors import DecodeError
+from chainapi.models.decode_errors import TOO_DEEP
 from chainapi.models.records import NULL
 from chainapi.tables.columns import Column
 from chainapi.tables.types import SCALARS
@@ -22,13 +24,17 @@ def reader(columns: Sequence[Column], *, nested: bool) -> Callable[[bytes], list
     Values have the types of `Scalar.json`: whole numbers and times are int, amounts and decimals are strings,
     and a value of a ``json`` column is raw JSON, for `json_text`. Records and lists are raw JSON too; with
     `nested`, a list is a list, and a record is a Struct, whose values `msgspec.structs.astuple` returns in
-    the order of its columns.
+    the order of its columns. It raises DecodeError for JSON that is nested too deeply.
     """
     decoder = msgspec.json.Decoder(_struct(columns, nested))
     nothing: list[Sequence[Any]] = [()] * len(columns)
 
     def read(lines: bytes) -> list[Sequence[Any]]:
-        return [*zip(*map(astuple, decoder.decode_lines(lines)), strict=True)] or [*nothing]
+        try:
+            rows = decoder.decode_lines(lines)
+        except RecursionError:  # with less stack left than the decoder of the page had
+            raise DecodeError(TOO_DEEP) from None
+        return [*zip(*map(astuple, rows), strict=True)] or [*nothing]
 
     return read
 

@@ -29,7 +29,7 @@ from chainapi.tables.columns import SOURCE, Column, named_fields
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
 from chainapi.tables.values import Values, packed
 
-__all__ = ["ENCODER", "Misfit", "Shape", "has_code", "text_of"]
+__all__ = ["Misfit", "Shape", "encoded_line", "has_code", "text_of"]
 
 # Values of types that JSON lacks, in models of users, are encoded as strings by `str`.
 ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
@@ -79,7 +79,6 @@ class Shape:
         self._exact, self._extra, self._as_json = exact, extra, as_json
         named = dict(named_fields(model, (SOURCE,) if row else ()))
         fields = [self._field(name, named[name]) for name in columns if name in named]
-        self._named = bool(fields)
         if exact and row:
             fields = _with_more(fields, extra)
         # Keys of rows of several kinds are found by the name of their class.
@@ -101,22 +100,22 @@ class Shape:
         Raises msgspec.ValidationError or Misfit if a value does not fit its column.
         """
         if type(rows[0]) is not self.struct:
-            lines = ENCODER.encode_lines(self._changed(self.of(rows)))
+            lines = encoded_lines(self._changed(self.of(rows)))
             return self._completed(rows, lines, label)
         made = self._changed([*rows])
         if label is not None:
             _set(made, LABEL, repeat(label))
-        return ENCODER.encode_lines(made)
+        return encoded_lines(made)
 
     def _completed(self, rows: Sequence[Any], lines: bytes, label: str | None) -> bytes:
         """Add label and unnamed fields to the JSON of rows."""
         if label is None and self._extra is None:
             return lines
         head = b"{" if label is None else b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
-        comma = b"," if self._named and label is not None else b""
+        before = head if label is None else head + b","
         made = list[bytes]()
         for row, line in zip(rows, lines.split(b"\n"), strict=False):
-            made.append(head + comma + line[1:-1])
+            made.append(head if line == b"{}" else before + line[1:-1])
             if self._extra is not None:
                 found = unnamed(row) if getattr(row, "_extra", None) is not None else {}
                 more = b"" if made[-1] == b"{" else b","
@@ -221,6 +220,8 @@ class Shape:
             return _list_of(item), None if change is None else partial(_each, change)
         if self._exact:
             checked = _exact_type(column, kind)
+        elif column.kind == "json":
+            return Any, _json if _is_free(kind) else None
         elif column.kind not in _CHECKED or kind.kind in ("enum", "other"):
             return Any, None
         else:
@@ -230,12 +231,26 @@ class Shape:
             form = double_of
         if column.kind == "digits":
             return checked, _digits
-        if column.kind == "json" and self._as_json:
+        if column.kind == "json" and _is_free(kind):
             return checked, _json
+        if column.kind == "json" and self._as_json:
+            return checked, _typed_json
         return checked, None if form is None else partial(_formed, form)
 
 
 _Change: TypeAlias = Callable[[list[Any]], list[Any]]
+
+
+def encoded_lines(rows: Sequence[Any]) -> bytes:
+    """Return rows as JSON lines; raw JSON of a response may have line ends."""
+    lines = ENCODER.encode_lines(rows)
+    return lines if lines.count(b"\n") == len(rows) else b"".join(encoded_line(row) + b"\n" for row in rows)
+
+
+def encoded_line(row: Any) -> bytes:
+    """Return a row as JSON without line ends."""
+    line = ENCODER.encode(row)
+    return msgspec.json.format(line, indent=-1) if b"\n" in line else line
 
 
 class Misfit(Exception):  # noqa: N818 - becomes an error with the value and the row
@@ -329,7 +344,20 @@ def _digits(values: list[Any]) -> list[Any]:
     return [None if text == "null" else text for text in texts] if b"n" in encoded else texts
 
 
+def _is_free(kind: Type) -> bool:
+    """Check for JSON of any type, whose numbers keep their digits.
+
+    A decimal by its type is a string.
+    """
+    kinds = {part.kind for part in kind.parts()}
+    return "any" in kinds and kinds <= {"any", "list", "mapping"}
+
+
 def _json(values: list[Any]) -> list[Any]:
+    return _RAW.decode(encode_json(values))
+
+
+def _typed_json(values: list[Any]) -> list[Any]:
     return _RAW.decode(ENCODER.encode(values))
 
 

@@ -20,6 +20,7 @@ from chainapi.core.http import Request, Response
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models import EvmBlock, Transfer, Unknown
 from chainapi.models.codec import PageDecoder
+from chainapi.models.sizes import LARGE
 from tests.documents import DEEP, Maker, values
 
 BLOCKS = "/v1/chains/43114/blocks"
@@ -96,6 +97,47 @@ async def test_the_error_names_the_row_and_the_ways_on() -> None:
     )
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.row, copy.advice) == (str(error), error.row, error.advice)
+
+
+@pytest.mark.parametrize("items", ["blocks", None])
+@pytest.mark.parametrize("model", [EvmBlock, None])
+@pytest.mark.parametrize("padding", [0, LARGE])
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (b'{"blockHash":"\\ud800"}', "half of a surrogate pair"),
+        (b'{"a":["\\udc00\\ud800"]}', "half of a surrogate pair"),
+        (b'{"blockHash":"\xff"}', "no valid JSON: not UTF-8"),
+        (b'{"a":%b}' % (b"[" * 3_000 + b"]" * 3_000), "nested too deeply"),
+    ],
+    ids=["half", "order", "byte", "depth"],
+)
+def test_a_row_that_cannot_be_read_is_named(
+    odd: bytes, reason: str, padding: int, model: Any, items: str | None
+) -> None:
+    """The error of a row that no decoder reads names it, as that of a row of another shape does."""
+    body = b'{"blocks":[%b,%b]}' % (block(1), odd) + b" " * padding
+    with pytest.raises(DecodeError) as caught:
+        PageDecoder(model, items).decode(body)
+    error = caught.value
+    assert (error.row, error.path, error.reason) == (1, "$.blocks[1]", reason)
+    assert error.advice.startswith("resume=error.checkpoint")
+    assert "without a model" not in error.advice  # the row could not be read either
+    assert error.malformed is (odd == b'{"blockHash":"\xff"}')
+    row = PageDecoder(model, items, shown=lambda fault: fault).decode(body).rows[1]
+    assert (row.error.row, row.error.path, row.error.reason) == (1, "$.blocks[1]", reason)
+
+
+async def test_half_of_a_surrogate_pair_is_not_requested_again() -> None:
+    """The service would send the same text again: the error comes at once, and the walk goes on behind it."""
+    served = blocks(block(95, blockHash="\ud800"))
+    async with session_of(served) as session:
+        with pytest.raises(DecodeError) as caught:
+            await session.data.evm.blocks(43114, page_size=10).collect()
+        assert (served.requests, caught.value.row) == (1, 5)
+        rest = session.data.evm.blocks(43114, page_size=10, resume=caught.value.checkpoint, on_invalid="raw")
+        rows: list[Any] = await rest.collect()
+    assert [type(row) for row in rows].count(Invalid) == 1
 
 
 @pytest.mark.parametrize("body", [b'{"other":[]}', b'{"blocks":{}}', b'{"blocks":[],"nextPageToken":5}'])

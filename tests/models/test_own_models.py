@@ -17,6 +17,7 @@ from chainapi import Invalid
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import MetricPoint
 from chainapi.models.codec import PageDecoder, decode_resource
+from chainapi.models.sizes import LARGE
 from chainapi.simulator import Simulator
 from tests.sessions import simulated
 
@@ -207,6 +208,46 @@ def test_name_of_python_without_an_alias(model: Any) -> None:
     with pytest.raises(DecodeError, match=r"missing \(.*'blockNumber'.* alias\)") as caught:
         decoded(model, SENT)
     assert caught.value.path == "$.rows[0].block_number"
+
+
+@dataclass
+class Keyed:
+    """A dataclass whose keys are numbers."""
+
+    places: dict[int, str]
+    count: int = 0
+
+
+@frozen
+class AttrsKeyed:
+    """An attrs class with the same field."""
+
+    places: dict[int, str]
+
+
+@pytest.mark.parametrize("padding", ["", " " * LARGE])
+@pytest.mark.parametrize("model", [Keyed, AttrsKeyed])
+def test_a_wrong_key_has_a_path(model: Any, padding: str) -> None:
+    """The error of a key of another type has the row and the path of its object."""
+    body = json.dumps({"rows": [{"places": {"1": "a"}}, {"places": {"x": "a"}}]}) + padding
+    with pytest.raises(DecodeError, match="Expected `int`, got `str` as a key") as caught:
+        PageDecoder(model, "rows").decode(body.encode())
+    assert (caught.value.row, caught.value.path) == (1, "$.rows[1].places")
+
+
+class Closed(msgspec.Struct, forbid_unknown_fields=True):
+    """A Struct that refuses other fields."""
+
+    count: int
+
+
+@pytest.mark.parametrize("padding", ["", " " * LARGE])
+def test_a_refused_field_has_a_path(padding: str) -> None:
+    """The error of a field that a Struct refuses has the row and the path of its object."""
+    body = json.dumps({"rows": [{"count": 1}, {"count": 2, "other": 3}]}) + padding
+    with pytest.raises(DecodeError, match="unknown field `other`") as caught:
+        PageDecoder(Closed, "rows").decode(body.encode())
+    assert (caught.value.row, caught.value.path) == (1, "$.rows[1]")
 
 
 @pytest.mark.parametrize("model", MODELS)

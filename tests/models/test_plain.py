@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -187,3 +188,14 @@ def test_every_union_has_rows() -> None:
     """The models of these tests include all unions, and so every kind of row."""
     assert {name for name in NAMES if tags_of(getattr(models, name))} >= {"Transfer", "PrimaryNetworkUtxo"}
     assert EvmBlock.__name__ in NAMES
+
+
+@pytest.mark.parametrize("write", [to_dict, to_wire, dumps])
+def test_values_nested_too_deeply_are_refused(write: Callable[[Any], Any]) -> None:
+    """A value that is nested deeper than Python can walk raises DecodeError."""
+    deep: list[Any] = []
+    for _ in range(20_000):
+        deep = [deep]
+    for value in (deep, {"a": deep}):
+        with pytest.raises(DecodeError, match="nested too deeply"):
+            write(value)
