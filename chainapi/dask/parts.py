@@ -212,26 +212,27 @@ class PartLog:
             self._matchers.pop(walk, None)
             return 0
         new, (valid, invalid) = found
-        self._keep_digests(batch, new)
+        self._keep_digests(new)
         self._bytes += len(valid) + len(invalid)
         label = msgspec.json.encode(source.label)
         for line in invalid.split(b"\n")[:-1]:
             self.invalid += 1
             self._invalid_rows.append(b'{"%b":%b,%b\n' % (SOURCE.encode(), label, line[1:]))
         self._rows += [(source.label, line) for line in valid.split(b"\n")[:-1]]
-        source.advance(batch, len(new.rows), met=new.met)
+        source.advance(new.batch, met=new.met)
         if source.done:
             self._forget(walk)
-        return len(new.rows)
+        return len(new.batch.rows)
 
     # Rows of later passes
 
-    def _keep_digests(self, batch: Batch, new: NewRows) -> None:
+    def _keep_digests(self, new: NewRows) -> None:
         """Keep the digests of new rows for the next log."""
+        batch = new.batch
         walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
         if walk in self._matchers:
-            self._matchers[walk].add(restarts, new.added)
-        outcome = Matched(restarts, packed(new.added), packed(new.again))
+            self._matchers[walk].add(restarts, batch.digests)
+        outcome = Matched(restarts, packed(batch.digests), packed(new.again))
         self._digests.setdefault(walk, []).append(outcome)
 
     def _matcher(self, walk: Walk) -> Matcher:

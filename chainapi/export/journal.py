@@ -231,43 +231,43 @@ class Journal:
             self._matchers.pop(walk, None)
             return None
         new, content = encoded
+        batch = new.batch
         self._pages += 1
-        self._keep_digests(batch, new)
+        self._keep_digests(new)
         page = None
         if isinstance(content, PageValues):
             group.pages[self._pages] = content
-            page = self._record(batch, len(new.rows), batch.size, first=0)
-        elif new.rows:
-            page = self._append(batch, len(new.rows), *content)
-        source.advance(batch, len(new.rows), met=new.met)
+            page = self._record(batch, batch.size, first=0)
+        elif batch.rows:
+            page = self._append(batch, *content)
+        source.advance(batch, met=new.met)
         if source.done:
             self._forget(source)
         return page
 
-    def _append(self, batch: Batch, rows: int, valid: bytes, invalid: bytes) -> PageRecord:
+    def _append(self, batch: Batch, valid: bytes, invalid: bytes) -> PageRecord:
         """Append rows of a page to the segment."""
         count = invalid.count(b"\n") if invalid else 0
         content = valid + invalid if invalid else valid
         if self._compress is not None:
             content = self._compress(content)
         segment, start = self._segments.append(content)
-        page = self._record(batch, rows, len(valid))
+        page = self._record(batch, len(valid))
         return msgspec.structs.replace(
             page,
             segment=segment,
             start=start,
-            rows=rows - count,
+            rows=page.rows - count,
             invalid_length=len(invalid),
             invalid=count,
             crc=crc32(content),
             stored=0 if self._compress is None else len(content),
         )
 
-    def _record(self, batch: Batch, rows: int, length: int, first: int | None = None) -> PageRecord:
+    def _record(self, batch: Batch, length: int, first: int | None = None) -> PageRecord:
         """Return the record of a page of valid rows that is in no segment yet."""
-        numbers = (None, None) if rows < len(batch.rows) else (batch.oldest, batch.newest)
-        lowest, highest = (None if number is None else str(number) for number in numbers)
-        source, place = batch.source.number, batch.source.place
+        lowest, highest = (None if number is None else str(number) for number in (batch.oldest, batch.newest))
+        source, place, rows = batch.source.number, batch.source.place, len(batch.rows)
         return PageRecord(
             self._pages, source, place, 0, 0, length, rows, 0, 0, lowest, highest, 0, first=first
         )
@@ -303,13 +303,14 @@ class Journal:
 
     # Rows of later passes
 
-    def _keep_digests(self, batch: Batch, new: NewRows) -> None:
+    def _keep_digests(self, new: NewRows) -> None:
         """Keep the digests of new rows, for the end of the transaction."""
+        batch = new.batch
         walk, restarts = (batch.source.number, batch.source.place), batch.checkpoint.restarts
         if walk in self._matchers:
-            self._matchers[walk].add(restarts, new.added)
-        if not batch.done and (new.added or new.again):
-            record = self._pages, *walk, restarts, packed(new.added), packed(new.again)
+            self._matchers[walk].add(restarts, batch.digests)
+        if not batch.done and (batch.digests or new.again):
+            record = self._pages, *walk, restarts, packed(batch.digests), packed(new.again)
             self._digests.setdefault(walk, []).append(record)
 
     def _matcher(self, db: Connection, number: int, place: int) -> Matcher:

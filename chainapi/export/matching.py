@@ -79,15 +79,13 @@ class NewRows(NamedTuple):
     """Rows of a page that the export lacks.
 
     Attributes:
-        rows: the rows.
-        added: digest of each of them.
+        batch: the page with these rows alone.
         again: digests of the other rows, which the export has.
         met: whether this pass had a row that the export has; True if no rows are matched.
 
     """
 
-    rows: Sequence[Any]
-    added: Sequence[bytes]
+    batch: Batch
     again: Sequence[bytes] = ()
     met: bool = True
 
@@ -104,7 +102,7 @@ def encoded_rows(
         return None
     new = _new_rows(batch, matcher_of)
     try:
-        return new, encode(new.rows)
+        return new, encode(new.batch.rows)
     except ColumnValueError as error:
         batch.source.failure = error
         return None
@@ -116,21 +114,16 @@ def _new_rows(batch: Batch, matcher_of: Callable[[], Matcher]) -> NewRows:
     Equal rows are matched one by one: the list may hold a row more than once.
     """
     restarts = batch.checkpoint.restarts
-    if not restarts or not (batch.repeats or batch.matched):
-        return NewRows(batch.rows, batch.digests)
+    if not restarts or not (batch.repeats or batch.matched is not None):
+        return NewRows(batch)
     matcher = matcher_of()
     again = _known(batch.repeats, matcher.match(restarts, batch.repeats))
-    if not batch.matched:
-        return NewRows(batch.rows, batch.digests, again)
+    if batch.matched is None:
+        return NewRows(batch, again)
     met = matcher.has_met(restarts)
     known = matcher.match(restarts, batch.digests)
     new = batch.unmatched(known, met=met)
-    return NewRows(
-        [row for _, row in new],
-        [digest for digest, _ in new],
-        again + _known(batch.digests, known),
-        met or any(known),
-    )
+    return NewRows(new, again + _known(batch.digests, known), met or any(known))
 
 
 def _known(digests: Sequence[bytes], known: Sequence[bool]) -> list[bytes]:

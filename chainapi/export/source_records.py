@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from itertools import dropwhile
 from typing import Any, Self
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend
@@ -191,17 +190,16 @@ class SourceRecord:
             self.exported_ties = self.newest_ties
         self.exported = self.newest
 
-    def advance(self, batch: Batch, stored: int, *, met: bool = True) -> None:
+    def advance(self, batch: Batch, *, met: bool = True) -> None:
         """Move the position after a page of this source.
 
         Args:
-            batch: rows of the page.
-            stored: number of these rows that were stored.
+            batch: rows of the page that were stored.
             met: whether the pass of the page has had a row that an earlier pass stored.
 
         """
         checkpoint, first = batch.checkpoint, self.exported is None
-        self.taken += stored if first else 0
+        self.taken += len(batch.rows) if first else 0
         self.limited = self.limited or self._at_limit(batch, met=met)
         self.checkpoint, self.done = checkpoint, batch.done or self.limited
         self._advance_newest(batch)
@@ -227,8 +225,6 @@ class SourceRecord:
         return self.taken >= batch.limit or (not met and batch.seen >= batch.limit)
 
     def _advance_newest(self, batch: Batch) -> None:
-        if batch.restarted:  # the journal matches its rows, so that all of them come again
-            self.newest_ties = (self.exported_ties or ()) if self.newest == self.exported else ()
         if batch.checkpoint.unordered:
             self.newest, self.newest_ties = None, ()
         elif batch.newest is not None and (self.newest is None or batch.newest > self.newest):
@@ -256,8 +252,8 @@ class Batch:
         met_ties: those of the marks in the target that this pass has met.
         trend: order of the numbers of a cursor, over all pages.
         last: number of the last row, by the cursor.
-        restarted: whether this is the first page of a later pass that the journal matches.
-        matched: whether the journal matches rows of a later pass with the rows that it has.
+        matched: number and mark of each row of a later pass, which the journal matches with the rows that it
+            has; None for other pages.
         limit: number of rows that the source may have; None for any number.
         seen: number of rows that this pass has brought so far.
         share: share of the walk that this run has done; None if it is not known.
@@ -280,16 +276,15 @@ class Batch:
     met_ties: tuple[str, ...] = ()
     trend: Trend = Trend.LEVEL
     last: int | None = None
-    restarted: bool = False
-    matched: bool = False
+    matched: Sequence[tuple[int | None, str]] | None = None
     limit: int | None = None
     seen: int = 0
     share: float | None = None
     size: int = 0
     values: Sequence[Values] | None = None
 
-    def unmatched(self, known: Sequence[bool], *, met: bool) -> list[tuple[bytes, Any]]:
-        """Return the rows of a later pass to store, with their digests.
+    def unmatched(self, known: Sequence[bool], *, met: bool) -> Batch:
+        """Return the page of a later pass with the rows to store alone.
 
         With a limit, rows above the first one that an earlier pass stored are left out: they are newer
         than the list that the limit is about, and as many as fit would leave a gap below them.
@@ -299,14 +294,27 @@ class Batch:
             met: whether an earlier page of this pass had a row that is known.
 
         """
-        rows = zip(known, self.digests, self.rows, strict=True)
-        if self.limit is None:
-            return [(digest, row) for old, digest, row in rows if not old]
-        if self.source.limited:
-            return []
-        below = rows if met or not self.source.taken else dropwhile(lambda row: not row[0], rows)
-        new = [(digest, row) for old, digest, row in below if not old]
-        return new[: max(0, self.limit - self.source.taken)]
+        new = [place for place, old in enumerate(known) if not old]
+        if self.limit is not None:
+            first = 0 if met or not self.source.taken else (known.index(True) if any(known) else len(known))
+            left = 0 if self.source.limited else max(0, self.limit - self.source.taken)
+            new = [place for place in new if place >= first][:left]
+        return self._only(new)
+
+    def _only(self, places: Sequence[int]) -> Batch:
+        """Return the page of a later pass with the rows at these places."""
+        matched = self.matched or ()
+        marked = [matched[place] for place in places]
+        numbers = [number for number, _ in marked if number is not None]
+        newest = max(numbers, default=None)
+        return evolve(
+            self,
+            rows=[self.rows[place] for place in places],
+            digests=[self.digests[place] for place in places],
+            newest=newest,
+            oldest=min(numbers, default=None),
+            ties=tuple(mark for number, mark in marked if number is not None and number == newest),
+        )
 
 
 def _text(number: int | None) -> str | None:

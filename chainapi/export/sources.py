@@ -82,10 +82,10 @@ class SourceStream:
             self._begin_pass(matched=matched)
         numbers = self._numbers(page)
         self._reach.follow(numbers)
-        self._follow(numbers, limited=matched and self._limit is not None)
+        self._follow(numbers)
         new = self._new_rows(page, numbers, matched=matched)
         repeats = [index for index in walk.stale if index not in walk.repeated]
-        newest, oldest = self._extent(numbers, new)
+        newest, oldest = (None, None) if matched else self._extent(numbers, new)
         return Batch(
             source=self.source,
             rows=page.items if len(new) == len(page.items) else [page.items[index] for index in new],
@@ -100,8 +100,7 @@ class SourceStream:
             met_ties=tuple(self._met.elements()),
             trend=self._trend,
             last=self._last,
-            restarted=matched and walk.depth == 1,
-            matched=matched,
+            matched=[(numbers[index], walk.mark(index)) for index in new] if matched else None,
             limit=self._limit,
             seen=self._rows_of_pass,
             share=self._reach.share,
@@ -128,12 +127,8 @@ class SourceStream:
         found = [number for index in indices if (number := numbers[index]) is not None]
         return max(found, default=None), min(found, default=None)
 
-    def _follow(self, numbers: Sequence[int | None], *, limited: bool) -> None:
-        """Follow the order of the rows of this pass.
-
-        With a limit, a later pass leaves out the rows above those of the first one; by a cursor, the next
-        run could not distinguish them from others of the same number.
-        """
+    def _follow(self, numbers: Sequence[int | None]) -> None:
+        """Follow the order of the rows of this pass."""
         repeated = self._walk.repeated
         rows = numbers
         if repeated:
@@ -142,7 +137,7 @@ class SourceStream:
         if self._cursor is None:
             return
         before = [] if self._last is None else [self._last]
-        self._trend = self._trend.joined(Trend.MIXED if limited else trend_of([*before, *rows]))
+        self._trend = self._trend.joined(trend_of([*before, *rows]))
         self._last = rows[-1] if rows else self._last
 
     def _ties(

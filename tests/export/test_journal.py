@@ -73,7 +73,7 @@ def batch_of(
         repeats=[digest_of(row) for row in repeats],
         newest=newest,
         ties=ties,
-        matched=matched,
+        matched=[(None, "")] * len(rows) if matched else None,
         limit=limit,
         seen=seen,
     )
