@@ -33,8 +33,7 @@ class SourceRecord:
         newest: greatest number among its rows, where the route has a descending number or a cursor.
         newest_ties: marks of its rows that have the number `newest`.
         exported: greatest number among the rows that earlier walks brought into the target.
-        exported_ties: marks of the target's rows that have the number `exported`; None where no two rows
-            share a number.
+        exported_ties: marks of the target's rows that have the number `exported`.
         met_ties: those of `exported_ties` that the pass under way has met.
         trend: order of the numbers of a cursor, over all pages.
         last: number of the last row of the pass under way, by the cursor.
@@ -58,7 +57,7 @@ class SourceRecord:
     taken: int = 0
     newest: int | None = None
     exported: int | None = None
-    exported_ties: tuple[str, ...] | None = None
+    exported_ties: tuple[str, ...] = ()
     done: bool = False
     newest_ties: tuple[str, ...] = ()
     met_ties: tuple[str, ...] = ()
@@ -103,7 +102,7 @@ class SourceRecord:
             taken,
             newest=_number(newest),
             exported=_number(exported),
-            exported_ties=None if known is None else tuple(known),
+            exported_ties=tuple(known),
             done=bool(done),
             newest_ties=tuple(new),
             met_ties=tuple(met),
@@ -181,14 +180,12 @@ class SourceRecord:
         unordered = before.unordered or ended.unordered
         self.checkpoint = Checkpoint(ended.query, ended.path, unordered=unordered, done=True)
         if unordered:
-            self.newest, self.newest_ties, self.exported_ties = None, (), ()
+            self.newest, self.newest_ties = None, ()
         elif part.newest is not None and (self.newest is None or part.newest > self.newest):
             self.newest, self.newest_ties = part.newest, part.newest_ties
-            self.exported_ties = part.exported_ties
         elif part.newest is not None and part.newest == self.newest:
             self.newest_ties += part.newest_ties
-            self.exported_ties = self.newest_ties
-        self.exported = self.newest
+        self.exported, self.exported_ties = self.newest, self.newest_ties
 
     def advance(self, batch: Batch, *, met: bool = True) -> None:
         """Move the position after a page of this source.
@@ -208,9 +205,7 @@ class SourceRecord:
         self.trend, self.last, self.met_ties = batch.trend, batch.last, batch.met_ties
         if self.done:
             self.met_ties = ()
-            unique = checkpoint.watermark is not None and not checkpoint.watermark.ties
-            self.exported = self.newest
-            self.exported_ties = None if unique else self.newest_ties
+            self.exported, self.exported_ties = self.newest, self.newest_ties
             if self.source is not None:
                 self.source.absorb(self, checkpoint)
 
