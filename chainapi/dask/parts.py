@@ -214,10 +214,10 @@ class PartLog:
             self.invalid += 1
             self._invalid_rows.append(b'{"%b":%b,%b\n' % (SOURCE.encode(), label, line[1:]))
         self._rows += [(source.label, line) for line in valid.split(b"\n")[:-1]]
-        source.advance(batch, len(new.rows), met=new.met)
+        source.advance(new.batch, met=new.met)
         if source.done:
             self._forget((source.number, source.place))
-        return len(new.rows)
+        return len(new.batch.rows)
 
     # Rows of later passes
 

@@ -16,7 +16,7 @@ from chainapi.export.source_records import SourceRecord
 
 __all__ = ["FOOTER_KEY", "DamagedStateError", "State"]
 
-FORMAT = 4  # of the state; another number is refused
+FORMAT = 5  # of the state; another number is refused
 FOOTER_KEY = b"chainapi"
 
 

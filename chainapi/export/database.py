@@ -19,7 +19,7 @@ from chainapi.export.integrity import COLUMNS, checksum, damaged, find_damage
 
 __all__ = ["Database"]
 
-FORMAT = 12  # of the schema and the checksums; a journal of another number is refused
+FORMAT = 13  # of the schema and the checksums; a journal of another number is refused
 
 SCHEMA = """
 CREATE TABLE totals (

@@ -89,7 +89,7 @@ def packed_batches(encoder: GroupEncoder, batches: Iterable[Batch]) -> list[Batc
 
 def _is_whole(batch: Batch) -> bool:
     """Check whether all rows of a page are stored, after those of the pages before."""
-    return not (batch.matched or batch.source.place or batch.source.window is not None)
+    return not (batch.matched is not None or batch.source.place or batch.source.window is not None)
 
 
 @define(eq=False)

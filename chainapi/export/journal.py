@@ -223,42 +223,42 @@ class Journal:
         if taken is None:
             return None
         new, content = taken
+        batch = new.batch
         self._pages += 1
         page = None
         if isinstance(content, PageValues):
             group.pages[self._pages] = content
-            page = self._record(batch, len(new.rows), batch.size, first=0)
-        elif new.rows:
-            page = self._append(batch, len(new.rows), *content)
-        source.advance(batch, len(new.rows), met=new.met)
+            page = self._record(batch, batch.size, first=0)
+        elif batch.rows:
+            page = self._append(batch, *content)
+        source.advance(batch, met=new.met)
         if source.done:
             self._forget(source)
         return page
 
-    def _append(self, batch: Batch, rows: int, valid: bytes, invalid: bytes) -> PageRecord:
+    def _append(self, batch: Batch, valid: bytes, invalid: bytes) -> PageRecord:
         """Append rows of a page to the segment."""
         count = invalid.count(b"\n") if invalid else 0
         content = valid + invalid if invalid else valid
         if self._compress is not None:
             content = self._compress(content)
         segment, start = self._segments.append(content)
-        page = self._record(batch, rows, len(valid))
+        page = self._record(batch, len(valid))
         return msgspec.structs.replace(
             page,
             segment=segment,
             start=start,
-            rows=rows - count,
+            rows=page.rows - count,
             invalid_length=len(invalid),
             invalid=count,
             crc=crc32(content),
             stored=0 if self._compress is None else len(content),
         )
 
-    def _record(self, batch: Batch, rows: int, length: int, first: int | None = None) -> PageRecord:
+    def _record(self, batch: Batch, length: int, first: int | None = None) -> PageRecord:
         """Return the record of a page of valid rows that is in no segment yet."""
-        numbers = (None, None) if rows < len(batch.rows) else (batch.oldest, batch.newest)
-        lowest, highest = (None if number is None else str(number) for number in numbers)
-        source, place = batch.source.number, batch.source.place
+        lowest, highest = (None if number is None else str(number) for number in (batch.oldest, batch.newest))
+        source, place, rows = batch.source.number, batch.source.place, len(batch.rows)
         return PageRecord(
             self._pages, source, place, 0, 0, length, rows, 0, 0, lowest, highest, 0, first=first
         )

@@ -40,7 +40,7 @@ def check_manifest(journal: Journal, target: Target) -> None:
         ExportError: it cannot be written.
 
     """
-    found = b""
+    found = None
     with suppress(FileNotFoundError):
         found = (target.path / MANIFEST).read_bytes()
     if found != manifest_of(journal):

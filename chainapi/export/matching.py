@@ -80,15 +80,13 @@ class NewRows(NamedTuple):
     """Rows of a page that the export lacks.
 
     Attributes:
-        rows: the rows.
-        added: digest of each of them.
+        batch: the page with these rows alone.
         again: digests of the other rows, which the export has.
         met: whether this pass had a row that the export has; True if no rows are matched.
 
     """
 
-    rows: Sequence[Any]
-    added: Sequence[bytes]
+    batch: Batch
     again: Sequence[bytes] = ()
     met: bool = True
 
@@ -121,11 +119,11 @@ class Matchers:
         if batch.source.failure is None:  # else the page was under way
             new = self._new_rows(walk, batch)
             try:
-                encoded = encode(new.rows)
+                encoded = encode(new.batch.rows)
             except ColumnValueError as error:
                 batch.source.failure = error
             else:
-                self._keep(walk, batch, new, page)
+                self._keep(walk, new, page)
                 return new, encoded
         self._matchers.pop(walk, None)  # it has met rows that are not taken
         return None
@@ -136,21 +134,16 @@ class Matchers:
         Equal rows are matched one by one: the list may hold a row more than once.
         """
         restarts = batch.position.restarts
-        if not restarts or not (batch.repeats or batch.matched):
-            return NewRows(batch.rows, batch.digests)
+        if not restarts or not (batch.repeats or batch.matched is not None):
+            return NewRows(batch)
         matcher = self._matcher(walk)
         again = _known(batch.repeats, matcher.match(restarts, batch.repeats))
-        if not batch.matched:
-            return NewRows(batch.rows, batch.digests, again)
+        if batch.matched is None:
+            return NewRows(batch, again)
         met = matcher.has_met(restarts)
         known = matcher.match(restarts, batch.digests)
         new = batch.unmatched(known, met=met)
-        return NewRows(
-            [row for _, row in new],
-            [digest for digest, _ in new],
-            again + _known(batch.digests, known),
-            met or any(known),
-        )
+        return NewRows(new, again + _known(batch.digests, known), met or any(known))
 
     def _matcher(self, walk: Walk) -> Matcher:
         """Return the matcher of a walk; make it at its first use, from all digests."""
@@ -162,12 +155,13 @@ class Matchers:
                 matcher.replay(one)
         return self._matchers[walk]
 
-    def _keep(self, walk: Walk, batch: Batch, new: NewRows, page: int) -> None:
-        restarts = batch.position.restarts
+    def _keep(self, walk: Walk, new: NewRows, page: int) -> None:
+        batch, again = new.batch, new.again
+        restarts, added = batch.position.restarts, batch.digests
         if walk in self._matchers:
-            self._matchers[walk].add(restarts, new.added)
-        if not batch.done and (new.added or new.again):
-            outcome = Matched(restarts, _packed(new.added), _packed(new.again))
+            self._matchers[walk].add(restarts, added)
+        if not batch.done and (added or again):
+            outcome = Matched(restarts, _packed(added), _packed(again))
             self.unstored.setdefault(walk, []).append((page, outcome))
 
     def forget(self, walk: Walk) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from itertools import dropwhile
 from typing import Any, Self
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend
@@ -39,8 +38,7 @@ class SourceRecord:
         newest: greatest number among its rows, where the route has a descending number or a cursor.
         newest_ties: marks of its rows that have the number `newest`.
         exported: greatest number among the rows that earlier walks brought into the target.
-        exported_ties: marks of the target's rows that have the number `exported`; None where no two rows
-            share a number.
+        exported_ties: marks of the target's rows that have the number `exported`.
         met_ties: those of `exported_ties` that the pass under way has met.
         trend: order of the numbers of a cursor, over all pages.
         last: number of the last row of the pass under way, by the cursor.
@@ -64,7 +62,7 @@ class SourceRecord:
     taken: int = 0
     newest: int | None = None
     exported: int | None = None
-    exported_ties: tuple[str, ...] | None = None
+    exported_ties: tuple[str, ...] = ()
     done: bool = False
     newest_ties: tuple[str, ...] = ()
     met_ties: tuple[str, ...] = ()
@@ -115,7 +113,7 @@ class SourceRecord:
             taken,
             newest=_number(newest),
             exported=_number(exported),
-            exported_ties=None if known is None else tuple(known),
+            exported_ties=tuple(known),
             done=bool(done),
             newest_ties=tuple(new),
             met_ties=tuple(met),
@@ -193,26 +191,22 @@ class SourceRecord:
         unordered = before.unordered or ended.unordered
         self.position = Checkpoint(ended.query, ended.path, unordered=unordered, done=True)
         if unordered:
-            self.newest, self.newest_ties, self.exported_ties = None, (), ()
+            self.newest, self.newest_ties = None, ()
         elif part.newest is not None and (self.newest is None or part.newest > self.newest):
             self.newest, self.newest_ties = part.newest, part.newest_ties
-            self.exported_ties = part.exported_ties
         elif part.newest is not None and part.newest == self.newest:
             self.newest_ties += part.newest_ties
-            self.exported_ties = self.newest_ties
-        self.exported = self.newest
+        self.exported, self.exported_ties = self.newest, self.newest_ties
 
-    def advance(self, batch: Batch, stored: int, *, met: bool = True) -> None:
+    def advance(self, batch: Batch, *, met: bool = True) -> None:
         """Move the position after a page of this source.
 
         Args:
-            batch: rows of the page.
-            stored: number of these rows that were stored.
+            batch: rows of the page that were stored.
             met: whether the pass of the page has had a row that an earlier pass stored.
 
         """
-        first = self.exported is None
-        self.taken += stored if first else 0
+        self.taken += len(batch.rows) if self.exported is None else 0
         self.limited = self.limited or self._at_limit(batch, met=met)
         self.position, self.done = batch.position, batch.done or self.limited
         self._advance_newest(batch)
@@ -221,12 +215,9 @@ class SourceRecord:
         self.trend, self.last, self.met_ties = batch.trend, batch.last, batch.met_ties
         if self.done:
             self.met_ties = ()
-            checkpoint = checkpoint_of(batch.position)
-            unique = checkpoint.watermark is not None and not checkpoint.watermark.ties
-            self.exported = self.newest
-            self.exported_ties = None if unique else self.newest_ties
+            self.exported, self.exported_ties = self.newest, self.newest_ties
             if self.source is not None:
-                self.source.absorb(self, checkpoint)
+                self.source.absorb(self, checkpoint_of(batch.position))
 
     def _at_limit(self, batch: Batch, *, met: bool) -> bool:
         """Check whether the limit ends the source.
@@ -239,8 +230,6 @@ class SourceRecord:
         return self.taken >= batch.limit or (not met and batch.seen >= batch.limit)
 
     def _advance_newest(self, batch: Batch) -> None:
-        if batch.restarted:  # the journal matches its rows, so that all of them come again
-            self.newest_ties = (self.exported_ties or ()) if self.newest == self.exported else ()
         if batch.position.unordered:
             self.newest, self.newest_ties = None, ()
         elif batch.newest is not None and (self.newest is None or batch.newest > self.newest):
@@ -268,8 +257,8 @@ class Batch:
         met_ties: those of the marks in the target that this pass has met.
         trend: order of the numbers of a cursor, over all pages.
         last: number of the last row, by the cursor.
-        restarted: whether this is the first page of a later pass that the journal matches.
-        matched: whether the journal matches rows of a later pass with the rows that it has.
+        matched: number and mark of each row of a later pass, which the journal matches with the rows that it
+            has; None for other pages.
         limit: number of rows that the source may have; None for any number.
         seen: number of rows that this pass has brought so far.
         share: share of the walk that this run has done; None if it is not known.
@@ -292,16 +281,15 @@ class Batch:
     met_ties: tuple[str, ...] = ()
     trend: Trend = Trend.LEVEL
     last: int | None = None
-    restarted: bool = False
-    matched: bool = False
+    matched: Sequence[tuple[int | None, str]] | None = None
     limit: int | None = None
     seen: int = 0
     share: float | None = None
     size: int = 0
     values: Sequence[Values] | None = None
 
-    def unmatched(self, known: Sequence[bool], *, met: bool) -> list[tuple[bytes, Any]]:
-        """Return the rows of a later pass to store, with their digests.
+    def unmatched(self, known: Sequence[bool], *, met: bool) -> Batch:
+        """Return the page of a later pass with the rows to store alone.
 
         With a limit, rows above the first one that an earlier pass stored are left out: they are newer
         than the list that the limit is about, and as many as fit would leave a gap below them.
@@ -311,14 +299,27 @@ class Batch:
             met: whether an earlier page of this pass had a row that is known.
 
         """
-        rows = zip(known, self.digests, self.rows, strict=True)
-        if self.limit is None:
-            return [(digest, row) for old, digest, row in rows if not old]
-        if self.source.limited:
-            return []
-        below = rows if met or not self.source.taken else dropwhile(lambda row: not row[0], rows)
-        new = [(digest, row) for old, digest, row in below if not old]
-        return new[: max(0, self.limit - self.source.taken)]
+        new = [place for place, old in enumerate(known) if not old]
+        if self.limit is not None:
+            first = 0 if met or not self.source.taken else (known.index(True) if any(known) else len(known))
+            left = 0 if self.source.limited else max(0, self.limit - self.source.taken)
+            new = [place for place in new if place >= first][:left]
+        return self._only(new)
+
+    def _only(self, places: Sequence[int]) -> Batch:
+        """Return the page of a later pass with the rows at these places."""
+        matched = self.matched or ()
+        marked = [matched[place] for place in places]
+        numbers = [number for number, _ in marked if number is not None]
+        newest = max(numbers, default=None)
+        return evolve(
+            self,
+            rows=[self.rows[place] for place in places],
+            digests=[self.digests[place] for place in places],
+            newest=newest,
+            oldest=min(numbers, default=None),
+            ties=tuple(mark for number, mark in marked if number is not None and number == newest),
+        )
 
 
 def _text(number: int | None) -> str | None:

@@ -10,6 +10,7 @@ from chainapi.client.page import Page
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend, trend_of
+from chainapi.core.paging.newest import is_same_row
 from chainapi.export.reach import Reach
 from chainapi.export.source_records import Batch, SourceRecord
 
@@ -49,7 +50,7 @@ class SourceStream:
         self._rows_of_pass = 0
         # Marks of the target's rows with its newest number that this pass has met, and has not met.
         self._met = Counter(source.met_ties)
-        self._unmet = Counter(source.exported_ties or ()) - self._met
+        self._unmet = Counter(source.exported_ties) - self._met
         self._done = False
 
     def __aiter__(self) -> Self:
@@ -82,10 +83,10 @@ class SourceStream:
             self._begin_pass(matched=matched)
         numbers = self._numbers(page)
         self._reach.follow(numbers)
-        self._follow(numbers, limited=matched and self._limit is not None)
+        self._follow(numbers)
         new = self._new_rows(page, numbers, matched=matched)
         repeats = [index for index in walk.stale if index not in walk.repeated]
-        newest, oldest = self._extent(numbers, new)
+        newest, oldest = (None, None) if matched else self._extent(numbers, new)
         return Batch(
             source=self.source,
             rows=page.items if len(new) == len(page.items) else [page.items[index] for index in new],
@@ -100,8 +101,7 @@ class SourceStream:
             met_ties=tuple(self._met.elements()),
             trend=self._trend,
             last=self._last,
-            restarted=matched and walk.depth == 1,
-            matched=matched,
+            matched=self._marked(new, numbers) if matched else None,
             limit=self._limit,
             seen=self._rows_of_pass,
             share=self._reach.share,
@@ -111,7 +111,7 @@ class SourceStream:
     def _begin_pass(self, *, matched: bool) -> None:
         self._rows_of_pass, self._last = 0, None
         if matched:  # rows with the newest number of the target come again
-            self._met, self._unmet = Counter(), Counter(self.source.exported_ties or ())
+            self._met, self._unmet = Counter(), Counter(self.source.exported_ties)
 
     # Numbers
 
@@ -128,12 +128,8 @@ class SourceStream:
         found = [number for index in indices if (number := numbers[index]) is not None]
         return max(found, default=None), min(found, default=None)
 
-    def _follow(self, numbers: Sequence[int | None], *, limited: bool) -> None:
-        """Follow the order of the rows of this pass.
-
-        With a limit, a later pass leaves out the rows above those of the first one; by a cursor, the next
-        run could not distinguish them from others of the same number.
-        """
+    def _follow(self, numbers: Sequence[int | None]) -> None:
+        """Follow the order of the rows of this pass."""
         repeated = self._walk.repeated
         rows = numbers
         if repeated:
@@ -142,7 +138,7 @@ class SourceStream:
         if self._cursor is None:
             return
         before = [] if self._last is None else [self._last]
-        self._trend = self._trend.joined(Trend.MIXED if limited else trend_of([*before, *rows]))
+        self._trend = self._trend.joined(trend_of([*before, *rows]))
         self._last = rows[-1] if rows else self._last
 
     def _ties(
@@ -155,7 +151,21 @@ class SourceStream:
         if newest is None or (self._newest is not None and newest < self._newest):
             return ()
         self._newest = newest
-        return tuple(self._walk.mark(index) for index in indices if numbers[index] == newest)
+        return tuple(self._walk.marks(index) for index in indices if numbers[index] == newest)
+
+    def _marked(
+        self, indices: Sequence[int], numbers: Sequence[int | None]
+    ) -> Sequence[tuple[int | None, str]]:
+        """Return the number and the mark of each row.
+
+        A row whose number cannot be the greatest of the source has no mark.
+        """
+        least = -1 if self._newest is None else self._newest
+        marked = [(index, numbers[index]) for index in indices]
+        return [
+            (number, "" if number is None or number < least else self._walk.marks(index))
+            for index, number in marked
+        ]
 
     # New rows
 
@@ -166,7 +176,7 @@ class SourceStream:
         indices: Sequence[int] = range(len(page.items))
         if stale:
             indices = [index for index in indices if index not in stale]
-        new = self._not_exported(indices, numbers, keyless=self._walk.end.keyless)
+        new = self._not_exported(indices, numbers)
         ends = self._is_behind_exported(numbers)
         if self._limit is not None and not matched:  # else the journal holds the limit
             new = self._limited(new, numbers, self._limit, restarted=page.restarts > 0)
@@ -188,9 +198,7 @@ class SourceStream:
         self._taken += len(new)
         return new
 
-    def _not_exported(
-        self, indices: Sequence[int], numbers: Sequence[int | None], *, keyless: bool
-    ) -> Sequence[int]:
+    def _not_exported(self, indices: Sequence[int], numbers: Sequence[int | None]) -> Sequence[int]:
         """Return the rows that the target lacks."""
         exported = self.source.exported
         if exported is None:
@@ -203,7 +211,7 @@ class SourceStream:
             elif number < exported:
                 if self._walk.ordered:
                     break
-            elif not self._is_tie(index, keyless=keyless):
+            elif not self._is_tie(index):
                 new.append(index)
         return new
 
@@ -214,15 +222,16 @@ class SourceStream:
             return False
         return any(number is not None and number < exported for number in numbers)
 
-    def _is_tie(self, index: int, *, keyless: bool) -> bool:
+    def _is_tie(self, index: int) -> bool:
         """Return whether the target has this row of its newest number; use up its mark."""
-        if self.source.exported_ties is None:
-            return not keyless  # numbers are unique
-        mark = self._walk.mark(index)
-        if not self._unmet[mark]:
+        mark = self._walk.marks(index)
+        known = mark
+        if mark not in self._unmet:
+            known = next((one for one in self._unmet if is_same_row(one, mark)), "")
+        if not known:
             return False
-        self._unmet[mark] -= 1
-        self._met[mark] += 1
+        self._unmet -= Counter([known])
+        self._met[known] += 1
         return True
 
 

@@ -468,7 +468,7 @@ async def test_a_creation_whose_response_is_lost_counts(tmp_path: Path) -> None:
         (b"%", "padding|base64|Only|Non"),
         (b64encode(b"0000" + compress(b"{}")), "checksum"),
         (b64encode(crc32(b"[]").to_bytes(4, "big") + compress(b"[]")), "object"),
-        (State(format=1).dumps(), "it has format 1, this version reads 4"),
+        (State(format=1).dumps(), "it has format 1, this version reads 5"),
         (State(sources=[(1, "a")]).dumps(), "from_fields"),
         (State(sources=[SourceRecord(1, "a", "q", 1).fields]).dumps(), "'a'"),
     ],

@@ -194,7 +194,7 @@ async def test_large_pages_are_packed_and_committed_by_their_bytes() -> None:
     "odd",
     [
         rows(2, b"line"),
-        evolve(rows(2), matched=True),
+        evolve(rows(2), matched=[(None, ""), (None, "")]),
         evolve(rows(2), source=SourceRecord(1, "a", "q", place=2)),
         evolve(rows(2), source=SourceRecord(1, "a", "q", window=7)),
     ],

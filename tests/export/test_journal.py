@@ -75,7 +75,7 @@ def batch_of(
         repeats=[digest_of(row) for row in repeats],
         newest=newest,
         ties=ties,
-        matched=matched,
+        matched=[(None, "")] * len(rows) if matched else None,
         limit=limit,
         seen=seen,
     )
@@ -241,7 +241,7 @@ A, B, C = (mark * 16 for mark in "abc")  # marks of rows
 @pytest.mark.parametrize(
     ("pages", "newest", "ties"),
     [
-        ([(9, (A,), Watermark(9, 1, at=1))], 9, None),  # each number is of one row
+        ([(9, (A,), Watermark(9, 1, at=1))], 9, (A,)),
         ([(9, (A, A), Watermark(9, 1, at=1, ties=((9, (A, A)),)))], 9, (A, A)),
         ([(9, (A,), None), (9, (B,), None), (8, (C,), None)], 9, (A, B)),
         ([(8, (A,), None), (9, (B,), None), (None, (), None)], 9, (B,)),
@@ -250,10 +250,10 @@ A, B, C = (mark * 16 for mark in "abc")  # marks of rows
 def test_the_newest_exported_rows_have_marks(
     pages: list[tuple[int | None, tuple[str, ...], Watermark | None]],
     newest: int,
-    ties: tuple[str, ...] | None,
+    ties: tuple[str, ...],
     tmp_path: Path,
 ) -> None:
-    """The journal keeps marks of the newest rows if rows may share a number."""
+    """The journal keeps marks of the rows with the newest number."""
     with closing(Journal.open(tmp_path / "s")) as journal:
         source = journal.source("a", "q")
         for place, (number, marks, watermark) in enumerate(pages, 1):
@@ -270,7 +270,7 @@ def test_a_new_source_has_no_exported_rows(tmp_path: Path) -> None:
     with closing(Journal.open(tmp_path / "s")) as journal:
         journal.source("a", "q")
         source = journal.source("a", "q")
-        assert (source.exported, source.exported_ties, source.newest) == (None, None, None)
+        assert (source.exported, source.exported_ties, source.newest) == (None, (), None)
 
 
 def test_rows_of_unfinished_sources_are_not_pending(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ LONE, SHARED = Watermark(9, 5), Watermark(9, 5, ties=((9, (ONE,)),))
         ([(9, "a", None), (5, "b", None)], 9, ("a",)),
         ([(5, "b", None), (9, "a", None)], 9, ("a",)),
         ([(None, "", None), (5, "b", None)], 5, ("b",)),
-        ([(9, "a", LONE), (5, "b", LONE)], 9, None),
+        ([(9, "a", LONE), (5, "b", LONE)], 9, ("a",)),
         ([(9, "a", LONE), (9, "b", LONE)], 9, ("a", "b")),  # another number has the borders
         ([(9, "a", SHARED), (9, "b", LONE)], 9, ("a", "b")),
     ],
@@ -320,7 +320,7 @@ LONE, SHARED = Watermark(9, 5), Watermark(9, 5, ties=((9, (ONE,)),))
 def test_a_source_takes_over_what_its_ranges_have(
     ranges: list[tuple[int | None, str, Watermark | None]],
     newest: int | None,
-    ties: tuple[str, ...] | None,
+    ties: tuple[str, ...],
     tmp_path: Path,
 ) -> None:
     """Behind its last range a source has the newest row of all, in any order; they are gone."""
@@ -376,7 +376,7 @@ def test_the_format_on_the_disk_is_pinned() -> None:
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
     digests = [digest.hex() for digest in (key_digest("a"), *hash_digests(["a", "0x" + "01fe" * 16]))]
     checksums = checksum("a", 1, None), checksum("a", b"a", 1)
-    assert (FORMAT, schema, checksums) == (12, "8f5015fd6cb184f9", (822890261, 2782223604))
+    assert (FORMAT, schema, checksums) == (13, "8f5015fd6cb184f9", (822890261, 2782223604))
     assert digests == ["3d8b2e41a21276e6089a448c"] * 2 + ["01fe" * 6]
 
 

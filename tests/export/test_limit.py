@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from chainapi import Session
 from chainapi.export import export
 from chainapi.export.progress import ExportProgress
 from chainapi.export.run import ExportResult
@@ -38,6 +39,17 @@ def numbers_in(path: Path) -> list[int]:
 def assert_no_gap(numbers: Sequence[int]) -> None:
     """Fail if a block between the newest and the oldest one is missing."""
     assert all(above == below + 1 for above, below in pairwise(numbers))
+
+
+async def transfers(session: Session, path: Path, *, page_size: int, limit: int = 50) -> ExportResult:
+    """Export the newest transfers of an address, a list without a declared order."""
+    walk = session.data.evm.erc20_transactions
+    return await export(walk, [(1, ADDRESS)], path, limit=limit, page_size=page_size)
+
+
+def serials_in(path: Path) -> list[int]:
+    """Return the serials of the exported transfers, newest first."""
+    return sorted((json.loads(line)["log_index"] for line in path.read_text().splitlines()), reverse=True)
 
 
 @pytest.mark.parametrize("growth", [5, 35, 200])
@@ -68,25 +80,23 @@ async def test_a_limit_and_a_dead_token_leave_no_gap(named: bool, growth: int, t
             assert numbers_in(path) == list(range(newest + growth, newest - 50, -1))
 
 
-async def test_a_list_without_an_order_that_restarts_is_closed(tmp_path: Path) -> None:
-    """Later runs could not tell the rows that a limit skipped from others: the result counts the source."""
-    ledger, path = Ledger([*range(300)], latency=1.0), tmp_path / "t.jsonl"
+async def test_an_update_has_the_rows_that_a_limit_skipped(tmp_path: Path) -> None:
+    """A limited walk that restarts below new rows leaves them to the next run, which adds each once."""
+    ledger, path = Ledger([*range(299), 298], latency=1.0), tmp_path / "t.jsonl"
     async with reaching(ledger) as session:
-
-        async def run(**options: Any) -> ExportResult:
-            sources = [(1, ADDRESS)]
-            return await export(session.data.evm.erc20_transactions, sources, path, limit=50, **options)
-
-        stopped = asyncio.create_task(run(page_size=10))
+        stopped = asyncio.create_task(transfers(session, path, page_size=10))
         await asyncio.sleep(3.5)
         stopped.cancel()
         with pytest.raises(asyncio.CancelledError):
             await stopped
-        ledger.numbers += range(300, 305)
-        results = [await run(page_size=20) for _ in range(2)]
-    assert [(result.rows, result.skipped, result.closed) for result in results] == [(20, 0, 1), (0, 1, 1)]
-    found = sorted(json.loads(line)["log_index"] for line in path.read_text().splitlines())
-    assert found == [*range(250, 300)]
+        ledger.numbers += [298, 300, 300, 301]
+        results = [await transfers(session, path, page_size=20) for _ in range(3)]
+    assert [(result.rows, result.skipped, result.closed) for result in results] == [
+        (20, 0, 0),
+        (4, 0, 0),
+        (0, 0, 0),
+    ]
+    assert serials_in(path) == [*range(303, 249, -1)]
 
 
 STEPS = st.lists(
@@ -144,3 +154,68 @@ def test_limits_hold(
 
     with TemporaryDirectory() as folder:
         run(check(Path(folder) / "b.jsonl"))
+
+
+GROWTH = st.lists(st.integers(0, 2), max_size=70)  # of the number, from each new row to the next
+
+
+@pytest.mark.untraced
+@settings(max_examples=10, deadline=None)
+@given(
+    limit=st.integers(1, 60),
+    steps=st.lists(
+        st.tuples(
+            st.floats(0.5, 9.0),  # seconds until the export is cancelled
+            st.sampled_from([0.0, LIFETIME + 1]),  # seconds until the next run
+            GROWTH,  # while it runs
+            GROWTH,  # until the next run
+            st.sampled_from([3, 7, 20]),  # rows of a page
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+@example(limit=30, steps=[(2.5, 0.0, [], [0, 0, 1], 7), (2.5, 0.0, [0], [0], 3), (9.0, 0.0, [], [1], 20)])
+@example(limit=20, steps=[(1.5, 0.0, [], [0] * 50, 7), (9.0, 0.0, [], [1], 3)])  # none of its rows is met
+def test_limits_hold_without_an_order(
+    limit: int, steps: list[tuple[float, float, list[int], list[int], int]]
+) -> None:
+    """A limited export of transfers that share blocks has no gap and no repeat, nor have its updates."""
+
+    async def check(path: Path) -> None:
+        ledger = Ledger([serial // 3 for serial in range(100)], latency=1.0, lifetime=LIFETIME)
+
+        def grow(steps: list[int], after: float = 0.0) -> None:
+            for step in steps:
+                newest = max([ledger.numbers[-1], *(number for _, number in ledger.grows)])
+                ledger.grows.append((ledger.now + after, newest + step))
+
+        async with reaching(ledger) as session:
+            size = 5
+            for seconds, pause, meanwhile, later, size in steps:
+                grow(meanwhile, seconds / 2)
+                task = asyncio.create_task(transfers(session, path, page_size=size, limit=limit))
+                await asyncio.wait([task], timeout=seconds)
+                if task.done():
+                    break
+                task.cancel()
+                await asyncio.wait([task])
+                await asyncio.sleep(pause)
+                grow(later)
+            await asyncio.sleep(10)
+            first = await transfers(session, path, page_size=size, limit=limit)
+            finished = serials_in(path)
+            assert len(finished) >= 1
+            assert finished == [*range(finished[0], finished[-1] - 1, -1)]
+            assert first.closed == 0
+            for _ in range(2):
+                grow([0, 1, 0])
+                assert (await transfers(session, path, page_size=size, limit=limit)).closed == 0
+                found = serials_in(path)
+                assert len({*found}) == len(found)
+                assert [one for one in found if one > finished[-1]] == [
+                    *range(len(ledger.numbers) - 1, finished[-1], -1)
+                ]
+
+    with TemporaryDirectory() as folder:
+        run(check(Path(folder) / "t.jsonl"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections import Counter
@@ -319,6 +320,25 @@ async def test_a_moved_part_is_named(tmp_path: Path) -> None:
         with pytest.raises(ExportError, match=r"part-00001.jsonl is missing, and has rows of 43114/txCount"):
             await exported(session, out, lookback="7d")
         assert len(ledger.requests) == requests
+
+
+async def test_old_parts_of_a_restarted_list_may_be_moved(tmp_path: Path) -> None:
+    """A part of a list that restarted knows the numbers of its rows: once they are old, it may be moved."""
+    ledger, out = Ledger([*range(12)]), tmp_path / "out"
+    async with reaching(ledger) as session:
+        walk, sources = session.data.evm.erc20_transactions, [(43114, ADDRESS)]
+        stopped = asyncio.create_task(export(walk, sources, out, page_size=2))
+        await asyncio.sleep(0.05)
+        stopped.cancel()
+        await asyncio.wait([stopped])
+        ledger.numbers.append(12)
+        await transfers(session, out)  # another page size: the list restarts
+        ledger.numbers += [20, 21]
+        await transfers(session, out, lookback=1)
+        assert [entry["sources"][0]["highest"] for entry in manifest_of(out)] == [12, 21]
+        (out / "part-00001.jsonl").rename(tmp_path / "part-00001.jsonl")
+        ledger.numbers.append(22)
+        assert (await transfers(session, out, lookback=1)).rows == 1
 
 
 async def test_a_changed_part_is_left_alone(tmp_path: Path) -> None:

@@ -123,6 +123,15 @@ async def test_a_manifest_that_was_changed_is_written_again(tmp_path: Path) -> N
             assert (tmp_path / MANIFEST).read_bytes() == whole
 
 
+async def test_an_empty_manifest_is_written_again(tmp_path: Path) -> None:
+    """The manifest of an export without a row is a file too, also after it was deleted."""
+    async with simulated(Simulator(chains=(1,), rows=0)) as session:
+        for _ in range(2):
+            await export(session.data.evm.blocks, [1], tmp_path, partition=["source"])
+            assert (tmp_path / MANIFEST).read_bytes() == b""
+            (tmp_path / MANIFEST).unlink()
+
+
 async def test_what_a_stopped_run_left_of_its_journal_is_removed(tmp_path: Path) -> None:
     """A segment that a kill left without a committed page is deleted, also if no row is new."""
     simulator, journal = Simulator(chains=CHAINS, rows=10), tmp_path / "_export"

@@ -7,7 +7,7 @@ from collections import Counter
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from hypothesis import example, given, settings
@@ -22,7 +22,8 @@ from chainapi.simulator import Anomalies, Simulator
 from chainapi.testing import run
 from tests.export.year import LISTS as DAILY
 from tests.export.year import START, days_of
-from tests.sessions import simulated
+from tests.ledger import ADDRESS, Ledger, block, point, transfer
+from tests.sessions import reaching, simulated
 from tests.simulator.test_routes import CHAINS, LISTS, arguments, place_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning")
@@ -103,6 +104,43 @@ async def test_a_lower_bound_that_needs_another_argument(tmp_path: Path) -> None
         fresh = await export(walk, [("mainnet", "p-chain")], tmp_path / "fresh.jsonl", **options)
     assert fresh.rows == ROWS + 5
     assert lines(path) == lines(tmp_path / "fresh.jsonl")
+
+
+@pytest.mark.parametrize("day", [0, 1, 3])
+@pytest.mark.parametrize("same_number", [True, False])
+@pytest.mark.parametrize("kind", ["blocks", "points", "transfers"])
+async def test_rows_that_share_a_key(kind: str, same_number: bool, day: int, tmp_path: Path) -> None:
+    """Updates add each row once, also if two rows of a page have the key that should identify one."""
+    make: Any = {"blocks": block, "points": point, "transfers": transfer}[kind]
+    items = {"blocks": "blocks", "points": "results", "transfers": "transactions"}[kind]
+    ledger, path = Ledger([*range(30)], make, items), tmp_path / "rows.jsonl"
+    async with reaching(ledger) as session:
+        walk, source = {
+            "blocks": (session.data.evm.blocks, (1,)),
+            "points": (session.metrics.chains.metric, (1, "txCount")),
+            "transfers": (session.data.evm.erc20_transactions, (1, ADDRESS)),
+        }[kind]
+        for today in range(6):
+            if today == day:
+                newest, serial = ledger.numbers[-1], len(ledger.numbers)
+                shared: Any = {"blocks": {"blockHash": f"0x{serial - 1}"}, "points": {"timestamp": newest}}
+                transfer_of = {"txHash": f"0x{serial - 1}", "logIndex": serial - 1, "value": "42"}
+                ledger.changed[serial] = shared.get(kind, transfer_of)
+                ledger.numbers.append(newest if same_number else newest + 1)
+            elif today:
+                ledger.numbers.append(ledger.numbers[-1] + 1)
+            await export(cast("Any", walk), [source], path)
+            assert len(lines(path)) == lines(path).total() == len(ledger.numbers)
+
+
+async def test_a_newest_row_that_changes_is_not_new(tmp_path: Path) -> None:
+    """The key of the newest row tells an update that it is not new, also with other values."""
+    ledger, path = Ledger([*range(30)], point, "results"), tmp_path / "rows.jsonl"
+    async with reaching(ledger) as session:
+        await export(session.metrics.chains.metric, [(1, "txCount")], path)
+        ledger.changed[29] = {"value": 777}
+        result = await export(session.metrics.chains.metric, [(1, "txCount")], path)
+    assert (result.rows, len(lines(path))) == (0, 30)
 
 
 @pytest.mark.parametrize("name", OTHERS[::4])

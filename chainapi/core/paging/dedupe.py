@@ -245,10 +245,6 @@ class Deduplicator:
         page = self._page
         return [None] * page.size if page.numbers is None else page.numbers
 
-    def mark(self, index: int) -> str:
-        """Return the mark of a row of the last page, as a watermark has it."""
-        return self._with(index).mark(index)
-
     def marks(self, index: int) -> str:
         """Return the marks of a row of the last page: of its content, and of its key."""
         return self._with(index).marks(index)

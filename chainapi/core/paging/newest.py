@@ -9,7 +9,7 @@ from typing import Self
 
 from chainapi.core.paging.order import Watermark, listed
 
-__all__ = ["NewestRows"]
+__all__ = ["NewestRows", "is_same_row"]
 
 _HALF = 16  # digits of the mark of a content; that of a key may follow
 
@@ -100,7 +100,16 @@ class NewestRows:
         return Watermark(self.newest, self.since, ties=ties, number_field=number_field)
 
     def _is_same(self, known: str, mark: str) -> bool:
-        if len(known) == len(mark) == 2 * _HALF:
-            part = slice(_HALF) if self._lookback else slice(_HALF, None)
-            return known[part] == mark[part]
-        return bool({known[:_HALF], known[_HALF:]} & ({mark[:_HALF], mark[_HALF:]} - {""}))
+        if self._lookback and len(known) == len(mark) == 2 * _HALF:
+            return known[:_HALF] == mark[:_HALF]
+        return is_same_row(known, mark)
+
+
+def is_same_row(known: str, mark: str) -> bool:
+    """Check whether two marks are those of one row (see `PageRows.marks`).
+
+    Rows with keys are compared by these, others by their content.
+    """
+    if len(known) == len(mark) == 2 * _HALF:
+        return known[_HALF:] == mark[_HALF:]
+    return bool({known[:_HALF], known[_HALF:]} & ({mark[:_HALF], mark[_HALF:]} - {""}))

@@ -296,10 +296,6 @@ class Walk:
         """Return the digests under which rows of the open page are counted."""
         return self._dedupe.digests(indices)
 
-    def mark(self, index: int) -> str:
-        """Return the mark of a row of the open page, as a watermark has it."""
-        return self._dedupe.mark(index)
-
     def marks(self, index: int) -> str:
         """Return the marks of a row of the open page: of its content, and of its key."""
         return self._dedupe.marks(index)
