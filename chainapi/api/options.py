@@ -14,6 +14,7 @@ from chainapi._text import closest, quoted
 from chainapi.client.pages import OnInvalid
 from chainapi.core.arguments import boolean, one_of, refuse_unknown, seconds_of, tag_of, whole_number
 from chainapi.core.call import CallOptions
+from chainapi.core.http import is_header_name
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.retry import RetryPolicy
@@ -97,7 +98,7 @@ def _headers(headers: object) -> dict[str, str]:
 
 
 def _header_name(name: object) -> str:
-    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+    if not is_header_name(name):
         raise ConfigurationError(f"headers= has {quoted(name)}, which is no name of a header")
     if name.lower() in _OWN_HEADERS:
         raise ConfigurationError(f"headers= has {quoted(name)}, which chainapi sets itself: leave it out")
@@ -115,7 +116,6 @@ def _header_value(name: str, value: object) -> str:
     return value
 
 
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
 # The transport frames and decompresses messages.
 _OWN_HEADERS = frozenset(

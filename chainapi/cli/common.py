@@ -203,7 +203,10 @@ def changed(connection: ConnectionOptions) -> dict[str, object]:
 def command_words(
     command: str, route: str, values: Sequence[str], options: Mapping[str, object]
 ) -> list[str]:
-    """Return the words of a command line; values that look like options come last, after `--`."""
+    """Return the words of a command line.
+
+    If a value looks like an option, the values come last, after ``--``.
+    """
     if any(map(_like_option, values)):
         return ["chainapi", command, route, *option_words(options), "--", *values]
     return ["chainapi", command, route, *values, *option_words(options)]

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from chainapi.cli.common import Amount, Flag, Hidden, Many, Seconds
+from chainapi.core.http import is_header_name
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 def _least_one(_: object, value: object) -> None:
     if isinstance(value, int) and value < 1:
         raise ValueError("Must be last, or >= 1.")
+
+
+def _header_name(_: object, value: object) -> None:
+    if not is_header_name(value):
+        raise ValueError("Must be the name of a header.")
 
 
 @Parameter(name="*", group="Anomalies")
@@ -78,8 +84,8 @@ async def simulate(
     rows: Amount = 1_000,
     grow_every: Seconds | None = None,
     token_lifetime: Seconds = 86_400.0,
-    expired_status: Annotated[int, Parameter(validator=Number(gte=200, lte=599))] = 400,
-    api_key_header: str = "x-data-api-key",
+    expired_status: Annotated[int, Parameter(validator=Number(gte=400, lte=599))] = 400,
+    api_key_header: Annotated[str, Parameter(validator=_header_name)] = "x-data-api-key",
     api_key_required: bool = True,
     latency: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
     fault: Many = None,

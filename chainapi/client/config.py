@@ -20,6 +20,7 @@ from attrs import frozen
 from msgspec import Struct
 
 from chainapi._text import quoted
+from chainapi.core.http import is_header_name
 from chainapi.errors import ConfigurationError
 
 __all__ = ["Provider", "Secret", "ServiceConfig", "Unconfigured", "resolve", "trusted"]
@@ -349,7 +350,7 @@ def _api_key(given: str | None, environment: Mapping[str, str]) -> Secret | None
 
 
 def _header_name(name: str, header: str | None) -> str:
-    if not isinstance(header, str) or not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", header):
+    if not is_header_name(header):
         raise ConfigurationError(f"{name} is no valid header name")
     return header.lower()
 

@@ -5,15 +5,19 @@ The readings need no decoder.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import TypeGuard
 
 from msgspec import Struct, field
 
-__all__ = ["Request", "Response", "is_markup", "reason_phrase", "request_id"]
+__all__ = ["Request", "Response", "is_header_name", "is_markup", "reason_phrase", "request_id"]
 
 # Headers with the id that a service or the proxy before it gave to a request, the usual one first.
 _REQUEST_ID = ("x-request-id", "request-id", "x-amzn-requestid", "x-correlation-id", "cf-ray")
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class Request(Struct, frozen=True):
@@ -63,6 +67,11 @@ def reason_phrase(status: int) -> str:
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Return the id of a request by the headers of its response; None without one."""
     return next((value for name in _REQUEST_ID if (value := headers.get(name))), None)
+
+
+def is_header_name(value: object) -> TypeGuard[str]:
+    """Return whether a value can be the name of a header (RFC 9110, section 5.1)."""
+    return isinstance(value, str) and _TOKEN.fullmatch(value) is not None
 
 
 def is_markup(body: bytes) -> bool:

@@ -73,7 +73,7 @@ class Fault:
     at: int | None = field(default=None, validator=optional(ge(1)))
     every: int | None = field(default=None, validator=optional(ge(1)))
     times: int | None = field(default=None, validator=optional(ge(1)))
-    status: int | None = None
+    status: int | None = field(default=None, validator=optional([ge(200), le(599)]))
     messages: tuple[str, ...] = field(default=(), converter=_texts)
     body: bytes | None = None
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attrs import Attribute, define, field
-from attrs.validators import ge, gt, optional
+from attrs.validators import ge, gt, le, optional
 
+from chainapi.core.http import is_header_name
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.faults import Broken, Fault
 
@@ -40,6 +41,11 @@ def _lower(value: str) -> str:
 def _distinct(_: object, attribute: Attribute[tuple[int, ...]], value: tuple[int, ...]) -> None:
     if not value or len(set(value)) != len(value):
         raise ValueError(f"{attribute.name} must be at least one chain id, each given once")
+
+
+def _header_name(_: object, attribute: Attribute[str], value: str) -> None:
+    if not is_header_name(value):
+        raise ValueError(f"{attribute.name} is no valid header name")
 
 
 @define(eq=False)
@@ -83,7 +89,9 @@ class Settings:
     metrics_page_size: int = field(default=100, kw_only=True, validator=ge(1))
     api_key: str = field(default="simulated-key", kw_only=True, repr=False)
     other_keys: tuple[str, ...] = field(default=(), kw_only=True, converter=_texts, repr=False)
-    api_key_header: str = field(default=API_KEY_HEADER, kw_only=True, converter=_lower)
+    api_key_header: str = field(
+        default=API_KEY_HEADER, kw_only=True, converter=_lower, validator=_header_name
+    )
     api_key_required: bool = field(default=True, kw_only=True)
     limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
     weighted: bool = field(default=False, kw_only=True)
@@ -91,7 +99,7 @@ class Settings:
     metrics_limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
     metrics_window: float = field(default=60.0, kw_only=True, validator=gt(0))
     token_lifetime: float = field(default=86_400.0, kw_only=True, validator=gt(0))
-    expired_status: int = field(default=400, kw_only=True)
+    expired_status: int = field(default=400, kw_only=True, validator=[ge(400), le(599)])
     grow_every: float | None = field(default=None, kw_only=True, validator=optional(gt(0)))
     forbidden: tuple[str, ...] = field(default=("/v1/apiUsageMetrics",), kw_only=True, converter=_texts)
     faults: tuple[Fault, ...] = field(default=(), kw_only=True, converter=_faults)

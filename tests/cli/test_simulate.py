@@ -142,7 +142,9 @@ def test_the_docs_show_every_option() -> None:
         (["--repeat-pages", "0"], "--repeat-pages. Must be last, or >= 1"),
         (["--repeat-pages", "first"], "--repeat-pages"),
         (["--grow-every", "0"], "--grow-every"),
-        (["--expired-status", "100"], "--expired-status"),
+        (["--expired-status", "200"], "--expired-status"),
+        (["--fault", "*=status:99"], "--fault: 'status' must be >= 200: 99"),
+        (["--api-key-header", "x y"], "--api-key-header"),
     ],
 )
 def test_impossible_options_are_wrong_usage(options: list[str], said: str) -> None:

@@ -729,6 +729,8 @@ def test_faults_keep_their_schedule(fault: Fault, met: list[int]) -> None:
         {"share": 0.0, "stall": True},
         {"share": 1.1, "stall": True},
         {"share": 0.5, "times": 2, "route": "data.*", "stall": True},
+        {"at": 1, "status": 199},
+        {"at": 1, "status": 600},
     ],
 )
 def test_fault_needs_a_time_and_an_effect(wrong: dict[str, Any]) -> None:
@@ -934,6 +936,7 @@ def test_faults_can_be_written(text: str, fault: Fault) -> None:
         ("*=messages:x", "a fault has no part 'messages'"),
         ("*=status:x", "status:x has no number"),
         ("*=slow:", "slow: has no number"),
+        ("*=status:99", "'status' must be >= 200: 99"),
         ("*=every:2", "a fault has one effect: give one of status, disconnect"),
         ("*=stall,status:500", "a fault has one effect: give one of status, disconnect"),
         ("data.nothing=stall", "no route is named 'data.nothing'"),
@@ -1094,6 +1097,10 @@ async def test_closed_transport_sends_nothing() -> None:
         {"metrics_page_size": 0},
         {"grow_every": 0.0},
         {"token_lifetime": 0.0},
+        {"expired_status": 200},
+        {"expired_status": 600},
+        {"api_key_header": "x y"},
+        {"api_key_header": ""},
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
