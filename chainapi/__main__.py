@@ -11,6 +11,7 @@ from contextlib import contextmanager
 __all__ = ["main"]
 
 EXTRA = ("cyclopts", "plotext", "rich")
+WRONG_USAGE = 2  # as of `chainapi.cli`, which needs the extra
 INTERRUPTED = 128 + signal.SIGINT  # as a shell reports a process that the signal ended
 
 
@@ -51,7 +52,7 @@ def _missing(error: ModuleNotFoundError) -> int:
     if error.name is None or error.name.partition(".")[0] not in EXTRA:
         raise error
     print(f"chainapi: {error.name} is not installed: pip install 'chainapi[cli]'", file=sys.stderr)  # noqa: T201
-    return 1
+    return WRONG_USAGE
 
 
 def _let_go() -> None:

@@ -898,7 +898,7 @@ sys.exit(main())
 def test_missing_extra_is_one_line(module: str, command: str) -> None:
     """A missing extra is one error line with the package to install."""
     outcome = finish(start("-c", BLOCKER.format(module), command))
-    assert (outcome.code, outcome.out) == (1, "")
+    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
     assert outcome.err == f"chainapi: {module} is not installed: pip install 'chainapi[cli]'\n"
 
 
