@@ -209,14 +209,18 @@ class Codec:
         if isinstance(row, Invalid):
             return _invalid(row.error.path, row.error.reason, row.raw)
         if not self.columns:
-            given = _with_free_label(row)
-            line = encode_json(given) if self.model is None else encoded_line(given)
-            return line if line.startswith(b"{") else b'{"value":%b}' % line
+            return _with_free_label(self._plain_line(row))
         if isinstance(row, Unknown) and tags_of(self.model):
             return encoded_line(self._of_unknown(row.raw))
         if self.model is str:
             return encoded_line({"value": row if isinstance(row, str) else encode_json(row).decode()})
         raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
+
+    def _plain_line(self, row: Any) -> bytes:
+        """Encode a row without columns."""
+        if self.model is None:
+            return encode_json(row)
+        return encoded_line(to_wire(row) if is_pydantic_row(type(row)) else row)
 
     def _of_unknown(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -251,18 +255,23 @@ def _invalid(path: str, error: str, row: Any) -> bytes:
     return INVALID + encode_json({"path": path, "error": error, "row": row})
 
 
-def _with_free_label(row: Any) -> Any:
-    """Return a row without columns.
+def _with_free_label(line: bytes) -> bytes:
+    """Return the JSON of a row without columns as an object.
 
-    The name ``source`` in it stays free for the label.
+    The name ``source`` in it is free for the label.
     """
-    if is_pydantic_row(type(row)):
-        row = to_wire(row)
-    if not isinstance(row, dict) or SOURCE not in row:
-        return row
-    used = {name.lower() for name in row}
-    return {free_name(SOURCE, used) if name == SOURCE else name: value for name, value in row.items()}
+    if not line.startswith(b"{"):
+        return b'{"value":%b}' % line
+    if _NAMED_SOURCE not in line:
+        return line
+    fields = _OBJECT.decode(line)
+    used = {name.lower() for name in fields}
+    free = {free_name(SOURCE, used) if name == SOURCE else name: value for name, value in fields.items()}
+    return msgspec.json.encode(free)
 
+
+_NAMED_SOURCE = b'"%b":' % SOURCE.encode()
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 # Faults
 

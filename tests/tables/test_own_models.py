@@ -229,6 +229,41 @@ def test_a_row_of_any_model_is_an_object(model: Any, sent: bytes, wanted: Any) -
     assert lines_of(model, decoded(model, sent, sent)) == [wanted, wanted]
 
 
+class Sourced(msgspec.Struct, tag="sourced"):
+    """A Struct with a field that is named like the label of a line."""
+
+    source: str
+
+
+SOURCED = {"source": 1}
+
+
+class Other(msgspec.Struct, tag="other"):
+    """A Struct of another kind."""
+
+
+@pytest.mark.parametrize(
+    ("model", "sent", "wanted"),
+    [
+        (Sourced | Other, b'{"type": "sourced", "source": "s"}', {"type": "sourced", "source_": "s"}),
+        (Sourced | None, b'{"type": "sourced", "source": "s"}', {"type": "sourced", "source_": "s"}),
+        (dict[str, Any], b'{"source": "s", "Source_": 1.50}', {"source__": "s", "Source_": 1.5}),
+        (
+            dict[str, Any],
+            b'{"n": "\\"source\\"", "in": {"source": 1}}',
+            {"n": '"source"', "in": {"source": 1}},
+        ),
+        (list[str], b'["source"]', {"value": ["source"]}),
+    ],
+    ids=str,
+)
+def test_the_label_has_its_name_alone(model: Any, sent: bytes, wanted: Any) -> None:
+    """A field ``source`` of a row without columns has another name in a line, which has a label."""
+    line = Codec(model).encode_lines(decoded(model, sent), "s-1")
+    assert msgspec.json.decode(line) == {"source": "s-1", **wanted}
+    assert line.count(b'"source":') == 1 + (b'"in"' in sent)
+
+
 def test_rows_of_structs_decode_to_themselves() -> None:
     """A tag is written, and a value that is left out is not."""
     for model, sent in ((Tagged, b'{"kind": "x", "number": 5}'), (Absent, b"{}"), (Absent, b'{"number": 5}')):
