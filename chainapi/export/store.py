@@ -18,6 +18,7 @@ what they know. No error has a credential from the options of the file system. E
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,14 +30,18 @@ from uuid import uuid4
 
 from attrs import field, frozen
 
+from chainapi._text import masked
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import FileState, has_state, reason_of, state_of, sync_folder
 from chainapi.export.worker import Stopped, look
 
-__all__ = ["Store", "absolute", "divided_url", "redacted"]
+__all__ = ["Store", "absolute", "divided_url", "redacted", "secrets_in"]
 
 SHORTEST_SECRET = 4  # characters: a shorter option is no secret, and its text may be anywhere
+SHORTEST_PIECE = 8  # characters: a shorter piece of an option may be part of other words
+_SEPARATORS = re.compile(r"[?&;\s]+")  # between the pieces of a SAS token, a connection string, a PEM key
+_WITH_CONTAINER = ("abfs", "abfss", "az")  # Azure: "abfs://container@account/folder"
 
 
 def absolute(target: str | os.PathLike[str]) -> str:
@@ -46,11 +51,17 @@ def absolute(target: str | os.PathLike[str]) -> str:
 
 
 def redacted(url: str) -> str:
-    """Return a URL without a user, a password and a query."""
+    """Return a URL without a user, a password and a query.
+
+    The container of an Azure URL, which is where others have the user, stays.
+    """
     protocol, separator, rest = url.partition("://")
     place = rest.partition("?")[0]
     host, slash, path = place.partition("/")
-    return f"{protocol}{separator}{host.rpartition('@')[2]}{slash}{path}"
+    user, _, account = host.rpartition("@")
+    if protocol not in _WITH_CONTAINER or not user or ":" in user:
+        host = account
+    return f"{protocol}{separator}{host}{slash}{path}"
 
 
 def divided_url(url: str, is_file: Callable[[str], object]) -> tuple[str, str]:
@@ -64,10 +75,11 @@ def divided_url(url: str, is_file: Callable[[str], object]) -> tuple[str, str]:
     """
     _check_url(url)
     protocol, _, rest = url.partition("://")
+    top = "/" if rest.startswith("/") else ""  # without it, file:// is the current directory
     above, _, name = rest.rstrip("/").rpartition("/")
     if rest.endswith("/") or not is_file(name):
-        return f"{protocol}://{rest.rstrip('/')}", ""
-    return f"{protocol}://{above}", name
+        return f"{protocol}://{rest.rstrip('/') or top}", ""
+    return f"{protocol}://{above or top}", name
 
 
 def _check_url(url: str) -> None:
@@ -114,7 +126,7 @@ class Store:
             from fsspec.core import url_to_fs  # type: ignore[import-untyped]
         except ImportError:
             raise missing_extra(f"{redacted(url)} needs", "fsspec", "fsspec") from None
-        secrets = (*_texts(options), url) if redacted(url) != url else (*_texts(options),)
+        secrets = (*secrets_in(options), url) if redacted(url) != url else secrets_in(options)
         try:
             files, root = url_to_fs(url, **options)
         except Exception as error:  # noqa: BLE001 - each driver has errors of its own
@@ -123,6 +135,10 @@ class Store:
                 f"{redacted(url)} cannot be opened by fsspec on this machine: {reason}"
             ) from None
         return cls(redacted(url), files, root.rstrip("/"), secrets)
+
+    def address(self, name: str) -> str:
+        """Return the URL of an object, or of the folder itself for an empty name."""
+        return f"{self.url}{'' if self.url.endswith('/') else '/'}{name}" if name else self.url
 
     def names(self, folder: str = "") -> list[str]:
         """Return the sorted names in a folder; empty if the folder is missing.
@@ -242,7 +258,7 @@ class Store:
         found = self.state(name)
         if found is None or not has_state(path, found.size, found.digest):
             raise ExportError(
-                f"{self.url}/{name} has other bytes when it is read back than were uploaded; all rows are "
+                f"{self.address(name)} has other bytes when it is read back than were uploaded; all rows are "
                 "kept in the journal: start the same export again"
             )
 
@@ -309,10 +325,22 @@ class Store:
             reason = reason_of(error) if isinstance(error, OSError) else str(error)
             told = _masked(reason or type(error).__name__, self.secrets)
             whole = "".join(format_exception(error))
-            place = f"{self.url}/{name}".rstrip("/")
-            raise ExportError(f"{place} cannot be {step}: {told}; {self.advice}") from (
+            raise ExportError(f"{self.address(name)} cannot be {step}: {told}; {self.advice}") from (
                 error if _masked(whole, self.secrets) == whole else None
             )
+
+
+def secrets_in(options: Any) -> tuple[str, ...]:
+    """Return the strings that no message may have, the longest first.
+
+    Drivers put pieces of an option in their messages, such as the parameters of a token.
+    """
+    found = set[str]()
+    for text in _texts(options):
+        found.add(text)
+        pieces = [piece for part in _SEPARATORS.split(text) for piece in (part, part.partition("=")[2])]
+        found.update(piece for piece in _texts(pieces) if len(piece) >= SHORTEST_PIECE)
+    return tuple(sorted(found, key=len, reverse=True))  # one may be the beginning of another
 
 
 def _texts(options: Any) -> Iterator[str]:
@@ -320,13 +348,15 @@ def _texts(options: Any) -> Iterator[str]:
 
     Those are all but addresses.
     """
-    if isinstance(options, str):
+    if isinstance(options, bytes):
+        yield options.decode(errors="replace")
+    elif isinstance(options, str):
         if not options.startswith(("http://", "https://")) or redacted(options) != options:
             yield options
     elif isinstance(options, Mapping):
         for value in options.values():
             yield from _texts(value)
-    elif isinstance(options, list | tuple):
+    elif isinstance(options, list | tuple | set | frozenset):
         for value in options:
             yield from _texts(value)
 
@@ -334,7 +364,7 @@ def _texts(options: Any) -> Iterator[str]:
 def _masked(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         if len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, "***")
+            text = masked(text, secret).replace(secret, "***")
     return text
 
 

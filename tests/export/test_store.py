@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import pytest
 
 from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.store import Store, absolute
+from chainapi.export.store import Store, absolute, secrets_in
 from tests.dask.disks import Disk
 
 
@@ -107,3 +108,28 @@ def test_options_of_a_file_system_are_not_shown() -> None:
     """A repr has the address, but not the options, which may be credentials."""
     shown = repr(Store("s3://bucket", {"secret": "hush"}, "bucket"))
     assert shown == "Store(url='s3://bucket')"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"key": "hunter", "secret": "hunter-2-tail"}, "hunter-2-tail is wrong"),
+        ({"sas_token": "?sv=1&sig=tail-of-it"}, "GET /c?comp=list&sv=1&sig=tail-of-it"),
+        ({"connection_string": "AccountName=me;AccountKey=the-tail=="}, "the key the-tail== is wrong"),
+        ({"password": b"the-tail"}, "b'the-tail' is wrong"),
+        ({"secret": "a/b+tail=="}, "GET /c?s=a%2Fb%2Btail%3D%3D"),
+        ({"token": {"private_key": "---\nthe-tail\n---"}}, "{'private_key': '---\\nthe-tail\\n---'}"),
+        ({"tokens": {"the-tail"}}, "the-tail is wrong"),
+    ],
+)
+def test_errors_have_no_part_of_an_option(options: dict[str, Any], said: str) -> None:
+    """Options are masked whole, in pieces and encoded, whatever driver puts them in its message."""
+
+    class Telling(Disk):
+        def cat_file(self, path: str, start: Any = None, end: Any = None, **_: Any) -> bytes:
+            raise PermissionError(said)
+
+    store = Store("disk://b", Telling(), "/b", secrets_in(options))
+    with pytest.raises(ExportError, match=r"one cannot be read: .*\*\*\*") as caught:
+        store.read("one")
+    assert "tail" not in "".join(format_exception(caught.value))

@@ -67,7 +67,7 @@ class Files:
             return cls.of(Path(store.root) / name)
         store = evolve(store, advice="remove the cause, and draw the chart again")
         if name:
-            return cls(f"{store.url}/{name}", Path(), [name], store)
+            return cls(store.address(name), Path(), [name], store)
         return cls(store.url, Path(), _rows_in(store.url, store.files_below()), store)
 
     @property
