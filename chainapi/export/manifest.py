@@ -16,7 +16,7 @@ from chainapi.export.journal import Journal
 from chainapi.export.part_records import Part, PartFile
 from chainapi.export.target import Target
 
-__all__ = ["MANIFEST", "check_manifest", "files_in_place", "manifest_of", "write_manifest"]
+__all__ = ["MANIFEST", "check_manifest", "files_in_place", "listed_in", "manifest_of", "write_manifest"]
 
 MANIFEST = "_manifest.ndjson"  # no pattern for the parts matches it, and readers of a folder skip it
 
@@ -64,6 +64,17 @@ def manifest_of(journal: Journal) -> bytes:
     entries = (_entry(part, file) for part, file in files_in_place(journal))
     lines = (json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in entries)
     return b"".join(line.encode() + b"\n" for line in lines)
+
+
+def listed_in(content: bytes) -> Iterator[tuple[str, int]]:
+    """Yield the name and the part of each file in a manifest.
+
+    Damaged lines are left out.
+    """
+    for line in content.splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            entry = json.loads(line)
+            yield str(entry["name"]), int(entry["part"])
 
 
 def _entry(part: Part, file: PartFile) -> dict[str, Any]:

@@ -41,16 +41,15 @@ from chainapi.export.files import (
 )
 from chainapi.export.formats import format_of
 from chainapi.export.journal import Journal
-from chainapi.export.manifest import MANIFEST, manifest_of
+from chainapi.export.manifest import MANIFEST, listed_in, manifest_of
 from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile, next_number
 from chainapi.export.settings import format_name_of, settings_in
 from chainapi.export.store import Store, divided_url, redacted
-from chainapi.export.target import Target
+from chainapi.export.target import ABOUT, Target, refuse_name
 from chainapi.export.worker import Worker
 
 __all__ = ["RemoteTarget", "publish", "recover_uploads", "target_of"]
 
-ABOUT = "target"  # file in the folder of a journal: the address of the target, and the id of the claim
 _BEGUN_ABOUT = f".{ABOUT}-*.partial"  # the same, until it is whole
 FILES = "files"  # folder in that of a journal: files that are not uploaded yet
 
@@ -91,6 +90,7 @@ class RemoteTarget(Target):
 
         """
         folder, name = divided_url(url, lambda name: Path(name).suffix)
+        refuse_name(redacted(url), "target")
         store = Store.of(folder, options)
         if store.is_local:
             if journal is not None:
@@ -98,7 +98,13 @@ class RemoteTarget(Target):
             return Target.of(f"{store.root}/{name}", format_name)
         protocol, _, rest = folder.partition("://")
         last = name or rest.rpartition("/")[2]
+        if journal is not None and "://" in os.fspath(journal):
+            raise ConfigurationError(
+                f"journal={redacted(os.fspath(journal))} is a URL, and the journal is a folder on a local "
+                "disk: name such a folder"
+            )
         place = Path(journal or f"{last or protocol}.export").absolute()
+        refuse_name(str(place), "folder for the journal")
         path = place / FILES / name
         with os_errors_explained(place):
             stored = settings_in(place)
@@ -113,11 +119,11 @@ class RemoteTarget(Target):
     @property
     def address(self) -> str:
         """URL of the folder or the file."""
-        return self.store.url if self.folder else f"{self.store.url}/{self.path.name}"
+        return self.store.url if self.folder else self.store.address(self.path.name)
 
     def file(self, name: str) -> str:
         """Return the URL of a file by its name below the folder."""
-        return f"{self.store.url}/{name}"
+        return self.store.address(name)
 
     def exists(self, name: str) -> bool:
         """Check whether there is an object, by its name below the folder."""
@@ -310,6 +316,8 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
             _withdraw(target, part)
             journal.discard_part(part)
             part = journal.last_part()
+    if part is None or target.folder:
+        _check_free(target, target.name_of(target.part(next_number(part))))
     if part is not None and target.folder:
         _check_manifest(journal, target)
     if part is not None and part.state != CLEANED:
@@ -318,8 +326,6 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
     target.clear()
     if part is not None and not target.folder:
         _check_unchanged(target, part.rows_file)
-    else:
-        _check_free(target, target.name_of(target.part(next_number(part))))
 
 
 def _upload(target: RemoteTarget, part: Part, stop: threading.Event) -> None:
@@ -364,19 +370,31 @@ def _create_once(path: Path, content: bytes) -> None:
 
 
 def _check_manifest(journal: Journal, target: RemoteTarget) -> None:
-    """Write the manifest again if it is missing or has other parts."""
+    """Write the manifest again if it is missing or differs.
+
+    One with newer parts is refused: the journal is then an old copy.
+    """
     content = manifest_of(journal)
-    if target.store.state(MANIFEST) is None or target.store.read(MANIFEST) != content:
-        target.store.replace(MANIFEST, content)
+    found = None if target.store.state(MANIFEST) is None else target.store.read(MANIFEST)
+    if found == content:
+        return
+    number = next_number(journal.last_part())
+    if newer := next((name for name, part in listed_in(found or b"") if part >= number), None):
+        raise _old_copy(target, newer)
+    target.store.replace(MANIFEST, content)
 
 
 def _check_free(target: RemoteTarget, name: str) -> None:
     """Refuse to overwrite an object that the journal lacks: it is then an old copy."""
     if target.store.state(name) is not None:
-        raise ExportError(
-            f"{target.file(name)} exists, but {target.journal} has no record of it: is that an old copy, "
-            "or without its -wal file? Put the newest copy back, or choose another target"
-        )
+        raise _old_copy(target, name)
+
+
+def _old_copy(target: RemoteTarget, name: str) -> ExportError:
+    return ExportError(
+        f"{target.file(name)} exists, but {target.journal} has no record of it: is that an old copy, "
+        "or without its -wal file? Put the newest copy back, or choose another target"
+    )
 
 
 def _check_unchanged(target: RemoteTarget, file: PartFile | None) -> None:

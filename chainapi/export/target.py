@@ -19,7 +19,10 @@ from chainapi.export.settings import JOURNAL, format_name_of, settings_in
 if TYPE_CHECKING:
     from chainapi.export.formats import Format
 
-__all__ = ["Target"]
+__all__ = ["ABOUT", "Target", "refuse_name"]
+
+# File in the folder of the journal of a URL: the address of the target, and the id of the claim.
+ABOUT = "target"
 
 
 @frozen
@@ -57,8 +60,7 @@ class Target:
         """
         path = Path(out)
         slash = os.fspath(out).endswith(("/", os.sep))
-        if (fault := _fault_of_name(os.fspath(out))) is not None:
-            raise ExportError(f"{os.fspath(out)!r} cannot be written: {fault}; choose another target")
+        refuse_name(os.fspath(out), "target")
         with os_errors_explained(path):
             folder = path.is_dir() or (not path.is_file() and (slash or not path.suffix))
             stored = settings_in(_journal_of(path, folder=folder))
@@ -151,6 +153,10 @@ class Target:
                 own += self.path, self.invalid_part(1)
             for path in own:
                 refuse_link(path)
+            if (self.journal / ABOUT).exists():
+                raise ExportError(
+                    f"{self.journal} is the journal of an export to a URL: choose another target"
+                )
             if (self.journal / JOURNAL).exists():
                 return
             if self.journal.exists() and (not self.journal.is_dir() or any(self.journal.iterdir())):
@@ -186,6 +192,17 @@ def _check_is_folder(path: Path) -> None:
     nearest = next((one for one in (path, *path.parents) if one.exists()), path)
     if nearest.exists() and not nearest.is_dir():
         raise ExportError(f"{path} cannot be written: {nearest} is no folder; choose another target")
+
+
+def refuse_name(name: str, other: str) -> None:
+    """Refuse a name that no file can have; the message says to choose another one.
+
+    Raises:
+        ExportError: no file of an export can have this name.
+
+    """
+    if (fault := _fault_of_name(name)) is not None:
+        raise ExportError(f"{name!r} cannot be written: {fault}; choose another {other}")
 
 
 def _fault_of_name(name: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ from attrs import define
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import export
 from chainapi.export.formats import format_of
+from chainapi.export.remote import target_of
 from chainapi.export.run import ExportResult
+from chainapi.export.store import redacted
 from chainapi.simulator import Simulator
 from chainapi.testing import run
 from tests.export.buckets import Bucket, Images, bucket
@@ -509,6 +512,8 @@ async def test_an_old_copy_of_a_journal(files: type[Bucket], tmp_path: Path) -> 
         ("zip://x/::bucket://b/x.zip", {}, "is a chain of file systems"),
         (f"bucket://me:{SECRET}@b/x/", {}, "bucket://b/x/ was given with a password or a query"),
         (f"bucket://b/x/?sig={SECRET}", {}, "bucket://b/x/ was given with a password or a query"),
+        ("bucket://b/x/", {"journal": "bucket://b/j"}, "journal=bucket://b/j is a URL"),
+        ("bucket://b/x/", {"journal": f"bucket://{SECRET}@b/j"}, "journal=bucket://b/j is a URL"),
         ("bucket://b/x.txt", {}, "unknown file format 'x.txt'"),
         ("bucket://b/x.csv", {"part_rows": 5}, "and bucket://b/x.csv is a file, which gets its rows"),
     ],
@@ -579,3 +584,80 @@ async def test_invalid_rows_are_objects(url: str, files: type[Bucket], tmp_path:
     ]
     numbers = [json.loads(line)["row"]["blockNumber"] for line in found]
     assert sorted(numbers) == [*range(84, 111, 7)]
+
+
+# Names
+
+
+@pytest.mark.parametrize("url", ["memory://a.jsonl", "memory:///a.jsonl", "memory:///b/a.jsonl"])
+def test_a_file_keeps_its_url(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of a file at the top of a file system is the URL that was given."""
+    monkeypatch.chdir(tmp_path)
+    target = target_of(url, None, None, None)
+    assert target.address == url
+    assert target.file("a.jsonl") == url
+
+
+def test_a_file_below_the_root_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL of a file in the root folder is not one in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    assert target_of("file:///a.jsonl", None, None, None).path == Path("/a.jsonl")
+    assert target_of("file:///", None, None, None).path == Path("/")
+    assert target_of("file://a.jsonl", None, None, None).path == tmp_path / "a.jsonl"
+
+
+@pytest.mark.parametrize("name", ["nul\0", "half\udc80"])
+@pytest.mark.parametrize("end", ["/", ".jsonl"])
+async def test_names_that_no_file_can_have(name: str, end: str, files: type[Bucket], tmp_path: Path) -> None:
+    """A URL, or a journal, whose name no file can have is refused, and nothing is created."""
+    with pytest.raises(ExportError, match=r"cannot be written: .*; choose another target"):
+        await Growing.to(f"bucket://b/{name}{end}").run()
+    with pytest.raises(ExportError, match=r"cannot be written: .*; choose another folder for the journal"):
+        await Growing.to(f"bucket://b/x{end}").run(journal=name)
+    assert files.objects() == {}
+    assert local_names(tmp_path) == []
+
+
+def test_containers_of_one_account_differ() -> None:
+    """The container of an Azure URL is before the @, and is part of the address; a user is not."""
+    assert redacted("abfs://one@account.example/x/") == "abfs://one@account.example/x/"
+    assert redacted("sftp://one@host/x/") == "sftp://host/x/"
+    assert redacted(f"abfs://one:{SECRET}@account.example/x/") == "abfs://account.example/x/"
+
+
+# Journals of others
+
+
+async def test_a_local_export_leaves_the_journal_of_a_url_alone(files: type[Bucket], tmp_path: Path) -> None:
+    """A local file whose journal has the name of that of a URL is refused; the URL gets its rows."""
+    growing = Growing.to("bucket://b/x.jsonl")
+
+    def fail(path: str, _now: str, _: bytes) -> None:
+        if path.endswith(".jsonl"):
+            raise RuntimeError("the service is gone")
+
+    files.on_step = staticmethod(fail)
+    with pytest.raises(ExportError, match="the service is gone"):
+        await growing.run()
+    files.on_step = None
+    with pytest.raises(ExportError, match=r"x\.jsonl\.export is the journal of an export to a URL"):
+        await Growing("x.jsonl", growing.simulator).run()
+    await growing.run()
+    growing.check(files, tmp_path, new=0)
+
+
+@pytest.mark.parametrize("partition", [None, ["source"]])
+async def test_an_old_copy_of_a_journal_changes_nothing(
+    partition: list[str] | None, files: type[Bucket], tmp_path: Path
+) -> None:
+    """A journal that lacks parts of the manifest is refused, and each object stays as it is."""
+    growing = Growing.to("bucket://b/x/")
+    await growing.run(partition=partition)
+    shutil.copytree(tmp_path / "x.export", tmp_path / "old")
+    growing.grow()
+    await growing.run(partition=partition)
+    before = files.objects()
+    with pytest.raises(ExportError, match=r"has no record of it: is that an old copy"):
+        await growing.run(partition=partition, journal=tmp_path / "old")
+    assert files.objects() == before
+    assert (await growing.run(partition=partition)).rows == 0
