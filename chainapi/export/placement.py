@@ -68,13 +68,13 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
             refuse_link(left)
             if left.is_file():
                 left.unlink()
+        if part is None or target.folder:
+            for path in target.parts(next_number(part)):
+                _check_free(path, target)
         if part is not None and not target.folder:
             _check_file(target, part, stop)
         elif part is not None:
             check_manifest(journal, target)
-        if part is None or target.folder:
-            for path in target.parts(next_number(part)):
-                _check_free(path, target)
 
 
 def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -> None:

@@ -661,3 +661,18 @@ async def test_an_old_copy_of_a_journal_changes_nothing(
         await growing.run(partition=partition, journal=tmp_path / "old")
     assert files.objects() == before
     assert (await growing.run(partition=partition)).rows == 0
+
+
+async def test_an_old_copy_of_a_local_journal_changes_nothing(tmp_path: Path) -> None:
+    """A local journal that lacks the newest part is refused, and the manifest keeps that part."""
+    growing, out = Growing.to(f"file://{tmp_path}/x/"), tmp_path / "x"
+    await growing.run()
+    shutil.copytree(out / "_export", tmp_path / "old")
+    growing.grow()
+    await growing.run()
+    before = (out / "_manifest.ndjson").read_bytes()
+    shutil.rmtree(out / "_export")
+    shutil.copytree(tmp_path / "old", out / "_export")
+    with pytest.raises(ExportError, match="has no record of it: is that an old copy"):
+        await growing.run()
+    assert (out / "_manifest.ndjson").read_bytes() == before
