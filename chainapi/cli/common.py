@@ -208,11 +208,11 @@ def command_words(
     If a value looks like an option, the values come last, after ``--``.
     """
     if any(map(_like_option, values)):
-        return ["chainapi", command, route, *option_words(options), "--", *values]
-    return ["chainapi", command, route, *values, *option_words(options)]
+        return ["chainapi", command, route, *_option_words(options), "--", *values]
+    return ["chainapi", command, route, *values, *_option_words(options)]
 
 
-def option_words(options: Mapping[str, object]) -> list[str]:
+def _option_words(options: Mapping[str, object]) -> list[str]:
     """Return options as words of a command line."""
     words: list[str] = []
     for name, value in options.items():

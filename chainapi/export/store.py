@@ -364,6 +364,7 @@ def _texts(options: Any) -> Iterator[str]:
 def _masked(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         if len(secret) >= SHORTEST_SECRET:
+            # `masked` leaves a short secret inside of a word.
             text = masked(text, secret).replace(secret, "***")
     return text
 

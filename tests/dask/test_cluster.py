@@ -359,7 +359,7 @@ async def replaced(target: Path) -> AsyncIterator[tuple[asyncio.Future[Any], Sim
 
 
 async def test_an_export_waits_while_sessions_are_replaced(tmp_path: Path) -> None:
-    """A partition that comes to a worker between two sessions is exported with the second one."""
+    """A partition that reaches a worker between two sessions is exported with the second session."""
     async with replaced(tmp_path / "b") as (run, _):
         await asyncio.sleep(0.1)
         assert not run.done()

@@ -501,7 +501,7 @@ def test_compressed_pages_are_read_back(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_cannot_be_locked_is_no_full_disk(tmp_path: Path) -> None:
-    """Where SQLite may not lock, as on a read-only file system, the error names the reason."""
+    """If SQLite cannot lock a file, as on a read-only file system, the error names the reason."""
     path = tmp_path / "journal"
     Database.open(path).close()
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:

@@ -28,14 +28,14 @@ class Color(enum.Enum):
 
 
 class Size(enum.IntEnum):
-    """An enumeration of numbers, each of which is an int."""
+    """An enumeration whose members are integers."""
 
     ONE = 1
     TWO = 2
 
 
 class Place(enum.StrEnum):
-    """An enumeration of texts, each of which is a str."""
+    """An enumeration whose members are strings."""
 
     HERE = "here"
 

@@ -129,7 +129,7 @@ def test_a_row_that_cannot_be_read_is_named(
 
 
 async def test_half_of_a_surrogate_pair_is_not_requested_again() -> None:
-    """The service would send the same text again: the error comes at once, and the walk goes on behind it."""
+    """Half of a surrogate pair raises an error without a retry; a resume with "raw" returns that row."""
     served = blocks(block(95, blockHash="\ud800"))
     async with session_of(served) as session:
         with pytest.raises(DecodeError) as caught:
