@@ -574,6 +574,8 @@ IMPORTED = {
     "chainapi",
     *(f"chainapi.{name}" for name in ("_text", "_version", "api", "client", "core", "errors", "session")),
     *(f"chainapi.{name}" for name in ("api.view", "client.config", "client.transport")),
+    *(f"chainapi.client.transport.{name}" for name in ("protocol", "sender", "direct", "connector")),
+    *(f"chainapi.client.transport.{name}" for name in ("responses", "faults")),
     *(f"chainapi.core.{name}" for name in ("arguments", "duration", "http", "numbers")),
 }
 

@@ -24,6 +24,7 @@ import aiohttp.abc
 import pytest
 import trustme
 from cryptography import x509
+from yarl import URL
 
 from chainapi import Session
 from chainapi.client.config import trusted
@@ -48,6 +49,25 @@ pytestmark = pytest.mark.real_time
 
 KEY = "hunt3r2-marker-key"
 BODY = json.dumps({"results": [{"timestamp": n, "value": n / 7} for n in range(400)]}).encode()
+
+
+@pytest.fixture(params=["direct", "client"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Send requests over connections, or through `ClientSession.request` as beside tools that replace it."""
+    if request.param == "client":
+        monkeypatch.setattr(aiohttp.ClientSession, "_request", _passed_on(sent=[]))
+    return str(request.param)
+
+
+def _passed_on(sent: list[str]) -> Any:
+    """Return a replacement of the method behind `ClientSession.request` that notes each URL."""
+    original = vars(aiohttp.ClientSession)["_request"]
+
+    async def replacement(self: aiohttp.ClientSession, method: str, url: URL, **settings: Any) -> Any:
+        sent.append(str(url))
+        return await original(self, method, url, **settings)
+
+    return replacement
 
 
 def request(server: RawServer, path: str = "/v1/x") -> Request:
@@ -1127,6 +1147,132 @@ async def test_request_goes_out_as_it_is_written() -> None:
         [received] = server.requests
     assert received.target == "/v1/a%2Fb/%7E+x?pageToken=a%26b%23c%2Bd&q=%C3%BC"
     assert set(received.headers) <= {"host", "x-data-api-key", "accept", "accept-encoding", "user-agent"}
+
+
+async def test_plain_request_does_without_the_method_of_aiohttp(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GET takes a connection without `ClientSession.request`; other requests are sent by it."""
+    called, original = list[str](), aiohttp.ClientSession.request
+
+    def counted(self: aiohttp.ClientSession, method: str, url: URL, **settings: Any) -> Any:
+        called.append(method)
+        return original(self, method, url, **settings)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "request", counted)
+    async with RawServer(each(http())) as server:
+        transport = AiohttpTransport()
+        await transport.send(request(server))
+        await transport.send(Request("DELETE", f"{server.origin}/v1/x"))
+        await transport.aclose()
+    assert called == (["DELETE"] if way == "direct" else ["GET", "DELETE"])
+
+
+async def test_tool_that_replaces_the_method_of_aiohttp_sees_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tool that records or fakes requests by replacing aiohttp's method sees all of them, in use or not."""
+    sent: list[str] = []
+    async with RawServer(each(http())) as server:
+        transport = AiohttpTransport()
+        await transport.send(request(server, "/before"))
+        with monkeypatch.context() as patch:
+            patch.setattr(aiohttp.ClientSession, "_request", _passed_on(sent))
+            await transport.send(request(server, "/within"))
+        await transport.send(request(server, "/after"))
+        await transport.aclose()
+        assert sent == [f"{server.origin}/within"]
+        assert [one.target for one in server.requests] == ["/before", "/within", "/after"]
+        assert len({frozenset(one.headers.items()) for one in server.requests}) == 1
+
+
+async def test_traces_of_instrumented_sessions_see_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traces that an instrumentation adds to each ClientSession see the requests of a transport."""
+    seen, original = list[str](), aiohttp.ClientSession.__init__
+
+    async def note(_: Any, __: Any, given: aiohttp.TraceRequestStartParams) -> None:
+        seen.append(str(given.url))
+
+    def instrumented(self: aiohttp.ClientSession, **settings: Any) -> None:
+        traces = aiohttp.TraceConfig()
+        traces.on_request_start.append(note)
+        original(self, trace_configs=[traces], **settings)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "__init__", instrumented)
+    async with RawServer(each(http())) as server:
+        transport = AiohttpTransport()
+        await transport.send(request(server))
+        await transport.aclose()
+        assert seen == [f"{server.origin}/v1/x"]
+
+
+async def test_another_release_of_aiohttp_sends_through_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release of aiohttp whose connections may differ sends each request with its own client."""
+    sent: list[str] = []
+    monkeypatch.setattr(aiohttp, "__version__", "4.0.0")
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", _passed_on(sent))
+    async with RawServer(each(http())) as server:
+        transport = AiohttpTransport()
+        await transport.send(request(server))
+        await transport.aclose()
+        assert sent == [f"{server.origin}/v1/x"]
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "body"),
+    [
+        ("POST", {"content-type": "application/json"}, b'{"a": 1}'),
+        ("DELETE", {}, None),
+        ("GET", {"x-name": "Zo\u00eb"}, None),
+        ("GET", {"x-tab": "a\tb"}, None),
+        ("GET", {"accept": "text/csv", "user-agent": "mine", "accept-encoding": "identity"}, None),
+    ],
+)
+async def test_requests_of_all_kinds_share_a_connection(
+    method: str, headers: dict[str, str], body: bytes | None
+) -> None:
+    """A request with a body, another method or unusual headers arrives whole, on the same connection."""
+    bodies: list[bytes] = []
+
+    async def answer(peer: Peer) -> None:
+        while True:
+            received = await peer.request()
+            bodies.append(await peer.reader.readexactly(int(received.headers.get("content-length", "0"))))
+            await peer.send(http())
+
+    async with RawServer(answer) as server:
+        transport = AiohttpTransport()
+        await transport.send(request(server))
+        await transport.send(Request(method, f"{server.origin}/v1/y", headers, body))
+        await transport.send(request(server))
+        await transport.aclose()
+        received = server.requests[1]
+        assert received.raw.startswith(f"{method} /v1/y HTTP/1.1\r\n".encode())
+        sent = {name: value.encode().decode("latin-1") for name, value in headers.items()}
+        assert {name: received.headers[name] for name in headers} == sent
+        assert bodies == [b"", body or b"", b""]
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("text", ["a\r\nx-evil: 1", "a\nx-evil: 1", "a\rx-evil: 1", "a\0b"])
+async def test_header_that_ends_its_line_is_refused(text: str) -> None:
+    """A header with a line break or NUL is an error, and nothing is sent."""
+    async with RawServer(each(http())) as server:
+        transport = AiohttpTransport()
+        for headers in ({"x-a": text}, {text: "a"}):
+            with pytest.raises(APIConnectionError):
+                await transport.send(Request("GET", f"{server.origin}/v1/x", headers))
+        await transport.aclose()
+        assert server.requests == []
+
+
+async def test_address_adds_no_header() -> None:
+    """A line break in an address does not begin a header."""
+    async with RawServer(each(http())) as server:
+        transport = AiohttpTransport()
+        await transport.send(request(server, "/v1/x?a=1 HTTP/1.1\r\nx-evil: 1"))
+        await transport.aclose()
+        assert "x-evil" not in server.requests[0].headers
 
 
 async def test_many_requests_at_once_are_not_mixed_up() -> None:

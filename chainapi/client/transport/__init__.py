@@ -1,0 +1,8 @@
+"""Transports: the protocol, and the class that sends requests with aiohttp."""
+
+from __future__ import annotations
+
+from chainapi.client.transport.protocol import Transport
+from chainapi.client.transport.sender import MAX_BODY, AiohttpTransport
+
+__all__ = ["MAX_BODY", "AiohttpTransport", "Transport"]

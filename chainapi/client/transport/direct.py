@@ -1,0 +1,116 @@
+"""DirectSender: sends requests over the connections of aiohttp's client.
+
+`ClientSession.request` looks for cookies, redirects, proxies, credentials, middlewares and traces, and makes
+a dozen objects: a third of the CPU of a page of 10 rows. A client that the transport made has none of them.
+Its pool of connections and the parser of aiohttp are enough.
+"""
+
+from __future__ import annotations
+
+import aiohttp
+from aiohttp.connector import Connection
+from aiohttp.http import SERVER_SOFTWARE
+from msgspec import Struct
+from yarl import URL
+
+from chainapi.client.transport.connector import NO_TIMEOUT
+from chainapi.client.transport.responses import Responses
+from chainapi.core.http import Request, Response
+
+__all__ = ["DirectSender"]
+
+# Tools that record, fake or trace the requests of a program replace this method: then it has to be called.
+_REQUEST = vars(aiohttp.ClientSession)["_request"]
+
+_USUAL = {name.lower(): value for name, value in aiohttp.ClientRequest.DEFAULT_HEADERS.items()}
+_USUAL["user-agent"] = SERVER_SOFTWARE
+
+
+class Origin(Struct, frozen=True):
+    """Scheme, host and port of URLs, as the connector and the header need them."""
+
+    request: aiohttp.ClientRequest
+    host: str
+
+
+class Message(Struct, frozen=True):
+    """Head of a request, and the origin that it is sent to."""
+
+    origin: Origin
+    head: bytes
+
+    __repr__ = object.__repr__  # the head may hold secrets
+
+
+class DirectSender:
+    """Sends plain GET requests over the connections of a client.
+
+    Args:
+        client: a client without cookies, proxies, credentials and middlewares.
+        responses: makes the responses.
+
+    """
+
+    def __init__(self, client: aiohttp.ClientSession, responses: Responses) -> None:
+        connector = client.connector
+        assert connector is not None  # noqa: S101 - the client is open
+        self._client = client
+        self._connector = connector
+        self._responses = responses
+        self._origins: dict[str, Origin] = {}
+        # Connections are used as release 3 of aiohttp has them. A client with traces has to see its requests.
+        self._usable = aiohttp.__version__.startswith("3.") and not client.trace_configs
+
+    def message(self, request: Request) -> Message | None:
+        """Return the message of a request; None for one that needs the client.
+
+        The client sends what is no plain GET. All of a message is printable ASCII, so that no value ends a
+        line.
+        """
+        if not self._usable or vars(aiohttp.ClientSession)["_request"] is not _REQUEST:
+            return None
+        if request.method != "GET" or request.body is not None:
+            return None
+        url, headers = request.url, request.headers
+        end = url.find("/", 8) if url.startswith(("http://", "https://")) else -1
+        texts = url + "".join(headers) + "".join(headers.values())
+        if end < 0 or "#" in url or "@" in url[:end] or not (texts.isascii() and texts.isprintable()):
+            return None
+        origin = self._origins.get(url[:end]) or self._add_origin(url[:end])
+        fields = {"host": origin.host, **_USUAL, **headers}
+        lines = "".join([f"{name}: {value}\r\n" for name, value in fields.items()])
+        return Message(origin, f"GET {url[end:]} HTTP/1.1\r\n{lines}\r\n".encode())
+
+    def _add_origin(self, text: str) -> Origin:
+        request = aiohttp.ClientRequest("GET", URL(text, encoded=True), session=self._client)
+        origin = self._origins[text] = Origin(request, request.headers["host"])
+        return origin
+
+    async def send(self, message: Message) -> Response:
+        """Send a message once, and return the response.
+
+        Raises:
+            ClientError: and other errors of aiohttp and of sockets, as `ClientSession.request` raises them.
+            HttpProcessingError: the response is not valid HTTP.
+
+        """
+        connection = await self._connector.connect(message.origin.request, [], NO_TIMEOUT)
+        try:
+            response = await self._exchange(connection, message)
+        except BaseException:
+            connection.close()
+            raise
+        connection.release()
+        return response
+
+    async def _exchange(self, connection: Connection, message: Message) -> Response:
+        protocol, transport = connection.protocol, connection.transport
+        if protocol is None or transport is None:
+            raise aiohttp.ServerDisconnectedError
+        protocol.set_response_params(read_until_eof=True)
+        transport.write(message.head)
+        head, content = await protocol.read()
+        while 100 <= head.code < 200 and head.code != 101:  # informational: the response follows
+            head, content = await protocol.read()
+        response = self._responses.arrived(head.code, head.headers, content)
+        return response or await self._responses.read(head.code, head.headers, content, connection)

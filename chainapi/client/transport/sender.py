@@ -1,0 +1,157 @@
+"""AiohttpTransport: sends requests with aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+import aiohttp
+from aiohttp.http import HttpProcessingError
+from yarl import URL
+
+from chainapi.client.transport.connector import NO_TIMEOUT, Keeper, keep
+from chainapi.client.transport.direct import DirectSender
+from chainapi.client.transport.faults import Fault, fault_of, reason
+from chainapi.client.transport.responses import Responses
+from chainapi.core.arguments import whole_number
+from chainapi.core.http import Request, Response
+from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
+
+__all__ = ["MAX_BODY", "AiohttpTransport"]
+
+MAX_BODY = 8 * 2**20  # bytes, decompressed; 100 blocks are under 50 kB
+
+
+class AiohttpTransport:
+    """Sends requests with an `aiohttp.ClientSession`.
+
+    Args:
+        client: a session of your own, which is never closed or changed here (its middlewares are not used);
+            None makes one at the first request: no cookies, no environment proxies, no limit of connections
+            (the gate limits the requests in flight). Plain GETs use the connections of that one directly,
+            which costs less, unless traces or other tools have to see the requests.
+        max_body: bytes that a body may have, decompressed; reading one takes at most twice the memory.
+        ssl_context: decides which certificates are trusted, or returns the context that does, at the first
+            request; a `client` has its own. None trusts the authorities of the system.
+
+    Raises:
+        ConfigurationError: an argument cannot be used.
+
+    """
+
+    def __init__(
+        self,
+        client: aiohttp.ClientSession | None = None,
+        *,
+        max_body: int = MAX_BODY,
+        ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        whole_number("max_body", max_body)
+        if client is not None and ssl_context is not None:
+            raise ConfigurationError("ssl_context= has no effect beside a ClientSession: set it on that")
+        self._client = client
+        self._ssl_context = ssl_context
+        self._keeper: Keeper | None = None
+        self._direct: DirectSender | None = None  # of a client of its own
+        self._loop: asyncio.AbstractEventLoop | None = None  # of a client of its own
+        self._closed = False
+        self._responses = Responses(max_body)
+
+    async def send(self, request: Request) -> Response:
+        """Send one request.
+
+        Raises:
+            APIConnectionError: no whole response arrived; ConnectError: no connection was made;
+                CertificateError: the server's certificate is not trusted; ResponseTooLargeError: the body is
+                larger than the cap.
+            SessionClosedError: the transport, or the `ClientSession` that it was given, is closed.
+
+        """
+        client = self._client
+        if client is None or client.closed:
+            client = await self._open()
+        # The error is raised outside of the handler: aiohttp's error holds the headers of the request, the
+        # key among them, and would become the context of ours.
+        fault: APIConnectionError
+        try:
+            direct = self._direct
+            if direct is not None and (message := direct.message(request)) is not None:
+                return await direct.send(message)
+            return await self._request(client, request)
+        except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
+            fault = fault_of(error)
+        except Fault as error:
+            fault = error.fault
+        except RuntimeError as error:
+            if self._loop is None or not self._loop.is_closed():
+                raise error.with_traceback(None) from None  # as below
+            raise GeneratorExit from None  # dropped after its loop was closed: no connection can be closed
+        except asyncio.CancelledError as error:
+            # The frames of aiohttp in its traceback hold the request's headers: it is raised without them.
+            error.__context__ = None
+            raise error.with_traceback(None) from None
+        raise fault
+
+    async def _open(self) -> aiohttp.ClientSession:
+        if self._client is None and not self._closed:
+            given = self._ssl_context
+            self._loop = asyncio.get_running_loop()
+            client, self._keeper = await keep(given() if callable(given) else given)
+            self._client, self._direct = client, DirectSender(client, self._responses)
+        if self._client is None or self._client.closed:
+            raise SessionClosedError("the transport is closed")
+        return self._client
+
+    async def _request(self, client: aiohttp.ClientSession, request: Request) -> Response:
+        """Send a request with all that the client adds to it."""
+        answer = await client.request(
+            request.method,
+            URL(request.url, encoded=True),
+            headers=request.headers,
+            data=request.body,
+            allow_redirects=False,
+            auto_decompress=True,
+            raise_for_status=False,
+            timeout=NO_TIMEOUT,
+            middlewares=_SEND_ONCE,
+        )
+        status, headers, content = answer.status, answer.headers, answer.content
+        try:
+            response = self._responses.arrived(status, headers, content)
+            return response or await self._responses.read(status, headers, content, answer.connection)
+        except BaseException:
+            answer.close()
+            raise
+        finally:
+            answer.release()
+
+    async def aclose(self) -> None:
+        """Close the connections, and send nothing from then on.
+
+        A `ClientSession` that was passed in stays open.
+        """
+        self._closed = True
+        keeper, self._keeper, self._client, self._direct = self._keeper, None, None, None
+        if keeper is not None:
+            await anext(keeper, None)
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Prevent aiohttp from repeating a request after a broken connection.
+
+    Its second request would pass no gate.
+    """
+    fault: APIConnectionError
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise  # no connection, so nothing was sent; aiohttp does not repeat these
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        fault = APIConnectionError(reason(error))
+    raise Fault(fault)
+
+
+_SEND_ONCE = (_send_once,)
