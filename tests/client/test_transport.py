@@ -1225,6 +1225,7 @@ async def test_another_release_of_aiohttp_sends_through_its_client(monkeypatch: 
         ("DELETE", {}, None),
         ("GET", {"x-name": "Zo\u00eb"}, None),
         ("GET", {"x-tab": "a\tb"}, None),
+        ("GET", {"Host": "other.test", "Accept": "text/csv"}, None),
         ("GET", {"accept": "text/csv", "user-agent": "mine", "accept-encoding": "identity"}, None),
     ],
 )
@@ -1249,7 +1250,8 @@ async def test_requests_of_all_kinds_share_a_connection(
         received = server.requests[1]
         assert received.raw.startswith(f"{method} /v1/y HTTP/1.1\r\n".encode())
         sent = {name: value.encode().decode("latin-1") for name, value in headers.items()}
-        assert {name: received.headers[name] for name in headers} == sent
+        assert {name: received.headers[name.lower()] for name in headers} == sent
+        assert received.raw.lower().count(b"\r\nhost: ") == received.raw.lower().count(b"\r\naccept: ") == 1
         assert bodies == [b"", body or b"", b""]
         assert server.connections == 1
 

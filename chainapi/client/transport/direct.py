@@ -71,10 +71,12 @@ class DirectSender:
             return None
         if request.method != "GET" or request.body is not None:
             return None
-        url, headers = request.url, request.headers
+        url, headers, names = request.url, request.headers, "".join(request.headers)
         end = url.find("/", 8) if url.startswith(("http://", "https://")) else -1
-        texts = url + "".join(headers) + "".join(headers.values())
-        if end < 0 or "#" in url or "@" in url[:end] or not (texts.isascii() and texts.isprintable()):
+        if end < 0 or "#" in url or "@" in url[:end] or not names.islower():
+            return None
+        texts = f"{url}{names}{''.join(headers.values())}"
+        if not (texts.isascii() and texts.isprintable()):
             return None
         origin = self._origins.get(url[:end]) or self._add_origin(url[:end])
         fields = {"host": origin.host, **_USUAL, **headers}

@@ -119,12 +119,13 @@ class AiohttpTransport:
         status, headers, content = answer.status, answer.headers, answer.content
         try:
             response = self._responses.arrived(status, headers, content)
-            return response or await self._responses.read(status, headers, content, answer.connection)
+            if response is None:
+                response = await self._responses.read(status, headers, content, answer.connection)
         except BaseException:
             answer.close()
             raise
-        finally:
-            answer.release()
+        answer.release()
+        return response
 
     async def aclose(self) -> None:
         """Close the connections, and send nothing from then on.
