@@ -38,6 +38,8 @@ class SourceStream:
         self._pages = pages
         self._walk = pages.walk
         self._walk.keeps_rows = True
+        # Rows of the target that an older page lacks would count as withdrawn.
+        self._walk.reads_cache = source.window is None
         self._cursor = pages.cursor
         self._encode = encode
         self._limit = limit

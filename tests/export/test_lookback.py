@@ -15,7 +15,7 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 
-from chainapi import Session
+from chainapi import Cache, Session, SessionView
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import export
@@ -36,7 +36,7 @@ TRANSACTION = Maker(1, whole=True).page(ROUTES["data.evm.address_transactions"],
 ]
 
 
-async def exported(session: Session, out: Path, **options: Any) -> ExportResult:
+async def exported(session: Session | SessionView, out: Path, **options: Any) -> ExportResult:
     """Export the points of a metric."""
     return await export(session.metrics.chains.metric, [(43114, "txCount")], out, page_size=3, **options)
 
@@ -44,6 +44,20 @@ async def exported(session: Session, out: Path, **options: Any) -> ExportResult:
 def manifest_of(folder: Path) -> list[dict[str, Any]]:
     """Return the lines of the manifest."""
     return [json.loads(line) for line in (folder / "_manifest.ndjson").read_text().splitlines()]
+
+
+async def test_the_window_is_not_read_from_a_cache(tmp_path: Path) -> None:
+    """A cached page that is older than the target removes no row of it, and hides no correction."""
+    ledger, out = points(range(10)), tmp_path / "out"
+    async with reaching(ledger) as session:
+        view = session.with_options(cache=Cache(fresh=3_600))
+        await exported(view, tmp_path / "other")
+        ledger.numbers += [10 * DAY, 11 * DAY]
+        await exported(session, out)
+        ledger.changed = {9: {"value": 90}}
+        result = await exported(view, out, lookback="4d")
+    assert (result.rows, result.removed) == (1, 1)
+    assert values_of(out) == {**{day: day for day in range(12)}, 9: 90}
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,8 @@ class Fetch(Struct):
         bound: replacement of the upper end of the query; None for the query as it is.
         not_after: time of the loop's clock from which on the token must not be sent; the answer is then a
             PageTokenExpiredError.
-        fresh: whether the page must come from the service: one from a cache may have the token that died.
+        fresh: whether the page must come from the service: one from a cache may have the token that died, or
+            lack rows that the caller has.
 
     """
 
@@ -194,6 +195,7 @@ class Walk:
     ) -> None:
         self.query = query
         self.keeps_rows = False  # their digests stay after a page was left
+        self.reads_cache = True  # whether a page may come from a cache
         self.row_limit = inf  # rows in all, after which the reader stops
         self.response: Any = None  # of the page that was opened last, as its source made it
         self._states = states
@@ -381,7 +383,7 @@ class Walk:
     def fetch(self, token: PageToken | None) -> Fetch:
         """Return the command that fetches the page of `token`."""
         states = self._states
-        fresh = states.restarts > 0 or states.state is State.CHECK
+        fresh = not self.reads_cache or states.restarts > 0 or states.state is State.CHECK
         return Fetch(token, self._start.bound, states.expires_at(token), fresh)
 
     # The next page
@@ -433,7 +435,7 @@ class Walk:
             return None
         if states.state is not (_FIRST if token is None else _NEXT) or (token and token.minted is None):
             return None
-        return Fetch(token, self._start.bound, states.expires_at(token), states.restarts > 0)
+        return self.fetch(token)
 
     def open_expected(self, answer: Answer) -> bool:
         """Open the page that answered the fetch of `expected`.
