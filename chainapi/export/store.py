@@ -126,7 +126,9 @@ class Store:
             from fsspec.core import url_to_fs  # type: ignore[import-untyped]
         except ImportError:
             raise missing_extra(f"{redacted(url)} needs", "fsspec", "fsspec") from None
-        secrets = (*secrets_in(options), url) if redacted(url) != url else secrets_in(options)
+        secrets = secrets_in([options, *_configured(url)])
+        if redacted(url) != url:
+            secrets = *secrets, url
         try:
             files, root = url_to_fs(url, **options)
         except Exception as error:  # noqa: BLE001 - each driver has errors of its own
@@ -341,6 +343,20 @@ def secrets_in(options: Any) -> tuple[str, ...]:
         pieces = [piece for part in _SEPARATORS.split(text) for piece in (part, part.partition("=")[2])]
         found.update(piece for piece in _texts(pieces) if len(piece) >= SHORTEST_PIECE)
     return tuple(sorted(found, key=len, reverse=True))  # one may be the beginning of another
+
+
+def _configured(url: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the options that fsspec adds to those of a caller.
+
+    They are from its configuration files, and from variables such as ``FSSPEC_S3_SECRET``.
+    """
+    from fsspec.config import apply_config  # type: ignore[import-untyped]
+    from fsspec.core import get_filesystem_class, split_protocol
+
+    for one in url.split("::"):
+        protocol = split_protocol(one)[0] or one  # a file system in a chain may have no path
+        with suppress(Exception):  # of an unknown or broken one, which cannot be opened either
+            yield apply_config(get_filesystem_class(protocol), {})
 
 
 def _texts(options: Any) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from attrs import define
+from fsspec.config import conf  # type: ignore[import-untyped]
 
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import export
@@ -564,6 +565,37 @@ async def test_credentials_are_nowhere(
     texts = [repr(result), caplog.text, *traceback.format_exception(caught.value)]
     assert not any(SECRET.encode() in content for content in (*kept, *files.objects().values()))
     assert not any(SECRET in text for text in texts)
+
+
+async def test_credentials_of_the_configuration_are_in_no_error(
+    files: type[Bucket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option that fsspec has from a variable or a file reaches the file system, and no error has it."""
+    monkeypatch.setitem(conf, "bucket", {"secret": SECRET})
+
+    def fail(*_: Any) -> None:
+        raise PermissionError(f"signature of {SECRET} is wrong")
+
+    files.on_step = staticmethod(fail)
+    with pytest.raises(ExportError, match=r"signature of \*\*\* is wrong") as caught:
+        await Growing.to("bucket://b/x/").run()
+    assert {"secret": SECRET} in files.options
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_file_system_that_does_not_open_with_its_configuration(
+    files: type[Bucket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a file system that refuses an option of the configuration does not have it."""
+
+    def refuse(_: Bucket, secret: str) -> None:
+        raise ValueError(f"{secret} is no secret of this service")
+
+    monkeypatch.setitem(conf, "bucket", {"secret": SECRET})
+    monkeypatch.setattr(files, "__init__", refuse)
+    with pytest.raises(ConfigurationError, match=r"\*\*\* is no secret of this service") as caught:
+        target_of("bucket://b/x/", None, None, None)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize("url", ["bucket://b/x/", "bucket://b/x.jsonl"])
