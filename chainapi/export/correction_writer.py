@@ -124,7 +124,7 @@ class CorrectionWriter(PartWriter):
 
         """
         try:
-            with self.target.fetched(file.name) as path:
+            with self.target.fetched(file.name, self.stop) as path:
                 if self.target.folder:  # a single file was checked at the start
                     _check_unchanged(self.target.file(file.name), path, file)
                 yield path

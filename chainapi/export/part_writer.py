@@ -172,7 +172,7 @@ class PartWriter:
         """Write a file with the rows of the file before, and new ones."""
         old, count = None, 0
         if before is not None:
-            old, count = self.target.present(path), before.rows - len(self.dropped)
+            old, count = self.target.present(path, self.stop), before.rows - len(self.dropped)
         count += _count(rows)
 
         def write(new: Path) -> None:
@@ -326,7 +326,7 @@ class PartWriter:
         lines = self._invalid_lines(reader)
         if (first := next(lines, None)) is None:
             return
-        old = None if self.target.folder else self.target.present(path)
+        old = None if self.target.folder else self.target.present(path, self.stop)
 
         def write(new: Path) -> None:
             with new.open("wb") as file:

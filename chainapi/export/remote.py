@@ -130,25 +130,25 @@ class RemoteTarget(Target):
         return self.store.state(name) is not None
 
     @contextmanager
-    def fetched(self, name: str) -> Iterator[Path]:
+    def fetched(self, name: str, stop: threading.Event) -> Iterator[Path]:
         """Download an object of the folder; delete the local file after the block."""
         path = self.root / f".old-{Path(name).name}"
         try:
-            self._download(name, path)
+            self._download(name, path, stop)
             yield path
         finally:
             path.unlink(missing_ok=True)
 
-    def present(self, path: Path) -> Path | None:
+    def present(self, path: Path, stop: threading.Event) -> Path | None:
         """Download the present content of a file; return None if there is no such object."""
-        return self._download(self.name_of(path), path)
+        return self._download(self.name_of(path), path, stop)
 
-    def _download(self, name: str, path: Path) -> Path | None:
+    def _download(self, name: str, path: Path, stop: threading.Event) -> Path | None:
         found = self.store.state(name)
         if found is None:
             path.unlink(missing_ok=True)
             return None
-        self.store.download(name, path)
+        self.store.download(name, path, stop)
         if not has_state(path, found.size, found.digest):
             raise ExportError(f"{self.file(name)} was changed while it was read: start the same export again")
         return path

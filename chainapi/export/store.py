@@ -252,11 +252,8 @@ class Store:
             Stopped: `stop` was set before the file system reported the last bytes as sent.
 
         """
-        from fsspec.callbacks import Callback  # type: ignore[import-untyped]
-
-        watching = Callback(hooks={"stop": lambda *_, **__: look(stop)})
         with self._explained(name):
-            self.files.put_file(str(path), self._path(name), callback=watching)
+            self.files.put_file(str(path), self._path(name), callback=_watching(stop))
         found = self.state(name)
         if found is None or not has_state(path, found.size, found.digest):
             raise ExportError(
@@ -264,15 +261,16 @@ class Store:
                 "kept in the journal: start the same export again"
             )
 
-    def download(self, name: str, path: Path) -> None:
+    def download(self, name: str, path: Path, stop: threading.Event | None = None) -> None:
         """Copy an object to a local file.
 
         Raises:
             ExportError: the object is missing, or it cannot be read or stored.
+            Stopped: `stop` was set before the file system reported the last bytes as received.
 
         """
         with self._explained(name, "read"):
-            self.files.get_file(self._path(name), str(path))
+            self.files.get_file(self._path(name), str(path), callback=_watching(stop))
 
     def state(self, name: str) -> FileState | None:
         """Return the size and the digest of an object; None if it is missing.
@@ -343,6 +341,13 @@ def secrets_in(options: Any) -> tuple[str, ...]:
         pieces = [piece for part in _SEPARATORS.split(text) for piece in (part, part.partition("=")[2])]
         found.update(piece for piece in _texts(pieces) if len(piece) >= SHORTEST_PIECE)
     return tuple(sorted(found, key=len, reverse=True))  # one may be the beginning of another
+
+
+def _watching(stop: threading.Event | None) -> Any:
+    """Return a callback of fsspec that looks at `stop` at each piece of a file."""
+    from fsspec.callbacks import Callback  # type: ignore[import-untyped]
+
+    return Callback(hooks={"stop": lambda *_, **__: look(stop)})
 
 
 def _configured(url: str) -> Iterator[Mapping[str, Any]]:

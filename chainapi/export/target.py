@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -116,7 +117,7 @@ class Target:
         """Return the path of a file by its name below the folder."""
         return self.root / name
 
-    def present(self, path: Path) -> Path | None:
+    def present(self, path: Path, stop: threading.Event) -> Path | None:
         """Return the path of a file if it exists."""
         return path if path.is_file() else None
 
@@ -125,7 +126,7 @@ class Target:
         return (self.root / name).is_file()
 
     @contextmanager
-    def fetched(self, name: str) -> Iterator[Path]:
+    def fetched(self, name: str, stop: threading.Event) -> Iterator[Path]:
         """Yield the path of a local file with the content of a file of the folder."""
         yield self.root / name
 

@@ -16,6 +16,9 @@ from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[impor
 __all__ = ["Bucket", "Image", "Images", "bucket"]
 
 
+PIECE = 100  # bytes of a download
+
+
 @define
 class Image:
     """Objects, and the folder of the journal, at one moment: what a kill leaves there."""
@@ -29,13 +32,15 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
 
     Before and after each step that writes or removes an object, `on_step` is called with the name of the
     object, the word "before" or "after", and the content that the object is to have. Each of `on_list`
-    is called once, before the answer to the next listing of a folder.
+    is called once, before the answer to the next listing of a folder. `on_read` is called with the name of
+    an object before each piece of it that is downloaded.
     """
 
     protocol = "bucket"
     cachable = False
     on_step: ClassVar[Callable[[str, str, bytes], None] | None] = None
     on_list: ClassVar[list[Callable[[], object]]] = []
+    on_read: ClassVar[Callable[[str], None] | None] = None
     options: ClassVar[list[dict[str, Any]]] = []
 
     def __init__(self, **options: Any) -> None:
@@ -75,6 +80,22 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
         with self._step(rpath, content):
             callback.relative_update(len(content))
             super().pipe_file(rpath, content)
+
+    def get_file(
+        self,
+        rpath: str,
+        lpath: Any = None,
+        callback: Callback = DEFAULT_CALLBACK,
+        outfile: Any = None,
+        **options: Any,
+    ) -> None:
+        """Download an object in pieces."""
+        content = self.cat_file(rpath)
+        with Path(lpath).open("wb") as file:
+            for start in range(0, len(content), PIECE):
+                if (call := type(self).on_read) is not None:
+                    call(rpath)
+                callback.relative_update(file.write(content[start : start + PIECE]))
 
     def rm_file(self, path: str) -> None:
         """Remove an object."""
@@ -116,7 +137,7 @@ def bucket() -> Iterator[type[Bucket]]:
     fresh: Any = type("Bucket", (Bucket,), {"store": {}, "pseudo_dirs": [""], "options": [], "on_list": []})
     fsspec.register_implementation("bucket", fresh, clobber=True)
     yield fresh
-    fresh.on_step = None
+    fresh.on_step = fresh.on_read = None
 
 
 @define

@@ -8,7 +8,7 @@ import os
 import shutil
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from errno import EPERM
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from chainapi.export.run import ExportResult
 from chainapi.export.store import redacted
 from chainapi.simulator import Simulator
 from chainapi.testing import run
-from tests.export.buckets import Bucket, Images, bucket
+from tests.export.buckets import PIECE, Bucket, Images, bucket
 from tests.export.corrected import Correction
 from tests.export.held_steps import HeldStep
 from tests.export.power_cuts import PowerCuts
@@ -277,6 +277,44 @@ async def test_a_stop_ends_an_upload(files: type[Bucket], tmp_path: Path) -> Non
     files.on_step = None
     await growing.run()
     growing.check(files, tmp_path, new=0)
+
+
+@pytest.mark.real_time
+async def test_a_stop_ends_a_download(files: type[Bucket], tmp_path: Path) -> None:
+    """An export that is cancelled while it downloads an old object ends at the next piece of it."""
+    growing = Growing.to("bucket://b/x.jsonl")
+    await growing.run()
+    growing.grow()
+    await cancelled_in_download(files, growing.run())
+    await growing.run()
+    growing.check(files, tmp_path)
+
+
+@pytest.mark.real_time
+async def test_a_stop_ends_the_download_of_a_window(files: type[Bucket], tmp_path: Path) -> None:
+    """So it is with an object whose rows a lookback compares."""
+    corrected = Corrected.of("folder", "jsonl", tmp_path)
+    await corrected.run(None)
+    corrected.scene.change(corrected.ledger)
+    await cancelled_in_download(files, corrected.run())
+    await corrected.run()
+    corrected.check(files, tmp_path)
+
+
+async def cancelled_in_download(files: type[Bucket], running: Coroutine[Any, Any, object]) -> None:
+    """Cancel an export at the first piece of a download, and check that it is the last one."""
+    held, pieces, before = HeldStep(), list[str](), files.objects()
+
+    def wait(name: str) -> None:
+        pieces.append(name)
+        held.wait()
+
+    files.on_read = staticmethod(wait)
+    await held.cancel(running)
+    files.on_read = None
+    assert len(pieces) == 1
+    assert len(before[pieces[0]]) > PIECE
+    assert files.objects() == before
 
 
 async def test_an_upload_that_loses_bytes(files: type[Bucket], tmp_path: Path) -> None:
