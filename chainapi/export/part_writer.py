@@ -24,6 +24,7 @@ from chainapi.export.append import appending
 from chainapi.export.files import (
     SYNC_EVERY,
     digest_of,
+    has_state,
     make_folders,
     partial_of,
     refuse_link,
@@ -172,7 +173,7 @@ class PartWriter:
         """Write a file with the rows of the file before, and new ones."""
         old, count = None, 0
         if before is not None:
-            old, count = self.target.present(path, self.stop), before.rows - len(self.dropped)
+            old, count = self._present(path, before), before.rows - len(self.dropped)
         count += _count(rows)
 
         def write(new: Path) -> None:
@@ -191,6 +192,24 @@ class PartWriter:
         size, digest = write_partial(path, write)
         name = path.relative_to(self.target.root).as_posix()
         return PartFile(name, count, size, digest, _sources(rows), partition=partition)
+
+    def _present(self, path: Path, before: PartFile) -> Path:
+        """Return the path of a local file with the present rows of a single file.
+
+        Raises:
+            ExportError: it is missing, or others have changed it since the run began.
+
+        """
+        old = self.target.present(path, self.stop)
+        # A user may add tables and indexes to a local database.
+        free = self.target.appends and isinstance(self.target.format, DatabaseFormat)
+        if old is not None and (free or has_state(old, before.size, before.digest)):
+            return old
+        what = "is missing" if old is None else "was changed while its new rows were fetched"
+        raise ExportError(
+            f"{self.target.file(path.name)} {what}: put it back as it was and start the same export again; "
+            "all new rows are kept in the journal"
+        )
 
     def _link(self, rows: Sequence[PageRows], new: Path) -> bool:
         """Make the segment with these rows the file, if the format writes the same lines.

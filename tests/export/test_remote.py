@@ -533,6 +533,32 @@ async def test_a_file_that_was_changed(files: type[Bucket]) -> None:
         await growing.run()
 
 
+async def test_a_file_that_is_changed_while_its_export_runs(files: type[Bucket], tmp_path: Path) -> None:
+    """A single file that others change while new rows are fetched is refused, and left alone."""
+    growing = Growing.to("bucket://b/x.jsonl")
+    await growing.run()
+    growing.grow()
+    own = files.objects()["/b/x.jsonl"]
+    others = own.replace(b"0x", b"1x")  # as many rows
+    with pytest.raises(ExportError, match=r"x\.jsonl was changed while its new rows were fetched"):
+        await growing.run(on_progress=lambda _: files.store_object("/b/x.jsonl", others))
+    assert files.objects()["/b/x.jsonl"] == others
+    files.store_object("/b/x.jsonl", own)
+    await growing.run()
+    growing.check(files, tmp_path)
+
+
+async def test_a_local_file_that_is_changed_while_its_export_runs(tmp_path: Path) -> None:
+    """So it is with a local file that is written again."""
+    growing, path = Growing.to(f"file://{tmp_path}/x.parquet"), tmp_path / "x.parquet"
+    await growing.run()
+    growing.grow()
+    others = path.read_bytes().replace(b"0x", b"1x")
+    with pytest.raises(ExportError, match=r"x\.parquet was changed while its new rows were fetched"):
+        await growing.run(on_progress=lambda _: path.write_bytes(others))
+    assert path.read_bytes() == others
+
+
 async def test_an_old_copy_of_a_journal(files: type[Bucket], tmp_path: Path) -> None:
     """A journal that lacks the newest object is refused: it would overwrite that one."""
     growing = Growing.to("bucket://b/x/")
