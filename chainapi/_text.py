@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
-__all__ = ["closest", "did_you_mean", "masked", "printable", "quoted"]
+__all__ = ["closest", "did_you_mean", "masked", "printable", "printable_ends", "quoted"]
 
 MASK = "***"
 LONGEST_VALUE = 80  # characters of a value in an error message
@@ -24,6 +24,15 @@ def printable(text: str, most: int | None = None) -> str:
     if not text.isprintable():
         text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
+
+
+def printable_ends(text: str, most: int) -> str:
+    """Return a string that can be printed safely, cut in the middle to `most`."""
+    whole = printable(text, most)
+    if not whole.endswith("…") or whole == text:
+        return whole
+    half = most // 2
+    return f"{whole[:half]}…{printable(text[-half:])[half + 1 - most :]}"
 
 
 def quoted(value: object) -> str:

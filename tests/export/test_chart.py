@@ -20,7 +20,7 @@ from typing import Any, get_args
 import duckdb
 import pyarrow as pa
 import pytest
-from attrs import fields_dict, frozen, has
+from attrs import evolve, fields_dict, frozen, has
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
@@ -30,7 +30,7 @@ from chainapi.cli import FAILED, WRONG_USAGE, run
 from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
 from chainapi.export.chart import Chart, Point, chart_of, draw, read_chart, save, visible
-from chainapi.export.chart.axes import linear_ticks, log_ticks, number_labels
+from chainapi.export.chart.axes import linear_axis, linear_ticks, log_axis, log_ticks, number_labels
 from chainapi.export.chart.selection import Band, select
 from chainapi.export.chart.series import span
 from chainapi.export.chart.units import COLUMNS, METRICS, unit_of
@@ -179,6 +179,19 @@ def test_times_are_as_fine_as_they_need_be(seconds: int, tick: str) -> None:
     assert tick in draw(chart_of(series), width=80).splitlines()[-3]
 
 
+@pytest.mark.parametrize("end", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+@pytest.mark.parametrize("others", [[], ["2026-11-20T03:15:00Z"]])
+def test_the_ends_of_the_calendar_are_times(end: str, others: list[str], tmp_path: Path) -> None:
+    """The first and the last time of the calendar, which stand for "never", are drawn on an axis in UTC."""
+    lines = [f'{{"end": "{time}", "value": 1}}\n' for time in (end, *others)]
+    (tmp_path / "f.jsonl").write_text("".join(lines))
+    chart = read_chart(tmp_path / "f.jsonl")
+    text = draw(chart, width=80)
+    assert "end (UTC)" in text
+    assert (end[:10] if others else end[11:19]) in text
+    save(chart, tmp_path / "f.png")
+
+
 def test_times_outside_of_the_calendar_are_numbers(tmp_path: Path) -> None:
     """A time outside of the calendar has an axis in seconds."""
     chart = chart_of({"a": [MetricPoint(10**15, 1.0), MetricPoint(0, 2.0)]})
@@ -195,7 +208,7 @@ def test_odd_labels(tmp_path: Path) -> None:
     text = draw(chart, width=80)
     assert r"x\x1b[31m" in text
     assert r"t\x1b$: y$" in text.splitlines()[0]
-    assert "longlonglonglonglon…" in text
+    assert "longlonglo…glonglong" in text
     save(chart, tmp_path / "f.png")
     assert imread(tmp_path / "f.png").shape == (750, 1500, 4)
 
@@ -247,6 +260,13 @@ def test_each_line_has_a_style_of_its_own(top: int, coloured: bool) -> None:
     assert f"░{chr(27) + '[0m' if coloured else ''} {50 - top} others" in legend
 
 
+def test_labels_that_differ_at_their_ends() -> None:
+    """A legend shows both ends of long labels, such as addresses of one network."""
+    named = {f"mainnet/p-chain/avax1{number:039}": line for number, line in enumerate(many(5).values())}
+    text = draw(Chart("x", "y", named), width=100)
+    assert [f"mainnet/p-…000000{number:03}" in text for number in range(5)] == [True] * 5
+
+
 def test_a_picture_of_many_series(tmp_path: Path) -> None:
     """A picture has a line for each of `top` series, and grey for the range of the others."""
     save(Chart("x", "y", many(50), top=2), tmp_path / "f.png")
@@ -269,6 +289,8 @@ def test_a_picture_of_many_series(tmp_path: Path) -> None:
         ([1e40, 1.5e40], ["10e39", "15e39"]),
         ([0.0, 1e-7], ["0", "100e-9"]),
         ([-0.0, 1e9], ["0", "1,000,000,000"]),
+        ([1e-290], ["10e-291"]),
+        ([1e-15], ["1e-15"]),
     ],
 )
 def test_labels_of_numbers(ticks: list[float], labels: list[str]) -> None:
@@ -295,6 +317,20 @@ def test_ticks_of_a_logarithmic_axis(low: float, factor: float, most: int) -> No
     assert all(low * 0.999 <= tick <= low * factor * 1.001 for tick in ticks)
 
 
+@given(st.integers(10, 20), st.floats(-12, 12), st.floats(0.1, 30), st.booleans())
+def test_labels_of_ticks_share_no_line(height: int, power: float, length: float, log: bool) -> None:
+    """Each tick has a line for its label, also in the least chart, which many series leave."""
+    low, high = 10.0**power, 10.0 ** (power + length)
+    text = draw(Chart("x", "y", {"": [(0.0, low), (1.0, high)]}, log=log), width=80, height=height)
+    shown = [line.partition("┤")[0].strip() for line in text.splitlines() if "┤" in line]
+    for most in range(5, 2, -1):
+        axis = log_axis(low, high, most) if log else linear_axis(*span([low, high]), most)
+        if sorted(shown) == sorted(axis[1]):
+            break
+    else:
+        raise AssertionError(shown)
+
+
 def test_no_offset_in_a_chart_of_large_numbers() -> None:
     """Values near 13,110,000 have plain labels in the terminal."""
     chart = Chart("block_number", "gas_used", {"a": [(13_110_000.0 + n, 1.311e7 + n) for n in range(9)]})
@@ -318,6 +354,20 @@ def test_a_logarithmic_axis(tmp_path: Path) -> None:
     for use in (lambda: draw(nothing, width=80), lambda: save(nothing, tmp_path / "g.png")):
         with pytest.raises(ConfigurationError, match="no value of y is above zero: a logarithmic axis"):
             use()
+
+
+@pytest.mark.parametrize("values", [(1e-300, 1e300), (1.0, 1e300), (1e-308,), (1e-8,), (7.0, 7.0)])
+def test_a_logarithmic_picture_of_numbers_of_every_size(
+    values: tuple[float, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The axis contains all points, and nothing is printed."""
+    path = tmp_path / "f.jsonl"
+    path.write_text("".join(f'{{"x": {x}, "y": {y}}}\n' for x, y in enumerate(values)))
+    save(evolve(read_chart(path, "x", "y"), log=True), tmp_path / "f.png")
+    assert capfd.readouterr() == ("", "")
+    picture = (imread(tmp_path / "f.png")[:, :1_390, :3] * 255).round()  # without the legend
+    drawn = (picture == (31, 119, 180)).all(axis=2).any(axis=0).sum()
+    assert drawn >= (1_000 if len(values) > 1 else 5)
 
 
 def test_units_belong_to_known_columns_and_metrics() -> None:
@@ -824,6 +874,7 @@ def test_plot_draws_what_tps_printed(tmp_path: Path) -> None:
     [
         ("f.xlsx", WRONG_USAGE, "unknown file format"),
         ("none.csv", FAILED, "none.csv cannot be opened: No such file or directory"),
+        ("folder", FAILED, "folder cannot be opened: No such file or directory"),
         ("f.csv", WRONG_USAGE, "has no column 'gas' of numbers or times; there are timestamp (time), value"),
     ],
 )

@@ -13,6 +13,8 @@ from itertools import pairwise
 from chainapi.core.duration import DAY, HOUR
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
     "linear_axis",
     "linear_ticks",
     "log_axis",
@@ -24,6 +26,7 @@ __all__ = [
 
 LARGE, SMALL = 1e12, 1e-4  # numbers from LARGE on and below SMALL have an exponent
 DIGITS = 15  # of a float that are exact
+EARLIEST, LATEST = -62_135_596_800, 253_402_300_799  # first and last second of the calendar, in Unix time
 
 
 def linear_axis(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
@@ -72,7 +75,7 @@ def number_labels(ticks: Sequence[float]) -> list[str]:
     largest = max(map(abs, ticks))
     exponent = 0 if SMALL <= largest < LARGE or not largest else 3 * math.floor(math.log10(largest) / 3)
     values = [tick / 10.0**exponent for tick in ticks]
-    nearest = min((abs(b - a) for a, b in pairwise(values)), default=largest)
+    nearest = min((abs(b - a) for a, b in pairwise(values)), default=max(map(abs, values)))
     digits = next(
         (n for n in range(DIGITS) if all(abs(round(v, n) - v) <= nearest / 100 for v in values)), DIGITS
     )
@@ -87,5 +90,8 @@ def time_ticks(begin: float, end: float, count: int) -> list[float]:
 
 def time_label(value: float, length: float) -> str:
     """Return a time in UTC, as fine as an axis of `length` seconds needs it."""
-    form = "%Y-%m-%d" if length > 3 * DAY else "%m-%d %H:%M" if length > HOUR else "%H:%M:%S"
-    return datetime.fromtimestamp(value, UTC).strftime(form)
+    # The axis of a single time extends beyond it.
+    time = datetime.fromtimestamp(min(max(value, EARLIEST), LATEST), UTC)
+    if length > 3 * DAY:
+        return time.date().isoformat()
+    return time.strftime("%m-%d %H:%M" if length > HOUR else "%H:%M:%S")

@@ -49,12 +49,15 @@ class Files:
             ConfigurationError: the folder has no files of rows, or files of several formats; the URL is
                 invalid, or a package that it needs is missing.
             ExportError: the folder at a URL cannot be listed.
+            FileNotFoundError: the folder is missing.
 
         """
         if isinstance(given, str) and "://" in given:
             return cls._behind(given)
         path = Path(given)
         if not path.is_dir():
+            if not path.suffix and not path.exists():
+                raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path))
             return cls(str(path), path.parent, [path.name])
         found = (file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
         return cls(str(path), path, _rows_in(str(path), found))

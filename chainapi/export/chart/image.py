@@ -16,10 +16,11 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from chainapi._text import printable
-from chainapi.export.chart.axes import linear_axis, log_axis
+from chainapi._text import printable, printable_ends
+from chainapi.core.duration import DAY
+from chainapi.export.chart.axes import EARLIEST, LATEST, linear_axis, log_axis
 from chainapi.export.chart.selection import select
-from chainapi.export.chart.series import Chart
+from chainapi.export.chart.series import Chart, span
 
 __all__ = ["picture"]
 
@@ -32,6 +33,8 @@ STRETCHES = 300  # places at which the band of the other series has edges
 LABEL_WIDTH, TITLE_WIDTH = 20, 80  # characters
 ROWS = 20  # of a column of the legend
 TICKS = 8
+MARGIN = 0.05  # of a logarithmic axis
+LOWEST, HIGHEST = -307.0, 308.0  # powers of ten that a float has
 
 
 def picture(chart: Chart) -> bytes:
@@ -43,7 +46,7 @@ def picture(chart: Chart) -> bytes:
     _set_x(axes, chart)
     _set_y(axes, chart)
     if chart.title:
-        axes.set_title(_verbatim(chart.title, TITLE_WIDTH))
+        axes.set_title(_verbatim(printable(chart.title, TITLE_WIDTH)))
     axes.grid(alpha=0.3)
     made = io.BytesIO()
     figure.savefig(made, format="png")
@@ -65,7 +68,7 @@ def _draw_series(axes: Axes, chart: Chart) -> None:
             markersize=4,
         )
     handles: list[Any] = axes.get_lines()
-    labels = [_verbatim(label) for label in lines]
+    labels = [_verbatim(printable_ends(label, LABEL_WIDTH)) for label in lines]
     if band is not None:
         ranges = band.ranges(STRETCHES)
         across = [_place(chart, x) for x, _, _ in ranges]
@@ -83,8 +86,10 @@ def _place(chart: Chart, x: float) -> Any:
 
 
 def _set_x(axes: Axes, chart: Chart) -> None:
-    axes.set_xlabel(_verbatim(chart.x_label, TITLE_WIDTH))
+    axes.set_xlabel(_verbatim(printable(chart.x_label, TITLE_WIDTH)))
     if chart.times:
+        low, high = axes.get_xlim()
+        axes.set_xlim(max(low, EARLIEST / DAY), min(high, LATEST / DAY))  # matplotlib counts days
         locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
@@ -95,8 +100,11 @@ def _set_x(axes: Axes, chart: Chart) -> None:
 
 
 def _set_y(axes: Axes, chart: Chart) -> None:
-    axes.set_ylabel(_verbatim(chart.y_label, TITLE_WIDTH))
-    if chart.log:
+    axes.set_ylabel(_verbatim(printable(chart.y_label, TITLE_WIDTH)))
+    if chart.log:  # the margins of matplotlib overflow
+        low, high = span(map(math.log10, axes.dataLim.intervaly))
+        margin = (high - low) * MARGIN
+        axes.set_ylim(10 ** max(low - margin, LOWEST), 10 ** min(high + margin, HIGHEST))
         axes.set_yscale("log")
     limits = axes.get_ylim()
     axis = log_axis if chart.log else linear_axis
@@ -105,9 +113,9 @@ def _set_y(axes: Axes, chart: Chart) -> None:
     axes.set_ylim(limits)
 
 
-def _verbatim(text: str, width: int = LABEL_WIDTH) -> str:
-    """Escape a string for matplotlib.
+def _verbatim(text: str) -> str:
+    """Escape a printable string for matplotlib.
 
     It reads "$" as a formula and hides labels that begin with "_".
     """
-    return ("\N{WORD JOINER}" if text.startswith("_") else "") + printable(text, width).replace("$", r"\$")
+    return ("\N{WORD JOINER}" if text.startswith("_") else "") + text.replace("$", r"\$")

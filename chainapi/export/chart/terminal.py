@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import plotext  # type: ignore[import-untyped]
 from attrs import frozen
 
-from chainapi._text import printable
+from chainapi._text import printable, printable_ends
 from chainapi.export.chart.axes import linear_axis, log_axis, time_label, time_ticks
 from chainapi.export.chart.selection import select
 from chainapi.export.chart.series import Chart, Point, span, visible
@@ -29,6 +29,7 @@ SYMBOLS = (BLOCKS, "*", "+", "x")  # of series with the same color
 MARKS = "*+xo#%@&=~" + ascii_uppercase + "1234"
 GREY, SHADE = 8, "░"
 LEAST = 10  # lines of a chart without its legend
+AROUND = 5  # of them: title, frame, labels of the x axis
 LABEL_WIDTH, TITLE_WIDTH = 20, 60  # characters
 GAP = 2  # characters before an entry of the legend
 Y_TICKS, X_TICK_WIDTH = 5, 22
@@ -87,8 +88,9 @@ def draw(chart: Chart, *, width: int, height: int, coloured: bool) -> str:
         shade = _Style(SHADE, GREY if coloured else None)
         drawn.append(_Drawn(band.label, _filled(ranges, (top - bottom) / (2 * height)), shade, joined=False))
     legend = _legend(drawn, width)
-    figure = _figure(chart, width, max(height - len(legend), LEAST))
-    _set_axes(figure, chart, span(x for points in shown for x, _ in points), (bottom, top), width)
+    size = width, max(height - len(legend), LEAST)
+    figure = _figure(chart, *size)
+    _set_axes(figure, chart, span(x for points in shown for x, _ in points), (bottom, top), size)
     for each in reversed(drawn):  # the first one on top
         signal = figure.signal(
             [x for x, _ in each.points], [y for _, y in each.points], marker=each.style.marker
@@ -122,7 +124,7 @@ def _legend(drawn: Iterable[_Drawn], width: int) -> list[str]:
     for each in drawn:
         if not each.label:
             continue
-        text = f"{each.style.sample} {printable(each.label, LABEL_WIDTH)}"
+        text = f"{each.style.sample} {printable_ends(each.label, LABEL_WIDTH)}"
         if room < len(text) + GAP:
             lines.append("")
             room = width
@@ -143,19 +145,20 @@ def _figure(chart: Chart, width: int, height: int) -> Any:
     return figure
 
 
-def _set_axes(figure: Any, chart: Chart, across: Range, up: Range, width: int) -> None:
+def _set_axes(figure: Any, chart: Chart, across: Range, up: Range, size: tuple[int, int]) -> None:
     """Set the limits and the ticks of both axes; `up` is logarithmic if the chart is."""
     rulers = figure.ruler("x"), figure.ruler("y")
-    count = max(2, width // X_TICK_WIDTH)
+    count = max(2, size[0] // X_TICK_WIDTH)
+    most = min(Y_TICKS, size[1] - AROUND - 2)  # each tick has a line of its own
     if chart.times:
         times = time_ticks(*across, count)
         rulers[0].ticks(times, [time_label(time, across[1] - across[0]) for time in times])
     else:
         rulers[0].ticks(*linear_axis(*across, count))
     if chart.log:
-        ticks, labels = log_axis(10 ** up[0], 10 ** up[1], Y_TICKS)
+        ticks, labels = log_axis(10 ** up[0], 10 ** up[1], most)
         rulers[1].ticks([math.log10(tick) for tick in ticks], labels)
     else:
-        rulers[1].ticks(*linear_axis(*up, Y_TICKS))
+        rulers[1].ticks(*linear_axis(*up, most))
     for ruler, limits in zip(rulers, (across, up), strict=True):
         ruler.lim(*limits)
