@@ -125,7 +125,8 @@ def partitioned(target: Target, keys: tuple[str, ...]) -> Target:
     """
     if not target.folder:
         raise ConfigurationError(
-            f"partition= applies to a folder, and {target.path} is a file: leave it out, or choose a folder"
+            f"partition= applies to a folder, and {target.address} is a file: leave it out, or choose a "
+            "folder"
         )
     if target.format.name not in FORMATS:
         raise ConfigurationError(

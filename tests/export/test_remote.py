@@ -580,6 +580,7 @@ async def test_an_old_copy_of_a_journal(files: type[Bucket], tmp_path: Path) -> 
         ("bucket://b/x/", {"journal": "bucket://b/j"}, "journal=bucket://b/j is a URL"),
         ("bucket://b/x/", {"journal": f"bucket://{SECRET}@b/j"}, "journal=bucket://b/j is a URL"),
         ("bucket://b/x.txt", {}, "unknown file format 'x.txt'"),
+        ("bucket://b/x.csv", {"partition": ["source"]}, "and bucket://b/x.csv is a file: leave it out"),
         ("bucket://b/x.csv", {"part_rows": 5}, "and bucket://b/x.csv is a file, which gets its rows"),
     ],
 )
