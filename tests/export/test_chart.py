@@ -595,6 +595,20 @@ def test_urls_that_cannot_be_drawn(
     assert outcome.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_damaged_file_behind_a_url_is_named(
+    name: str, objects: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """An error of a file that was downloaded has its URL, not the name of the local copy."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / f"part-00001.{name}").write_bytes(b"\xff{\n" * 1_000)
+    objects(tmp_path)
+    with pytest.raises(
+        ConfigurationError, match=rf"^bucket://b/folder/part-00001\.{name} is not a {name} file"
+    ):
+        read_chart("bucket://b/folder/")
+
+
 def test_sources_in_the_names_of_folders(tmp_path: Path) -> None:
     """Rows without a source take it from the name of their folder."""
     path = tmp_path / "source=mainnet%2Fp-chain" / "part-00001.jsonl"

@@ -107,7 +107,10 @@ class Files:
         with TemporaryDirectory(prefix="chainapi-") as place:
             path = Path(place) / name.rpartition("/")[2]
             self.store.download(name, path)
-            yield path
+            try:
+                yield path
+            except ConfigurationError as error:  # the reader knows no more than the local copy
+                raise ConfigurationError(str(error).replace(str(path), self.store.address(name))) from None
 
 
 def _rows_in(folder: str, names: Iterable[str]) -> list[str]:
