@@ -233,7 +233,8 @@ class Pages(Generic[T]):
                 result = await runner.fill_batch(size, left, reader, begin)
                 if batch := runner.take_batch():
                     left = None if left is None else left - len(batch)
-                    yield batch.given()
+                    if batch.size:
+                        yield batch.given()
                     if runner.reader is not reader:
                         runner.check(reader)
                         return

@@ -26,11 +26,16 @@ __all__ = ["Batch", "CollectedRows", "RowBatch", "WalkRunner"]
 
 
 class Batch(Protocol):
-    """Rows that were taken for a batch, which is not given yet."""
+    """Rows that were taken for a batch, which is not given yet; its length is their number."""
 
     @property
     def reader(self) -> str:
         """Method that gives such batches."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of the rows that the reader gets: those that are left out do not count."""
         ...
 
     def __len__(self) -> int: ...
@@ -66,6 +71,11 @@ class RowBatch(Struct, eq=False):
     def reader(self) -> str:
         """Method that gives such batches."""
         return "batches()"
+
+    @property
+    def size(self) -> int:
+        """Number of the rows."""
+        return len(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -225,10 +235,7 @@ class WalkRunner:
         """
         if limit is not None and self.batch and len(self.batch) > limit:
             if (first := self.batch.split(limit)) is None:
-                raise self.refusal(
-                    f"a cancelled call of {self.batch.reader} has taken {len(self.batch):,} rows: read on"
-                    " with a limit of as many or more"
-                )
+                raise self._too_few("limit", self.batch.reader, len(self.batch))
             yield first
             return
         before = self._before_batch if self.batch else self._walk.position
@@ -248,7 +255,7 @@ class WalkRunner:
 
         """
         try:
-            full = await self._fill(batch, inf if limit is None else limit, limit, reader)
+            full = await self._fill(batch, inf, limit, reader)
             if not full and not self._walk.exhausted:
                 raise self.refusal("the stream was closed before its end")
             return batch.given()
@@ -285,28 +292,35 @@ class WalkRunner:
 
         Returns whether there may be more rows, or the error that ended the walk. The rows taken so far stay
         in `batch`, after a cancellation too.
+
+        Raises:
+            PagingError: the unfinished batch has more rows.
+
         """
         batch = self.batch
         if not batch:
             batch, self._before_batch = begin(), self._walk.position
+        elif size is not None and batch.size > size:
+            raise self._too_few("size", batch.reader, batch.size)
         self.batch = batch
-        enough = 1 if size is None else min(size, left or size)
-        most = left if size is None else enough
         try:
-            return await self._fill(batch, enough, most, reader)
+            return await self._fill(batch, size, left, reader)
         except ChainAPIError as error:
             return error
 
-    async def _fill(self, batch: Batch, enough: float, most: int | None, reader: object) -> bool:
-        """Take rows until the batch has `enough`; it gets at most `most`.
+    async def _fill(self, batch: Batch, size: float | None, limit: int | None, reader: object) -> bool:
+        """Take rows until the batch has `size` of them, or has taken `limit`; None stands for those of a page.
 
         Returns False if the list, or the stream, ends before.
         """
-        while len(batch) < enough:
+        most = inf if limit is None else limit
+        enough, largest = (1, inf) if size is None else (size, size)
+        while batch.size < enough and len(batch) < most:
             if not await self.advance():
                 return False
             self.check(reader)
-            self._take(batch, most and most - len(batch))
+            room = min(most - len(batch), largest - batch.size)
+            self._take(batch, None if room == inf else int(room))
         return True
 
     def _take(self, batch: Batch, most: int | None) -> None:
@@ -340,6 +354,11 @@ class WalkRunner:
         error = PagingError(message)
         error.checkpoint = self.checkpoint
         return error
+
+    def _too_few(self, name: str, reader: str, rows: int) -> PagingError:
+        return self.refusal(
+            f"a cancelled call of {reader} has taken {rows:,} rows: read on with a {name} of as many or more"
+        )
 
     def _failed(self, error: ChainAPIError) -> None:
         """Add the checkpoint to an error; drop further pages if the walk cannot continue."""

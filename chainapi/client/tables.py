@@ -35,6 +35,11 @@ class ArrowBatch:
     builder: TableBuilder
     reader: str
 
+    @property
+    def size(self) -> int:
+        """Number of the rows of the table."""
+        return self.builder.size
+
     def __len__(self) -> int:
         return self.builder.taken
 

@@ -59,6 +59,11 @@ class TableBuilder(Protocol):
         """Number of rows taken, those included that are left out."""
         ...
 
+    @property
+    def size(self) -> int:
+        """Number of rows of the table."""
+        ...
+
     def add(self, page: PageRows, indices: Sequence[int]) -> None:
         """Take the rows of a page at these indices.
 
@@ -160,6 +165,7 @@ class Typed:
     _left_out: list[Invalid]
     _lenient: bool
     taken: int = field(default=0, init=False)
+    size: int = field(default=0, init=False)
     _batches: list[Any] = field(factory=list[Any], init=False)
     _waiting: list[Sequence[Values]] = field(factory=list[Sequence[Values]], init=False)  # columns of pages
     _count: int = field(default=0, init=False)  # their rows
@@ -179,6 +185,7 @@ class Typed:
             self._flush()
             self._append(self._layout.packed([page.columns]).take(places_of(indices)))
         self.taken += len(indices)
+        self.size += len(indices)
 
     def add_rows(self, rows: Sequence[Any]) -> None:
         """Take rows.
@@ -194,6 +201,7 @@ class Typed:
         self._append(layout.batch([*map(array_of, layout.codec.columns, values)]))
         self._left_out += invalid
         self.taken += len(rows)
+        self.size += len(rows) - len(invalid)
 
     def table(self) -> Any:
         """Return the rows taken so far (see `TableBuilder`)."""
@@ -257,6 +265,11 @@ class Inferred:
         self._left_out += [row for row in rows if isinstance(row, Invalid)]
         self._rows += [_as_dict(row) for row in rows if not isinstance(row, Invalid)]
         self.taken += len(rows)
+
+    @property
+    def size(self) -> int:
+        """Number of rows of the table."""
+        return len(self._rows)
 
     def table(self) -> Any:
         """Return the rows taken so far (see `TableBuilder`)."""

@@ -178,6 +178,17 @@ async def test_a_cancelled_batch_is_continued() -> None:
         ]
 
 
+async def test_a_cancelled_batch_has_no_more_rows_than_the_next_size() -> None:
+    """A size below the number of rows that a cancelled wait has taken is refused; no batch is larger."""
+    async with cancelled(blocks, lambda pages: anext(pages.batches(30))) as (_, pages):
+        with pytest.raises(PagingError, match="has taken 14 rows: read on with a size of as many or more") as caught:
+            await anext(pages.batches(13))
+        assert caught.value.checkpoint == pages.checkpoint
+        assert pages.checkpoint.rows == 0
+        sizes = [len(batch) async for batch in pages.batches(14)]
+        assert sizes == [14, 14, 12]
+
+
 @pytest.mark.parametrize("limit", [None, 20, 14])
 @pytest.mark.parametrize("progress", [True, False])
 async def test_a_cancelled_list_is_continued(limit: int | None, progress: bool) -> None:

@@ -16,7 +16,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainapi import Session, merge
@@ -30,7 +30,9 @@ from chainapi.errors import (
 )
 from chainapi.models import Invalid
 from chainapi.simulator import Fault, Simulator
-from chainapi.testing import VirtualLoop
+from chainapi.testing import VirtualLoop, run
+from tests.ledger import Ledger
+from tests.ledger import block as ledger_block
 from tests.sessions import Answering, cancelled, reaching, simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
@@ -199,6 +201,54 @@ async def test_invalid_rows_are_left_out() -> None:
     assert pages.checkpoint.rows == 4
 
 
+@given(
+    rows=st.integers(0, 40),
+    spoilt=st.sets(st.integers(0, 39)),
+    size=st.integers(1, 12) | st.none(),
+    stop=st.integers(0, 6),
+)
+@example(rows=9, spoilt={0, 1, 2, 3, 4}, size=3, stop=1)
+@example(rows=3, spoilt={0, 1, 2}, size=None, stop=0)
+def test_batches_leave_invalid_rows_out(rows: int, spoilt: set[int], size: int | None, stop: int) -> None:
+    """Record batches have the exact size, and none is empty, wherever invalid rows stand between the others."""
+
+    async def main() -> None:
+        ledger = Ledger([*range(rows)], ledger_block, "blocks")
+        ledger.changed = {serial: {"gasUsed": "x"} for serial in spoilt}
+        async with reaching(ledger) as session:
+            given, left_out = list[Any](), list[Invalid]()
+            checkpoint = None
+            for most in (stop, None):
+                pages = blocks(session, on_invalid="raw", resume=checkpoint)
+                batches = pages.arrow_batches(size)
+                while len(given) != most and (batch := await anext(batches, None)) is not None:
+                    given.append(batch)
+                checkpoint = pages.checkpoint
+                left_out += pages.left_out
+        sizes = [batch.num_rows for batch in given]
+        assert 0 not in sizes
+        assert size is None or all(one == size for one in sizes[:-1])
+        valid = [serial for serial in reversed(range(rows)) if serial not in spoilt]
+        assert [number for batch in given for number in numbers(batch)] == valid
+        found = [int(row.raw["blockNumber"]) for row in left_out]
+        assert found == [serial for serial in reversed(range(rows)) if serial in spoilt]
+
+    run(main())
+
+
+async def test_a_limit_counts_rows_that_are_left_out() -> None:
+    """A table with a limit reads as many rows as a list with it, those that it leaves out included."""
+    ledger = Ledger([*range(20)], ledger_block, "blocks")
+    ledger.changed = {serial: {"gasUsed": "x"} for serial in (19, 17, 12)}
+    async with reaching(ledger) as session:
+        pages = blocks(session, on_invalid="raw")
+        assert numbers(await pages.to_arrow(limit=1)) == []
+        assert numbers(await pages.to_arrow(limit=4)) == [18, 16, 15]
+        batches = [batch async for batch in pages.arrow_batches(2, limit=5)]
+        assert [numbers(batch) for batch in batches] == [[14, 13], [11, 10]]
+        assert pages.checkpoint.rows == 10
+
+
 async def test_a_value_that_fits_no_column_stops_before_its_page() -> None:
     """A value beyond its type raises with the position before its page, at each try; so do invalid rows."""
     async with answering(block(), block(gasUsed=str(2**64), blockHash="0x2")) as session:
@@ -254,6 +304,8 @@ async def test_a_cancelled_wait_loses_no_row_of_a_batch() -> None:
         for read in (pages.collect(), pages.to_arrow(), anext(pages.batches())):
             with pytest.raises(PagingError, match=r"read on with arrow_batches\(\)"):
                 await read
+        with pytest.raises(PagingError, match="has taken 14 rows: read on with a size of as many or more"):
+            await anext(pages.arrow_batches(size=10))
         batches = [batch async for batch in pages.arrow_batches(size=30)]
         assert [number for batch in batches for number in numbers(batch)] == newest(40, 40)
 
