@@ -150,7 +150,8 @@ class Pages(Generic[T]):
         if runner.batch is not None:
             runner.refuse_inside_batch()
         begun = walk.unread  # by items()
-        runner.reader = None
+        if runner.reader is not None:
+            runner.end_reading()
         if not await runner.advance():
             raise StopAsyncIteration
         rest = list(walk.rows()) if begun or walk.resumed_inside else None

@@ -207,19 +207,21 @@ class WalkRunner:
         self.refuse_inside_batch(batches)
         walk = self._walk
         walk.count_rows()
-        if limit is not None:
-            walk.row_limit = walk.rows_given + limit - (len(self.batch) if self.batch else 0)
+        taken = walk.rows_given - (len(self.batch) if self.batch else 0)
+        walk.row_limit = inf if limit is None else taken + limit
         reader = self.reader = object()
         self._source.columnar = columnar
         try:
             yield reader
         finally:
             if self.reader is reader:
-                self._source.columnar = None
-            if limit is not None:
-                walk.row_limit = inf
-            if self.reader is reader and self._ahead is not None:
-                self._ahead.rest()
+                self.end_reading()
+                if self._ahead is not None:
+                    self._ahead.rest()
+
+    def end_reading(self) -> None:
+        """Drop the limit and the form of the rows of the last reader; it cannot read any more."""
+        self.reader, self._source.columnar, self._walk.row_limit = None, None, inf
 
     @contextmanager
     def collecting(self, limit: int | None, reader: object, begin: Callable[[], Batch]) -> Iterator[Batch]:

@@ -77,6 +77,34 @@ async def test_not_beyond_a_limit(limit: int, requests: int) -> None:
         assert len(await pages.collect()) == 1_000 - limit
 
 
+@pytest.mark.parametrize(("left", "given"), [("items", 1), ("batches", 100), ("arrow_batches", 100)])
+async def test_not_beyond_the_limit_of_the_last_reader(left: str, given: int) -> None:
+    """A reader with a limit that was left by `break` does not change how far the next one fetches ahead."""
+    simulator = Simulator(points=1_000)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=4)
+        async for _ in getattr(pages, left)(limit=200):
+            break
+        assert len(await pages.collect(limit=250)) == 250
+        await asyncio.sleep(60)
+        assert simulator.stats.requests == (given + 250 + 99) // 100
+        assert len(await pages.collect()) == 750 - given
+
+
+async def test_pages_are_fetched_ahead_beyond_the_limit_of_the_last_reader() -> None:
+    """A reader of pages after one of rows with a limit fetches ahead as if there had been none."""
+    simulator = Simulator(points=1_000)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=4)
+        rows = pages.batches(limit=150)
+        await anext(rows)
+        await anext(pages)
+        await asyncio.sleep(60)
+        assert simulator.stats.requests == 6
+        with pytest.raises(PagingError, match="another reader"):
+            await anext(rows)
+
+
 async def test_token_that_ages_in_the_buffer() -> None:
     """A page fetched in time is given although its token has died since.
 
