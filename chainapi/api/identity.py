@@ -16,7 +16,7 @@ from chainapi.core.paging.dedupe import Deduplicator
 from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.rows import Column, Identity, column_of
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.models.unions import wire_name
+from chainapi.models.unions import raw_path, wire_name
 
 __all__ = ["cursor_of", "deduplicator", "descending_number", "identity_of", "key_names", "number_reader"]
 
@@ -85,7 +85,7 @@ def number_reader(names: Sequence[str]) -> Callable[[Any], int | None]:
             try:
                 value = read(row)
             except AttributeError:
-                value = _raw_field(row.raw, name) if hasattr(row, "raw") else None
+                value = raw_path(row, name) if hasattr(row, "raw") else None
             if (whole := whole_of(value)) is not None:
                 return whole
         return None
@@ -147,9 +147,9 @@ def _key_of_caller(route: Route) -> Reader | None:
         try:
             values = [read(row) for read in readers]
         except (LookupError, AttributeError, TypeError):
-            if hasattr(row, "raw"):  # a row that does not fit the caller's model
-                return None
-            raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
+            if not hasattr(row, "raw"):
+                raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
+            values = [raw_path(row, name) for name in route.key]  # it does not fit the caller's model
         if None in values:
             return None
         first, *more = map(_hashable, values)
@@ -179,7 +179,7 @@ def descending_number(route: Route) -> Callable[[Any], int | None]:
         try:
             value = read(row)
         except (LookupError, AttributeError, TypeError):
-            value = _raw_field(row.raw, name) if hasattr(row, "raw") else None
+            value = raw_path(row, name) if hasattr(row, "raw") else None
         if (whole := whole_of(value)) is not None:
             return whole
         if hasattr(row, "raw"):  # not made into its model: it may have any fields
@@ -204,10 +204,3 @@ def _reader(name: str, model: Any) -> Reader:
         return row
 
     return items[0] if len(items) == 1 else read
-
-
-def _raw_field(value: Any, name: str) -> Any:
-    """Return a field of a row that is not decoded into its model, or None."""
-    for part in name.split("."):
-        value = value.get(wire_name(part)) if isinstance(value, dict) else None
-    return value

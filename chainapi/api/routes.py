@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.ranges import Ranged
+from chainapi.models.unions import raw_path
 
 __all__ = ["UNITS", "Route", "Weight", "route_name"]
 
@@ -131,33 +132,43 @@ class Route(Struct, frozen=True):
     def key_reader(self) -> Callable[[Any], Any] | None:
         """Return a function from a row to its key, or to None; None if rows have no keys."""
         if self.key:
-            return _reader(operator.attrgetter(*self.key))
+            return _reader(self.key)
         if not self.kind_keys:
             return None
-        readers = {kind: _reader(operator.attrgetter(*names)) for kind, names in self.kind_keys}
+        readers = {kind: _reader(names) for kind, names in self.kind_keys}
         return lambda row: readers[name](row) if (name := type(row).__name__) in readers else None
 
     def immutable_reader(self) -> Callable[[Any], Any] | None:
         """Return a function from a row to its immutable values; None if all values are."""
-        return _reader(operator.attrgetter(*self.immutable)) if self.immutable else None
+        return _reader(self.immutable) if self.immutable else None
 
 
 def _meets(value: Any, wanted: str | None) -> bool:
     return value is not None if wanted is None else getattr(value, "value", value) == wanted
 
 
-def _reader(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _reader(names: Sequence[str]) -> Callable[[Any], Any]:
     """Return a reader of keys that returns None if an attribute is None or missing."""
+    read = operator.attrgetter(*names)
 
     def key(row: Any) -> Any:
         try:
             found = read(row)
+        except AttributeError:
+            found = _raw_key(row, names) if hasattr(row, "raw") else None
+        try:
             hash(found)
-        except (AttributeError, TypeError):
+        except TypeError:
             return None
         return None if found is None or (isinstance(found, tuple) and None in found) else found
 
     return key
+
+
+def _raw_key(row: Any, names: Sequence[str]) -> Any:
+    """Return the key of a row that is not made into its model: its records are plain JSON."""
+    found = tuple(raw_path(row, name) for name in names)
+    return found if len(found) > 1 else found[0]
 
 
 def route_name(service: str, path: str, method: str = "GET") -> str:

@@ -13,7 +13,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
 
-__all__ = ["Tag", "Unknown", "python_name", "raw_dict", "raw_field", "register_union", "tags_of", "wire_name"]
+__all__ = ["Tag", "Unknown", "python_name", "raw_dict", "raw_field", "raw_path", "register_union", "tags_of", "wire_name"]
 
 
 def wire_name(name: str) -> str:
@@ -79,6 +79,16 @@ def raw_field(row: Any, name: str) -> Any:
         if wire in row.raw:
             return row.raw[wire]
     raise AttributeError(f"{type(row).__name__!r} has no attribute {name!r}")
+
+
+def raw_path(row: Any, name: str) -> Any:
+    """Return a field of a raw row by its name in Python or in JSON, or None; dots lead into objects."""
+    value = row.raw
+    for part in name.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value[part] if part in value else value.get(wire_name(part))
+    return value
 
 
 class Tag(Struct, frozen=True, eq=False):

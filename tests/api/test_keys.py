@@ -22,12 +22,14 @@ from chainapi.api.identity import identity_of
 from chainapi.api.routes import Route
 from chainapi.core.http import Request, Response
 from chainapi.core.paging.rows import hash_digests
+from chainapi.errors import DecodeError
 from chainapi.models import (
     Erc20Transfer,
     Erc721Transfer,
     Erc1155Transfer,
     EvmBlock,
     InternalTransaction,
+    Invalid,
     Unknown,
 )
 from chainapi.models.enums import SortOrder
@@ -324,6 +326,61 @@ def test_an_unknown_kind_has_the_key_that_its_fields_give() -> None:
     assert read(Unknown({"status": "lost"})) is None
 
 
+@pytest.mark.parametrize("name", KEYED)
+def test_an_invalid_row_has_the_key_that_its_fields_give(name: str) -> None:
+    """A row that does not fit its model has the key of its list, also where that is in a record of the row."""
+    endpoint = ROUTES[name]
+    raw = Maker(seed=1, whole=True).page(endpoint, 1)[endpoint.route.items or "chains"][0]
+    row = Invalid(raw, DecodeError("invalid", path="$"))
+    for read in (endpoint.route.key_reader(), identity_of(endpoint.route, declared=False).key):
+        assert read is not None
+        key, parts = read(row), [take(raw, path) for path in endpoint.route.key]
+        assert key == (tuple(parts) if len(parts) > 1 else parts[0])
+        without = deepcopy(raw)
+        put(without, endpoint.route.key[-1], None)
+        assert read(Invalid(without, row.error)) is None
+        assert read(Invalid("no object", row.error)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("data.evm.address_transactions", "native_transaction.gas_used"),
+        ("data.evm.erc721_transactions", "block_timestamp"),
+        ("data.evm.blocks", "gas_used"),
+    ],
+)
+async def test_an_invalid_row_that_shifts_comes_once(name: str, path: str) -> None:
+    """A row that does not fit its model is left out when the list has shifted it to the next page."""
+    maker, route = Maker(seed=2, whole=True), ROUTES[name].route
+    rows = [maker.value(route.model) for _ in range(4)]
+    for number, row in enumerate(rows):
+        put(row, route.key[0], f"0x{number}")
+        if route.descending_key is not None:
+            put(row, route.descending_key, 9 - number)
+    put(rows[1], path, {})
+    found = await walked(name, rows[:2], rows[1:], on_invalid="raw")
+    assert [isinstance(row, Invalid) for row in found] == [False, True, False, False]
+
+
+async def test_a_row_that_cannot_be_parsed_has_the_key_of_the_caller() -> None:
+    """A row with half of a surrogate pair has the key and the number that a caller names without a model."""
+    rows = [{"block_hash": f"0x{number}", "nested": {"number": 9 - number}} for number in range(3)]
+    rows[1]["text"] = "half"
+
+    def answer(request: Request) -> Response:
+        last = len(transport.requests) == 2
+        page = reply({"blocks": rows[1:] if last else rows[:2], **({} if last else {"nextPageToken": "a"})})
+        return Response(page.status, page.headers, page.body.replace(b"half", b"\\ud800"))
+
+    transport, options = scripted(answer), {"key": "block_hash", "descending_key": "nested.number"}
+    async with session_of(transport) as session:
+        pages = session.data.list("/v1/x", items="blocks", on_invalid="raw", **options)
+        found = await pages.collect()
+        assert pages.walk.ordered
+    assert [isinstance(row, Invalid) for row in found] == [False, True, False]
+
+
 @pytest.mark.parametrize("name", LISTS)
 async def test_keys_are_unique(name: str) -> None:
     """Keys are unique among the rows of a simulated list, and so are digests of hashes.
@@ -352,8 +409,8 @@ async def test_keys_are_unique(name: str) -> None:
         assert (read(row) is None) == (lacks or type(row) not in kinds)
 
 
-async def walked(name: str, *pages: list[Json]) -> list[Any]:
-    """Return the rows that a walk yields from the given pages."""
+async def walked(name: str, *pages: list[Json], **options: Any) -> list[Any]:
+    """Return the rows that a walk yields from the given pages; `options` are further arguments."""
     endpoint = ROUTES[name]
     items = endpoint.route.items or "chains"
 
@@ -364,7 +421,7 @@ async def walked(name: str, *pages: list[Json]) -> list[Any]:
 
     transport = scripted(answer)
     async with session_of(transport) as session:
-        rows: list[Any] = await method_of(session, name)(**arguments(endpoint)).collect()
+        rows: list[Any] = await method_of(session, name)(**arguments(endpoint), **options).collect()
         return rows
 
 
