@@ -216,6 +216,7 @@ class _Poll:
         self._lookback = lookback
         self._first = given is None
         self._descends = self._walk.ordered  # as the route declares, whatever the pages show
+        self._ascends = polled.ranges is not None and polled.ranges.ascending  # as the caller asked
         self._whole = polled.ranges is not None and not self._first  # the query has a start: all rows count
         self.given = given or NewestRows(-1, lookback=lookback)
         self.given.begin()
@@ -246,7 +247,8 @@ class _Poll:
     def oldest_first(self) -> list[tuple[int, str, Any]]:
         """Return the number, mark and content of each new row, the oldest row first."""
         new = self._new
-        if new and (self._descends or new[0][0] >= new[-1][0]):  # a restart adds the newest rows last
+        falls = bool(new) and not self._ascends and new[0][0] >= new[-1][0]
+        if self._descends or falls:  # a restart adds the newest rows last
             new = new[::-1]
         return sorted(new, key=_number_of)
 

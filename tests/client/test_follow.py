@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi import Cache, Checkpoint, Session, merge
@@ -245,6 +245,42 @@ async def test_rows_of_an_ascending_list_come_in_order() -> None:
         assert serials(rows) == [0, 1, 2, 3, 4]
         with pytest.raises(PagingError, match="newest rows come first"):
             await anext(method(43114, ADDRESS, sort_order="asc").follow(every=5))
+
+
+@settings(max_examples=25)
+@given(
+    numbers=NUMBERS,
+    steps=GROWTH,
+    shifts=st.booleans(),
+    lifetime=st.sampled_from([86_400.0, 0.05]),
+    page_size=st.integers(1, 7),
+    lookback=st.integers(0, 3),
+)
+@example(
+    numbers=[1], steps=[(50, 0), (0, 0), (0, 0)], shifts=False, lifetime=86_400.0, page_size=7, lookback=0
+)
+def test_an_ascending_list_keeps_its_order(
+    numbers: list[int],
+    steps: list[tuple[int, int]],
+    shifts: bool,
+    lifetime: float,
+    page_size: int,
+    lookback: int,
+) -> None:
+    """Rows of a list with its oldest rows first come once and in this order, also those that share a number."""
+
+    async def scenario() -> None:
+        grown = schedule(steps, max(numbers, default=0))
+        ledger = Ledger(list(numbers), _address_transaction, grows=grown, shifts=shifts, lifetime=lifetime)
+        async with reaching(ledger) as session:
+            pages = session.data.evm.address_transactions(
+                43114, ADDRESS, sort_order="asc", start_block=0, page_size=page_size
+            )
+            stream = pages.follow(every=7, lookback=lookback)
+            rows = await taken(stream, sum(wait for wait, _ in steps) + 60)
+        assert serials([row.native_transaction for row in rows]) == list(range(len(numbers) + len(steps)))
+
+    run(scenario())
 
 
 def _address_transaction(number: int, serial: int) -> dict[str, Any]:
