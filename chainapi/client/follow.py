@@ -68,7 +68,7 @@ class Follow(Generic[T]):
     @property
     def checkpoint(self) -> Checkpoint:
         """Position after the last yielded row, for ``resume=`` and `Pages.follow`."""
-        if self._given is None:
+        if self._given is None or not self._given.noted:  # then no row was yielded yet
             return self._start
         watermark = self._given.watermark(self._numbered.name)
         start = self._start

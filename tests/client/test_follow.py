@@ -224,6 +224,47 @@ async def test_history_first_then_new_rows() -> None:
     assert serials(rows) == [4, 5]
 
 
+@pytest.mark.parametrize("after", [0.0, 0.01, 0.07, 4.0])
+@pytest.mark.parametrize("kind", ["blocks", "points"])
+async def test_a_checkpoint_before_the_first_poll_has_the_history(kind: str, after: float) -> None:
+    """A stream that is stopped before or inside its first poll repeats no row of the history when resumed."""
+    make, items = (block, "blocks") if kind == "blocks" else (point, "results")
+    ledger = Ledger([DAY * day for day in range(9)], make, items)
+    async with reaching(ledger) as session:
+
+        def opened(**arguments: Any) -> Pages[Any]:
+            if kind == "blocks":
+                return blocks(session, **arguments)
+            return session.metrics.chains.metric(43114, "txCount", page_size=2, **arguments)
+
+        pages = opened()
+        assert len(await pages.collect()) == 9
+        stream = pages.follow(every=5)
+        assert await taken(stream, after) == []
+        resumed = opened(resume=Checkpoint.loads(stream.checkpoint.dumps())).follow(every=5)
+        ledger.numbers.append(DAY * 9)
+        assert len(await taken(resumed, 60)) == 1
+
+
+@pytest.mark.parametrize("after", [0.0, 0.03, 0.05, 4.0])
+async def test_a_longer_lookback_repeats_no_row_that_did_not_change(after: float) -> None:
+    """A resume with a longer lookback takes the rows below the old one as they are, however soon it stops."""
+    ledger = Ledger([DAY * day for day in range(9)], point, "results")
+    async with reaching(ledger) as session:
+
+        def opened(days: int, checkpoint: Checkpoint | None = None) -> Follow[Any]:
+            pages = session.metrics.chains.metric(43114, "txCount", page_size=2, resume=checkpoint)
+            return pages.follow(every=5, lookback=days * DAY)
+
+        stream = opened(1)
+        assert await taken(stream, 4) == []
+        stream = opened(5, stream.checkpoint)
+        assert await taken(stream, after) == []
+        ledger.changed[7] = {"value": 70}
+        stream = opened(5, stream.checkpoint)
+        assert [row.value for row in await taken(stream, 60)] == [70]
+
+
 async def test_a_start_gives_the_rows_from_there_on() -> None:
     """A list with a start is followed from it: first the rows that it has, oldest first."""
     ledger, _ = ledger_of("transfers", list(range(20)), shifts=False, grows=[(50.0, 20)])

@@ -58,6 +58,11 @@ class NewestRows:
         """Number from which on rows may be new."""
         return self.newest - self._lookback
 
+    @property
+    def noted(self) -> bool:
+        """Whether all rows given from `since` on have a mark, so that a watermark has them."""
+        return self._adopted == -inf
+
     def begin(self) -> None:
         """Begin a pass over the list: no row was met yet."""
         self._met = {}
