@@ -151,6 +151,7 @@ class Pages(Generic[T]):
             runner.refuse_inside_batch()
         begun = walk.unread  # by items()
         if runner.reader is not None:
+            runner.refuse_while_reading()
             runner.end_reading()
         if not await runner.advance():
             raise StopAsyncIteration

@@ -145,8 +145,7 @@ class WalkRunner:
         walk = self._walk
         if self.closed or walk.unread or walk.fetched_all:
             return walk.unread and not self.closed
-        if self._running:
-            raise self.refusal("this stream is being read already: only one reader at a time")
+        self.refuse_while_reading()
         self._running = True
         try:
             reports = bool(self._source.emit)
@@ -201,9 +200,11 @@ class WalkRunner:
         pages are decoded to columns, with this form of amounts.
 
         Raises:
-            PagingError: a batch is unfinished, and the reader is not one of such batches.
+            PagingError: another reader waits for a page; or a batch is unfinished, and the reader is not one
+                of such batches.
 
         """
+        self.refuse_while_reading()
         self.refuse_inside_batch(batches)
         walk = self._walk
         walk.count_rows()
@@ -274,6 +275,16 @@ class WalkRunner:
         """
         if self.reader is not reader and not self.closed:
             raise self.refusal("another reader has taken this stream over: it can be read once")
+
+    def refuse_while_reading(self) -> None:
+        """Refuse a reader while another one waits for a page: it would take rows out of its reach.
+
+        Raises:
+            PagingError: one waits.
+
+        """
+        if self._running and not self.closed:
+            raise self.refusal("this stream is being read already: only one reader at a time")
 
     def refuse_inside_batch(self, batches: str = "") -> None:
         """Refuse all readers but those of such `batches` while a batch is unfinished.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -246,6 +247,41 @@ async def test_a_reader_that_was_replaced_takes_no_rows() -> None:
         with pytest.raises(PagingError, match="another reader"):
             await anext(batches)
         assert numbers(first + rest) == [*range(40)]
+
+
+READERS: dict[str, Callable[[Pages[Any]], Awaitable[Any]]] = {
+    "page": anext,
+    "first": Pages.first,
+    "collect": Pages.collect,
+    "to_arrow": Pages.to_arrow,
+    "items": lambda pages: anext(pages.items()),
+    "batches": lambda pages: anext(pages.batches(20)),
+    "arrow_batches": lambda pages: anext(pages.arrow_batches(20)),
+}
+
+
+@pytest.mark.parametrize("second", READERS)
+@pytest.mark.parametrize("first", ["collect", "to_arrow", "batches", "arrow_batches"])
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_reader_that_is_refused_disturbs_no_other(first: str, second: str, is_cancelled: bool) -> None:
+    """A second reader is refused while another one waits; that one loses no row, if it is cancelled too."""
+
+    def opened(session: Session) -> Pages[Any]:
+        return session.data.evm.blocks(43114, page_size=7)
+
+    async with simulated(Simulator(rows=40, latency=1.0)) as session:
+        pages = opened(session)
+        reading = asyncio.ensure_future(READERS[first](pages))
+        await asyncio.sleep(1.5)  # it has a page, and waits for the second one
+        with pytest.raises(PagingError, match="one reader at a time|inside a batch"):
+            await READERS[second](pages)
+        if is_cancelled:
+            reading.cancel()
+            await asyncio.wait([reading])
+            assert pages.checkpoint.rows == 0
+            reading = asyncio.ensure_future(READERS[first](pages))
+        count = 40 if first in ("collect", "to_arrow") else 20
+        assert len(await reading) == pages.checkpoint.rows == count
 
 
 async def test_a_closed_stream_gives_no_more_batches() -> None:
