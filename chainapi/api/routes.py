@@ -152,10 +152,12 @@ def _reader(names: Sequence[str]) -> Callable[[Any], Any]:
     read = operator.attrgetter(*names)
 
     def key(row: Any) -> Any:
+        found: Any = None
         try:
             found = read(row)
         except AttributeError:
-            found = _raw_key(row, names) if hasattr(row, "raw") else None
+            if hasattr(row, "raw"):
+                found = _raw_key(row, names)
         try:
             hash(found)
         except TypeError:

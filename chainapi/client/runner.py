@@ -322,9 +322,9 @@ class WalkRunner:
             return error
 
     async def _fill(self, batch: Batch, size: float | None, limit: int | None, reader: object) -> bool:
-        """Take rows until the batch has `size` of them, or has taken `limit`; None stands for those of a page.
+        """Take rows until the batch has `size` of them, or has taken `limit`.
 
-        Returns False if the list, or the stream, ends before.
+        Without a size it takes those of a page. Returns False if the list, or the stream, ends before.
         """
         most = inf if limit is None else limit
         enough, largest = (1, inf) if size is None else (size, size)

@@ -13,7 +13,17 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
 
-__all__ = ["Tag", "Unknown", "python_name", "raw_dict", "raw_field", "raw_path", "register_union", "tags_of", "wire_name"]
+__all__ = [
+    "Tag",
+    "Unknown",
+    "python_name",
+    "raw_dict",
+    "raw_field",
+    "raw_path",
+    "register_union",
+    "tags_of",
+    "wire_name",
+]
 
 
 def wire_name(name: str) -> str:

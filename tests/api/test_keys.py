@@ -328,7 +328,7 @@ def test_an_unknown_kind_has_the_key_that_its_fields_give() -> None:
 
 @pytest.mark.parametrize("name", KEYED)
 def test_an_invalid_row_has_the_key_that_its_fields_give(name: str) -> None:
-    """A row that does not fit its model has the key of its list, also where that is in a record of the row."""
+    """A row that does not fit its model has the key of its list, from records inside the row too."""
     endpoint = ROUTES[name]
     raw = Maker(seed=1, whole=True).page(endpoint, 1)[endpoint.route.items or "chains"][0]
     row = Invalid(raw, DecodeError("invalid", path="$"))
@@ -373,7 +373,8 @@ async def test_a_row_that_cannot_be_parsed_has_the_key_of_the_caller() -> None:
         page = reply({"blocks": rows[1:] if last else rows[:2], **({} if last else {"nextPageToken": "a"})})
         return Response(page.status, page.headers, page.body.replace(b"half", b"\\ud800"))
 
-    transport, options = scripted(answer), {"key": "block_hash", "descending_key": "nested.number"}
+    transport = scripted(answer)
+    options: dict[str, Any] = {"key": "block_hash", "descending_key": "nested.number"}
     async with session_of(transport) as session:
         pages = session.data.list("/v1/x", items="blocks", on_invalid="raw", **options)
         found = await pages.collect()

@@ -182,7 +182,9 @@ async def test_a_cancelled_batch_is_continued() -> None:
 async def test_a_cancelled_batch_has_no_more_rows_than_the_next_size() -> None:
     """A size below the number of rows that a cancelled wait has taken is refused; no batch is larger."""
     async with cancelled(blocks, lambda pages: anext(pages.batches(30))) as (_, pages):
-        with pytest.raises(PagingError, match="has taken 14 rows: read on with a size of as many or more") as caught:
+        with pytest.raises(
+            PagingError, match="has taken 14 rows: read on with a size of as many or more"
+        ) as caught:
             await anext(pages.batches(13))
         assert caught.value.checkpoint == pages.checkpoint
         assert pages.checkpoint.rows == 0
@@ -263,7 +265,9 @@ READERS: dict[str, Callable[[Pages[Any]], Awaitable[Any]]] = {
 @pytest.mark.parametrize("second", READERS)
 @pytest.mark.parametrize("first", ["collect", "to_arrow", "batches", "arrow_batches"])
 @pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_a_reader_that_is_refused_disturbs_no_other(first: str, second: str, is_cancelled: bool) -> None:
+async def test_a_reader_that_is_refused_disturbs_no_other(
+    first: str, second: str, is_cancelled: bool
+) -> None:
     """A second reader is refused while another one waits; that one loses no row, if it is cancelled too."""
 
     def opened(session: Session) -> Pages[Any]:
@@ -273,7 +277,7 @@ async def test_a_reader_that_is_refused_disturbs_no_other(first: str, second: st
         pages = opened(session)
         reading = asyncio.ensure_future(READERS[first](pages))
         await asyncio.sleep(1.5)  # it has a page, and waits for the second one
-        with pytest.raises(PagingError, match="one reader at a time|inside a batch"):
+        with pytest.raises(PagingError, match=r"one reader at a time|inside a batch"):
             await READERS[second](pages)
         if is_cancelled:
             reading.cancel()

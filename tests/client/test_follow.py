@@ -308,7 +308,7 @@ def test_an_ascending_list_keeps_its_order(
     page_size: int,
     lookback: int,
 ) -> None:
-    """Rows of a list with its oldest rows first come once and in this order, also those that share a number."""
+    """Rows of a list with its oldest rows first come once and in this order, those of one number too."""
 
     async def scenario() -> None:
         grown = schedule(steps, max(numbers, default=0))

@@ -210,7 +210,7 @@ async def test_invalid_rows_are_left_out() -> None:
 @example(rows=9, spoilt={0, 1, 2, 3, 4}, size=3, stop=1)
 @example(rows=3, spoilt={0, 1, 2}, size=None, stop=0)
 def test_batches_leave_invalid_rows_out(rows: int, spoilt: set[int], size: int | None, stop: int) -> None:
-    """Record batches have the exact size, and none is empty, wherever invalid rows stand between the others."""
+    """Record batches have the exact size, and none is empty, wherever invalid rows stand."""
 
     async def main() -> None:
         ledger = Ledger([*range(rows)], ledger_block, "blocks")
