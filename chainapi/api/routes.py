@@ -169,8 +169,8 @@ def _reader(names: Sequence[str]) -> Callable[[Any], Any]:
 
 def _raw_key(row: Any, names: Sequence[str]) -> Any:
     """Return the key of a row that is not made into its model: its records are plain JSON."""
-    found = tuple(raw_path(row, name) for name in names)
-    return found if len(found) > 1 else found[0]
+    found = [raw_path(row, name) for name in names]
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 def route_name(service: str, path: str, method: str = "GET") -> str:
