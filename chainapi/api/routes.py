@@ -168,7 +168,7 @@ def _reader(names: Sequence[str]) -> Callable[[Any], Any]:
 
 
 def _raw_key(row: Any, names: Sequence[str]) -> Any:
-    """Return the key of a row that is not made into its model: its records are plain JSON."""
+    """Return the key of a row that is plain JSON, with the records in it."""
     found = [raw_path(row, name) for name in names]
     return tuple(found) if len(found) > 1 else found[0]
 

@@ -26,7 +26,10 @@ __all__ = ["Batch", "CollectedRows", "RowBatch", "WalkRunner"]
 
 
 class Batch(Protocol):
-    """Rows that were taken for a batch, which is not given yet; its length is their number."""
+    """Rows that were taken for a batch, which is not given yet.
+
+    Its length is their number.
+    """
 
     @property
     def reader(self) -> str:
@@ -35,7 +38,7 @@ class Batch(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of the rows that the reader gets: those that are left out do not count."""
+        """Number of the rows that the reader gets, without those left out."""
         ...
 
     def __len__(self) -> int: ...
@@ -221,7 +224,10 @@ class WalkRunner:
                     self._ahead.rest()
 
     def end_reading(self) -> None:
-        """Drop the limit and the form of the rows of the last reader; it cannot read any more."""
+        """Drop the limit and the form of the rows of the last reader.
+
+        It cannot read any more.
+        """
         self.reader, self._source.columnar, self._walk.row_limit = None, None, inf
 
     @contextmanager
@@ -277,7 +283,9 @@ class WalkRunner:
             raise self.refusal("another reader has taken this stream over: it can be read once")
 
     def refuse_while_reading(self) -> None:
-        """Refuse a reader while another one waits for a page: it would take rows out of its reach.
+        """Refuse a reader while another one waits for a page.
+
+        It would take rows out of the reach of that one.
 
         Raises:
             PagingError: one waits.

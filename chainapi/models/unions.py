@@ -92,7 +92,10 @@ def raw_field(row: Any, name: str) -> Any:
 
 
 def raw_path(row: Any, name: str) -> Any:
-    """Return a field of a raw row by its name in Python or in JSON, or None; dots lead into objects."""
+    """Return a field of a raw row by its name in Python or in JSON, or None.
+
+    Dots in the name lead into objects.
+    """
     value = row.raw
     for part in name.split("."):
         if not isinstance(value, dict):

@@ -60,7 +60,7 @@ class NewestRows:
 
     @property
     def noted(self) -> bool:
-        """Whether all rows given from `since` on have a mark, so that a watermark has them."""
+        """Whether all rows given from `since` on have a mark, for a watermark."""
         return self._adopted == -inf
 
     def begin(self) -> None:
