@@ -8,8 +8,8 @@ Its pool of connections and the parser of aiohttp are enough.
 from __future__ import annotations
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
-from aiohttp.http import SERVER_SOFTWARE
 from msgspec import Struct
 from yarl import URL
 
@@ -22,15 +22,18 @@ __all__ = ["DirectSender"]
 # Tools that record, fake or trace the requests of a program replace this method: then it has to be called.
 _REQUEST = vars(aiohttp.ClientSession)["_request"]
 
-_USUAL = {name.lower(): value for name, value in aiohttp.ClientRequest.DEFAULT_HEADERS.items()}
-_USUAL["user-agent"] = SERVER_SOFTWARE
-
 
 class Origin(Struct, frozen=True):
-    """Scheme, host and port of URLs, as the connector and the header need them."""
+    """Scheme, host and port of URLs.
+
+    Attributes:
+        request: a request to it, by which the connector finds connections.
+        headers: those of each request to it, unless the request has others.
+
+    """
 
     request: aiohttp.ClientRequest
-    host: str
+    headers: dict[str, str]
 
 
 class Message(Struct, frozen=True):
@@ -79,13 +82,14 @@ class DirectSender:
         if not (texts.isascii() and texts.isprintable()):
             return None
         origin = self._origins.get(url[:end]) or self._add_origin(url[:end])
-        fields = {"host": origin.host, **_USUAL, **headers}
+        fields = {**origin.headers, **headers}
         lines = "".join([f"{name}: {value}\r\n" for name, value in fields.items()])
         return Message(origin, f"GET {url[end:]} HTTP/1.1\r\n{lines}\r\n".encode())
 
     def _add_origin(self, text: str) -> Origin:
         request = aiohttp.ClientRequest("GET", URL(text, encoded=True), session=self._client)
-        origin = self._origins[text] = Origin(request, request.headers["host"])
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        origin = self._origins[text] = Origin(request, headers)
         return origin
 
     async def send(self, message: Message) -> Response:
@@ -98,21 +102,25 @@ class DirectSender:
         """
         connection = await self._connector.connect(message.origin.request, [], NO_TIMEOUT)
         try:
-            response = await self._exchange(connection, message)
+            protocol = _written(connection, message)
+            head, content = await protocol.read()
+            while 100 <= head.code < 200 and head.code != 101:  # informational: the response follows
+                head, content = await protocol.read()
+            response = self._responses.arrived(head.code, head.headers, content)
+            if response is None:
+                response = await self._responses.read(head.code, head.headers, content, connection)
         except BaseException:
             connection.close()
             raise
         connection.release()
         return response
 
-    async def _exchange(self, connection: Connection, message: Message) -> Response:
-        protocol, transport = connection.protocol, connection.transport
-        if protocol is None or transport is None:
-            raise aiohttp.ServerDisconnectedError
-        protocol.set_response_params(read_until_eof=True)
-        transport.write(message.head)
-        head, content = await protocol.read()
-        while 100 <= head.code < 200 and head.code != 101:  # informational: the response follows
-            head, content = await protocol.read()
-        response = self._responses.arrived(head.code, head.headers, content)
-        return response or await self._responses.read(head.code, head.headers, content, connection)
+
+def _written(connection: Connection, message: Message) -> ResponseHandler:
+    """Write a message to a connection; return the protocol that reads the response."""
+    protocol, transport = connection.protocol, connection.transport
+    if protocol is None or transport is None:
+        raise aiohttp.ServerDisconnectedError
+    protocol.set_response_params(read_until_eof=True)
+    transport.write(message.head)
+    return protocol

@@ -44,7 +44,8 @@ class Responses:
         """
         if not content.is_eof() or content.total_bytes > self._max_body:
             return None
-        return Response(status, _folded(headers), self._unpacked(content.read_nowait()))
+        body = content.read_nowait()
+        return Response(status, _folded(headers), self._unpacked(body) if body.startswith(_GZIP) else body)
 
     async def read(
         self,
@@ -66,7 +67,7 @@ class Responses:
                 if size > self._max_body:
                     raise self._too_large()
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        return Response(status, _folded(headers), self._unpacked(body))
+        return Response(status, _folded(headers), self._unpacked(body) if body.startswith(_GZIP) else body)
 
     @contextmanager
     def _watch(
@@ -100,9 +101,7 @@ class Responses:
             lost.remove_done_callback(end)
 
     def _unpacked(self, body: bytes) -> bytes:
-        """Decompress a body that is gzip although no header names that encoding."""
-        if not body.startswith(_GZIP):
-            return body
+        """Decompress a body that begins as gzip although no header names that encoding."""
         try:
             unpacked = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(body, self._max_body + 1)
         except zlib.error:
