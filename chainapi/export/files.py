@@ -46,8 +46,8 @@ SYNC_EVERY = 64 << 20  # bytes: a sync of gigabytes at once could not be stopped
 
 
 @contextmanager
-def os_errors_explained(path: Path) -> Iterator[None]:
-    """Raise errors of the operating system as errors of the target `path`.
+def os_errors_explained(path: Path, other: str = "target") -> Iterator[None]:
+    """Raise errors of the operating system as errors of `path`; advise to choose another one.
 
     Raises:
         ExportError: the operating system refused a step of the block.
@@ -56,7 +56,7 @@ def os_errors_explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ExportError(f"{path} cannot be written: {reason_of(error)}; choose another target") from error
+        raise ExportError(f"{path} cannot be written: {reason_of(error)}; choose another {other}") from error
 
 
 def make_folders(folder: Path, root: Path) -> None:

@@ -51,6 +51,7 @@ from chainapi.export.worker import Worker
 __all__ = ["RemoteTarget", "publish", "recover_uploads", "target_of"]
 
 _BEGUN_ABOUT = f".{ABOUT}-*.partial"  # the same, until it is whole
+_JOURNAL_FOLDER = "folder for the journal"
 FILES = "files"  # folder in that of a journal: files that are not uploaded yet
 
 
@@ -104,9 +105,9 @@ class RemoteTarget(Target):
                 "disk: name such a folder"
             )
         place = Path(journal or f"{last or protocol}.export").absolute()
-        refuse_name(str(place), "folder for the journal")
+        refuse_name(str(place), _JOURNAL_FOLDER)
         path = place / FILES / name
-        with os_errors_explained(place):
+        with os_errors_explained(place, _JOURNAL_FOLDER):
             stored = settings_in(place)
         form = format_of(format_name_of(redacted(url), format_name, stored, last, folder=not name))
         return cls(path=path, folder=not name, format=form, store=store, place=place, stored=stored)
@@ -166,7 +167,7 @@ class RemoteTarget(Target):
             ExportError: the target holds other objects or belongs to another export, or cannot be written.
 
         """
-        with os_errors_explained(self.journal):
+        with os_errors_explained(self.journal, _JOURNAL_FOLDER):
             refuse_link(self.journal, dangling=True)
             about = self.journal / ABOUT
             own = self._read_about(about) if about.exists() else self._begin(about)
@@ -187,7 +188,7 @@ class RemoteTarget(Target):
 
     def clear(self) -> None:
         """Delete the local files of parts, and what a killed run left of the address."""
-        with os_errors_explained(self.journal):
+        with os_errors_explained(self.journal, _JOURNAL_FOLDER):
             for left in self.journal.glob(_BEGUN_ABOUT):
                 left.unlink(missing_ok=True)
             for left in sorted(self.root.rglob("*"), reverse=True):  # folders of partitions after their files

@@ -580,6 +580,7 @@ async def test_an_old_copy_of_a_journal(files: type[Bucket], tmp_path: Path) -> 
         ("bucket://b/x/", {"journal": "bucket://b/j"}, "journal=bucket://b/j is a URL"),
         ("bucket://b/x/", {"journal": f"bucket://{SECRET}@b/j"}, "journal=bucket://b/j is a URL"),
         ("bucket://b/x.txt", {}, "unknown file format 'x.txt'"),
+        ("bucket://my.bucket", {}, "csv.zst; the name of a folder ends with a slash"),
         ("bucket://b/x.csv", {"partition": ["source"]}, "and bucket://b/x.csv is a file: leave it out"),
         ("bucket://b/x.csv", {"part_rows": 5}, "and bucket://b/x.csv is a file, which gets its rows"),
     ],
@@ -594,6 +595,14 @@ async def test_arguments_that_are_wrong(
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert files.objects() == {}
     assert local_names(tmp_path) == []
+
+
+async def test_journal_that_cannot_be_written(files: type[Bucket], tmp_path: Path) -> None:
+    """A folder for the journal that cannot be made is an error about the journal, and not about the URL."""
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ExportError, match=r"/j cannot be written: .*; choose another folder for the journal"):
+        await Growing.to("bucket://b/x/").run(journal=tmp_path / "file" / "j")
+    assert files.objects() == {}
 
 
 async def test_a_local_url_is_a_local_target(tmp_path: Path) -> None:

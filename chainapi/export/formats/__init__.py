@@ -291,7 +291,8 @@ def format_of(name_or_path: str | Path) -> Format:
     text = str(name_or_path)
     name = text if text in FORMATS else name_of(text)
     if name is None:
-        raise ConfigurationError(f"unknown file format {text!r}: choose one of {', '.join(FORMATS)}")
+        folder = "; the name of a folder ends with a slash" if "." in text else ""
+        raise ConfigurationError(f"unknown file format {text!r}: choose one of {', '.join(FORMATS)}{folder}")
     base, _, packed = name.partition(".")
     try:
         module = import_module(f"{__name__}.{base}")
