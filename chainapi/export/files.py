@@ -47,7 +47,9 @@ SYNC_EVERY = 64 << 20  # bytes: a sync of gigabytes at once could not be stopped
 
 @contextmanager
 def os_errors_explained(path: Path, other: str = "target") -> Iterator[None]:
-    """Raise errors of the operating system as errors of `path`; advise to choose another one.
+    """Raise errors of the operating system as errors of `path`.
+
+    `other` names what to choose another one of.
 
     Raises:
         ExportError: the operating system refused a step of the block.
