@@ -28,11 +28,12 @@ def printable(text: str, most: int | None = None) -> str:
 
 def printable_ends(text: str, most: int) -> str:
     """Return a string that can be printed safely, cut in the middle to `most`."""
-    whole = printable(text, most)
-    if not whole.endswith("…") or whole == text:
-        return whole
-    half = most // 2
-    return f"{whole[:half]}…{printable(text[-half:])[half + 1 - most :]}"
+    text = printable(text)
+    if len(text) <= most:
+        return text
+    first = most // 2
+    last = most - first - 1
+    return f"{text[:first]}…{text[len(text) - last :]}"
 
 
 def quoted(value: object) -> str:

@@ -7,10 +7,10 @@ import json
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chainapi._text import closest, did_you_mean, masked, printable, quoted
+from chainapi._text import closest, did_you_mean, masked, printable, printable_ends, quoted
 
 NASTY = {
     "\x1b]8;;http://evil\x1b\\": r"\x1b]8;;http://evil\x1b" + "\\",
@@ -42,6 +42,21 @@ def test_any_text_is_printable_and_as_short_as_requested(text: str, most: int | 
     else:
         assert len(shown) <= most
         assert shown == printable(text) or shown.endswith("…")
+
+
+@given(st.text(max_size=50), st.integers(2, 30))
+@example("\x1b…", 20)
+def test_a_long_text_shows_both_of_its_ends(text: str, most: int) -> None:
+    """A text that fits is shown whole, and a longer one with its first and last characters."""
+    whole, shown = printable(text), printable_ends(text, most)
+    if len(whole) <= most:
+        assert shown == whole
+        return
+    first, last = shown[: most // 2], shown[most // 2 + 1 :]
+    assert shown == f"{first}…{last}"
+    assert len(shown) == most
+    assert whole.startswith(first)
+    assert whole.endswith(last)
 
 
 @given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=8, max_size=40), st.text())
