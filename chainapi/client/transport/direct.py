@@ -106,9 +106,7 @@ class DirectSender:
             head, content = await protocol.read()
             while 100 <= head.code < 200 and head.code != 101:  # informational: the response follows
                 head, content = await protocol.read()
-            response = self._responses.arrived(head.code, head.headers, content)
-            if response is None:
-                response = await self._responses.read(head.code, head.headers, content, connection)
+            response = await self._responses.read(head.code, head.headers, content, connection)
         except BaseException:
             connection.close()
             raise

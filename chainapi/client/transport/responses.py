@@ -35,18 +35,6 @@ class Responses:
         self._max_body = max_body
         self._watched = WeakSet[object]()  # protocols of connections
 
-    def arrived(
-        self, status: int, headers: CIMultiDictProxy[str], content: aiohttp.StreamReader
-    ) -> Response | None:
-        """Return the response if its body has arrived, as most have.
-
-        None if its end is still to come, or if it may be larger than the cap.
-        """
-        if not content.is_eof() or content.total_bytes > self._max_body:
-            return None
-        body = content.read_nowait()
-        return Response(status, _folded(headers), self._unpacked(body) if body.startswith(_GZIP) else body)
-
     async def read(
         self,
         status: int,
@@ -54,10 +42,16 @@ class Responses:
         content: aiohttp.StreamReader,
         connection: Connection | None,
     ) -> Response:
-        """Read the body as it arrives, and return the response.
+        """Return the response when its body has arrived, as most have.
 
         The caller closes the connection after an error. `connection` is None once aiohttp has released it.
         """
+        arrived = content.is_eof() and content.total_bytes <= self._max_body
+        body = content.read_nowait() if arrived else await self._read_pieces(content, connection)
+        return Response(status, _folded(headers), self._unpacked(body) if body.startswith(_GZIP) else body)
+
+    async def _read_pieces(self, content: aiohttp.StreamReader, connection: Connection | None) -> bytes:
+        """Read a body as it arrives, up to the cap."""
         pieces: list[bytes] = []
         size = 0
         with self._watch(content, connection) as lost:
@@ -66,8 +60,7 @@ class Responses:
                 size += len(piece)
                 if size > self._max_body:
                     raise self._too_large()
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        return Response(status, _folded(headers), self._unpacked(body) if body.startswith(_GZIP) else body)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     @contextmanager
     def _watch(

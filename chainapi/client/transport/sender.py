@@ -116,11 +116,10 @@ class AiohttpTransport:
             timeout=NO_TIMEOUT,
             middlewares=_SEND_ONCE,
         )
-        status, headers, content = answer.status, answer.headers, answer.content
         try:
-            response = self._responses.arrived(status, headers, content)
-            if response is None:
-                response = await self._responses.read(status, headers, content, answer.connection)
+            response = await self._responses.read(
+                answer.status, answer.headers, answer.content, answer.connection
+            )
         except BaseException:
             answer.close()
             raise
