@@ -24,6 +24,7 @@ from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import exact_number
 from chainapi.models.finite import finite
 from chainapi.models.hooks import check_cattrs, structure
+from chainapi.models.in_place import taking_class
 from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.native import NativeRows, has_attrs, has_native_numbers
@@ -33,6 +34,7 @@ from chainapi.models.row_type import (
     FastDecoder,
     FastPath,
     Finish,
+    Maker,
     RowType,
     decoder_of,
     finish_one,
@@ -40,12 +42,13 @@ from chainapi.models.row_type import (
     list_of,
 )
 from chainapi.models.schema import row_classes
-from chainapi.models.structs import fast_struct, fast_type, wire_type
+from chainapi.models.structs import direct_type, fast_struct, fast_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
+from chainapi.models.untracked import is_untracked
 
 __all__ = ["fast_path", "row_type"]
 
-FinishOf: TypeAlias = Callable[[Any], Finish]
+MakerOf: TypeAlias = Callable[[Any], Maker]
 
 # Records with the same names in JSON and in Python: msgspec decodes them directly, without further fields.
 _AS_ON_THE_WIRE: frozenset[type] = frozenset({MetricPoint})
@@ -84,7 +87,7 @@ def _row_type(model: Any, strict: bool) -> RowType:
     if strict and model in _AS_ON_THE_WIRE:
         return RowType(model)
     if tags := tags_of(model):
-        return RowType(msgspec.Raw, _Union(tags, strict), _fast_union(tags, strict, _fast_finish))
+        return RowType(msgspec.Raw, _Union(tags, strict), _fast_union(tags, strict, _fast_maker))
     if is_pydantic(model):
         return RowType(msgspec.Raw, PydanticRows(model))
     native = has_native_numbers(model)
@@ -99,7 +102,7 @@ def _row_type(model: Any, strict: bool) -> RowType:
     if wire is model:
         return RowType(model, finite(model))
     return RowType(
-        wire, finite(model, partial(_convert, model=model)), _fast_path(model, strict, _fast_finish)
+        wire, finite(model, partial(_convert, model=model)), _fast_path(model, strict, _fast_maker)
     )
 
 
@@ -116,39 +119,53 @@ def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
     return wire
 
 
-def fast_path(model: Any, finish_of: FinishOf, *, strict: bool = False) -> FastPath | None:
+def fast_path(model: Any, maker_of: MakerOf, *, strict: bool = False) -> FastPath | None:
     """Return the fast path of a model with other makers of rows; None without one.
 
     Args:
         model: the model.
-        finish_of: returns the maker of the rows of a class.
+        maker_of: returns the maker of the rows of a class.
         strict: as in `row_type`.
 
     """
     strict = strict and _names_fields(model)
     if tags := tags_of(model):
-        return _fast_union(tags, strict, finish_of) or _fast_groups(tags, strict, finish_of)
-    return None if row_type(model, strict=strict).fast is None else _fast_path(model, strict, finish_of)
+        return _fast_union(tags, strict, maker_of) or _fast_groups(tags, strict, maker_of)
+    return None if row_type(model, strict=strict).fast is None else _fast_path(model, strict, maker_of)
 
 
-def _fast_path(model: Any, strict: bool, finish_of: FinishOf) -> FastPath | None:
+def _fast_path(model: Any, strict: bool, maker_of: MakerOf) -> FastPath | None:
     """Return the fast path to rows of a class; None if it has none."""
+    maker = maker_of(model)
+    try:
+        return _direct_path(model, strict, maker.struct)
+    except TypeError:
+        pass
     try:
         wire = fast_type(model, strict=strict)
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
     except TypeError:
         return None
+    return FastPath(wire, finite(model, maker.finish), partial(fast_type, model, strict=strict, nulls=True))
+
+
+def _direct_path(model: Any, strict: bool, struct: Any) -> FastPath:
+    """Return the fast path to objects of a Struct; TypeError if they need a second step."""
+    if struct is None:
+        raise TypeError(f"{model!r} is no Struct")
+    wire = direct_type(struct, model, strict=strict)
     return FastPath(
-        wire, finite(model, finish_of(model)), lambda: fast_type(model, strict=strict, nulls=True)
+        wire, taking_class(struct), partial(direct_type, struct, model, strict=strict, nulls=True)
     )
 
 
-def _fast_finish(model: Any) -> Finish:
+def _fast_maker(model: Any) -> Maker:
     several: Any = types.GenericAlias(list, (model,))
-    return partial(msgspec.convert, type=several, from_attributes=True)
+    finish = partial(msgspec.convert, type=several, from_attributes=True)
+    return Maker(finish, model if is_untracked(model) else None)
 
 
-def _fast_union(tags: Sequence[Tag], strict: bool, finish_of: FinishOf) -> FastPath | None:
+def _fast_union(tags: Sequence[Tag], strict: bool, maker_of: MakerOf) -> FastPath | None:
     """Return the fast path to rows of a union if one field names the kind of each row."""
     if len({tag.path for tag in tags}) > 1 or len(tags[0].path) > 1 or None in {tag.value for tag in tags}:
         return None
@@ -158,7 +175,7 @@ def _fast_union(tags: Sequence[Tag], strict: bool, finish_of: FinishOf) -> FastP
 
     def wire(*, nulls: bool) -> Any:
         kinds = {fast_struct(tag.kind, tag, strict=strict, nulls=nulls): tag.kind for tag in tags}
-        makers.update({struct: finite(kind, finish_of(kind)) for struct, kind in kinds.items()})
+        makers.update({struct: finite(kind, maker_of(kind).finish) for struct, kind in kinds.items()})
         return typing.Union[tuple(kinds)]  # noqa: UP007 - made at run time
 
     def finish(rows: list[Any]) -> list[Any]:
@@ -167,12 +184,12 @@ def _fast_union(tags: Sequence[Tag], strict: bool, finish_of: FinishOf) -> FastP
     return FastPath(wire(nulls=False), finish, lambda: wire(nulls=True))
 
 
-def _fast_groups(tags: Sequence[Tag], strict: bool, finish_of: FinishOf) -> FastPath | None:
+def _fast_groups(tags: Sequence[Tag], strict: bool, maker_of: MakerOf) -> FastPath | None:
     """Return the fast path to rows of any union: each kind is decoded by itself."""
     kinds_of = KindReader(tags)
     decoders = dict[type, FastDecoder]()
     for kind in {tag.kind for tag in tags}:
-        fast = fast_path(kind, finish_of, strict=strict)
+        fast = fast_path(kind, maker_of, strict=strict)
         if fast is None:
             return None
         decoders[kind] = FastDecoder(row_type(kind, strict=strict), fast, list_of)

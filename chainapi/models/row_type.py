@@ -19,9 +19,34 @@ from chainapi.models.decode_errors import (
 from chainapi.models.exact_json import exact_number
 from chainapi.models.structs import may_hold_null_text
 
-__all__ = ["FastDecoder", "FastPath", "Finish", "RowType", "decoder_of", "finish_one", "joined", "list_of"]
+__all__ = [
+    "FastDecoder",
+    "FastPath",
+    "Finish",
+    "Maker",
+    "RowType",
+    "decoder_of",
+    "finish_one",
+    "joined",
+    "list_of",
+]
 
 Finish: TypeAlias = Callable[[list[Any]], list[Any]]
+
+
+@frozen(eq=False, repr=False)
+class Maker:
+    """Maker of the objects of rows from private Structs with their attributes.
+
+    Attributes:
+        finish: function that makes the objects, and checks their values.
+        struct: class of the objects if it is a Struct: msgspec may decode to a Struct derived from it; else
+            None.
+
+    """
+
+    finish: Finish
+    struct: Any = None
 
 
 @frozen(eq=False, repr=False)

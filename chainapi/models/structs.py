@@ -2,11 +2,13 @@
 
 There are two kinds. A strict decoder reads a `wire_type`; whole numbers may come as strings of digits, which
 a pattern checks. A lax decoder reads a `fast_type`: it makes whole numbers of strings without a pattern. It
-would also accept 1.0 and 1e3 as whole numbers, so the type is ``int | float``: they become floats, and the
-second step refuses those. A lax decoder reads the other types of the fast path like a strict one, except for
-null: it would accept the text "null" too. So there are two fast types. The first accepts null in place of a
-text only. The second, with `nulls`, accepts it for each optional type; it reads JSON without such a string
-alone (`may_hold_null_text`). Constraints of `Annotated` are checked in the second step, on the model.
+would also take 1.0 and 1e3 as whole numbers, rounded if they are large, and a string as a float. So the types
+are unions with a type of the refused values: a constraint that no value meets refuses them. A lax decoder
+reads the other types of the fast path like a strict one, except for null: it would accept the text "null"
+too. So there are two fast types. The first accepts null in place of a text only. The second, with `nulls`,
+accepts it for each optional type; it reads JSON without such a string alone (`may_hold_null_text`).
+Constraints of `Annotated` are checked in the second step, on the model. Fields of numbers and strings without
+constraints need no second step (`direct_type`).
 
 With `strict`, Structs refuse fields that the record does not name.
 """
@@ -23,21 +25,26 @@ import msgspec
 
 from chainapi.core.numbers import DIGITS
 from chainapi.models.hooks import is_hooked
+from chainapi.models.in_place import in_place
 from chainapi.models.native import has_native_numbers
 from chainapi.models.schema import Field, Kind, Type, fields_of, type_of
 from chainapi.models.unions import Tag
 
-__all__ = ["Decoded", "fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
+__all__ = ["Decoded", "direct_type", "fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
 
-_FLOAT: Any = float | str  # a string is refused in the second step: a lax decoder would make a number of it
+_NO_FLOAT: Any = Annotated[float, msgspec.Meta(ge=1, le=0)]
+_NO_TEXT: Any = Annotated[str, msgspec.Meta(pattern="(?!)")]
+_FLOAT: Any = float | _NO_TEXT
 _FAST: Mapping[Kind, Any] = {
     "any": Any,
     "boolean": Any,
     "decimal": str,  # a lax decoder would take the sign of "-0" away
     "float": _FLOAT,
-    "integer": int | float,
+    "integer": int | _NO_FLOAT,
     "text": str,
 }
+# Kinds of the fields without a second step, with the type that a lax decoder is to refuse.
+_DIRECT: Mapping[Kind, tuple[Any, ...]] = {"integer": (_NO_FLOAT,), "float": (_NO_TEXT,), "text": ()}
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 
@@ -111,6 +118,44 @@ def fast_struct(model: type, tag: Tag | None = None, *, strict: bool, nulls: boo
     if tag is None:
         return _struct(model, fields, strict)
     return _struct(model, fields, strict, namespace=constants, tag_field=tag.path[0], tag=tag.value)
+
+
+def direct_type(struct: Any, model: type, *, strict: bool, nulls: bool = False) -> Any:
+    """Return the type on the fast path to objects of `struct`, without a second step.
+
+    Args:
+        struct: a Struct with the attributes of the model; other attributes keep their defaults.
+        model: the model.
+        strict: as in `fast_type`.
+        nulls: as in `fast_type`.
+
+    Raises:
+        TypeError: the second step has to check or change a value.
+
+    """
+    named = {field.name: field for field in fields_of(model)}
+    entries = msgspec.structs.fields(struct)
+    names = {entry.name for entry in entries}
+    if not named.keys() <= names or names & {field.wire for field in named.values()} - named.keys():
+        raise TypeError(f"{struct} has other attributes than {model}")
+    fields: list[Any] = []
+    for entry in entries:
+        field = named.get(entry.name)
+        if field is None:  # a row with this name in JSON is refused
+            fields.append((entry.name, _NO_FLOAT, msgspec.field(name=entry.name, default=entry.default)))
+        else:
+            fields.append((entry.name, _direct_type(type_of(entry.type), nulls), _wire_field(field)))
+    return in_place(struct, fields, strict=strict)
+
+
+def _direct_type(kind: Type, nulls: bool) -> Any:
+    """Return the type on the fast path for a field; its constraints stay."""
+    if kind.kind not in _DIRECT:
+        raise TypeError(f"{kind} needs a second step")
+    constraints = [note for note in kind.notes if isinstance(note, msgspec.Meta)]
+    given: Any = Annotated[(kind.hint, *constraints)] if constraints else kind.hint
+    nothing = (None,) if kind.optional and (nulls or kind.kind != "integer") else ()
+    return typing.Union[(given, *_DIRECT[kind.kind], *nothing)]
 
 
 def _struct(model: type, fields: list[Any], strict: bool, **more: Any) -> Any:

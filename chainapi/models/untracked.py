@@ -21,7 +21,7 @@ from attrs.exceptions import FrozenInstanceError
 
 from chainapi.models.records import AnyRecord
 
-__all__ = ["untracked"]
+__all__ = ["is_untracked", "untracked"]
 
 T = TypeVar("T", bound=AnyRecord)
 
@@ -61,6 +61,11 @@ class _UntrackedMeta(msgspec.StructMeta):
 
 def _tracked(base: type) -> type:
     return base._tracked if isinstance(base, _UntrackedMeta) else base  # noqa: SLF001 - of this module
+
+
+def is_untracked(model: object) -> bool:
+    """Check for a class of untracked records."""
+    return isinstance(model, _UntrackedMeta)
 
 
 def untracked(record: type[T]) -> type[T]:

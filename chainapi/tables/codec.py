@@ -93,7 +93,7 @@ class Codec:
             }
         except TypeError:
             return None
-        found = struct_rows(self.model, lambda kind: exact[kind].of) if exact else None
+        found = struct_rows(self.model, lambda kind: exact[kind].maker) if exact else None
         if found is not None:
             chosen = self.columns != self._whole
             self._shapes |= {one.struct: self._shapes[kind] if chosen else one for kind, one in exact.items()}

@@ -28,12 +28,16 @@ from chainapi.models.row_type import FastPath, Finish, RowType
 from chainapi.models.schema import Field, fields_of, row_classes
 from chainapi.tables.columns import Column, columns_of, has_extra
 from chainapi.tables.shapes import Misfit, Shape, has_code
-from chainapi.tables.structs import POINT, struct_rows
+from chainapi.tables.structs import struct_rows
 from chainapi.tables.types import INT64, YEARS, Amounts
 from chainapi.tables.values import Values, by_column, packed, packed_texts
 
 __all__ = ["ColumnarDecoder", "ColumnarPage", "columnar_type"]
 
+# Points have nothing to change, and their numbers never come as strings: their decoder is strict.
+_POINT = msgspec.defstruct(
+    "Point", [("timestamp", int), ("value", float)], gc=False, forbid_unknown_fields=True
+)
 WIDEST = 256  # rows from which on reading each field by itself is faster than whole rows
 
 
@@ -158,7 +162,7 @@ def _of_checks(model: Any, checks: Mapping[str, Check]) -> RowType | None:
     """Return the row type whose columns are those of private Structs."""
     rows = row_type(model, strict=True)
     if model is MetricPoint:
-        return evolve(rows, fast=FastPath(POINT, _finish(checks, _columns_of_points), lax=False))
+        return evolve(rows, fast=FastPath(_POINT, _finish(checks, _columns_of_points), lax=False))
     if rows.fast is None:
         return None
     finish = _finish(checks, partial(_columns, tuple(checks)))
@@ -177,7 +181,7 @@ def _of_structs(model: Any, amounts: Amounts) -> RowType | None:
         }
     except TypeError:
         return None
-    rows = struct_rows(model, lambda kind: shapes[kind].of) if shapes else None
+    rows = struct_rows(model, lambda kind: shapes[kind].maker) if shapes else None
     if rows is None or rows.fast is None:
         return None
     of = {shape.struct: shape for shape in shapes.values()}

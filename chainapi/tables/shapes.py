@@ -24,6 +24,7 @@ from msgspec.structs import astuple
 
 from chainapi.models.exact_json import encode_json
 from chainapi.models.records import unnamed
+from chainapi.models.row_type import Maker
 from chainapi.models.schema import Field, Type
 from chainapi.tables.columns import SOURCE, Column, named_fields
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
@@ -85,6 +86,11 @@ class Shape:
         self.struct = msgspec.defstruct(model.__name__, fields, kw_only=True, gc=False)
         self._several = _list_of(self.struct)
         self._copy: Callable[[Any], Any] = self.struct.__copy__  # type: ignore[attr-defined]
+
+    @property
+    def maker(self) -> Maker:
+        """Maker of the Structs, which checks their values."""
+        return Maker(self.of, self.struct)
 
     def of(self, rows: Sequence[Any]) -> list[Any]:
         """Return the Structs of records, or of other Structs with their attributes.

@@ -10,41 +10,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from attrs import evolve
 
 from chainapi.models.codec import PageDecoder
 from chainapi.models.convert import fast_path, row_type
 from chainapi.models.envelope import Envelope, envelope_of
+from chainapi.models.in_place import taking_class
 from chainapi.models.metrics import MetricPoint
-from chainapi.models.row_type import FastPath, Finish, RowType
-from chainapi.models.structs import Decoded
+from chainapi.models.row_type import FastPath, Maker, RowType
+from chainapi.models.structs import direct_type
 
-__all__ = ["POINT", "StructDecoder", "struct_rows"]
-
-# Floats of the fast path are any value, so that a string is no number; here nothing is taken from strings.
-POINT = msgspec.defstruct(
-    "Point",
-    [("timestamp", int), ("value", float)],
-    bases=(Decoded,),
-    gc=False,
-    forbid_unknown_fields=True,
-)
+__all__ = ["StructDecoder", "struct_rows"]
 
 
-def struct_rows(model: Any, finish_of: Callable[[Any], Finish]) -> RowType | None:
+def struct_rows(model: Any, maker_of: Callable[[Any], Maker]) -> RowType | None:
     """Return the row type whose fast path ends at Structs; None without a fast path.
 
     Args:
         model: the model.
-        finish_of: returns the function that makes the Structs of rows of a class, and checks their values.
+        maker_of: returns the maker of the Structs of rows of a class.
 
     """
     if model is MetricPoint:
-        fast: FastPath | None = FastPath(POINT, finish_of(model), lax=False)
+        fast: FastPath | None = _of_points(maker_of(model).struct)
     else:
-        fast = fast_path(model, finish_of, strict=True)
+        fast = fast_path(model, maker_of, strict=True)
     return None if fast is None else evolve(row_type(model, strict=True), fast=fast)
+
+
+def _of_points(struct: Any) -> FastPath:
+    """Return the fast path of points, whose numbers never come as strings."""
+    return FastPath(direct_type(struct, MetricPoint, strict=True), taking_class(struct), lax=False)
 
 
 class StructDecoder(PageDecoder):

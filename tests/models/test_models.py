@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import pickle
 import re
@@ -11,7 +12,7 @@ import typing
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 import msgspec
@@ -40,10 +41,13 @@ from chainapi.models import (
 )
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.convert import row_type
+from chainapi.models.records import Record
 from chainapi.models.row_type import FastDecoder
-from chainapi.models.schema import fields_of
+from chainapi.models.rows import RowDecoder
+from chainapi.models.schema import AS_TEXT, fields_of
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import tags_of, wire_name
+from chainapi.models.untracked import untracked
 from tests.documents import Maker
 
 RECORDS = sorted(
@@ -377,9 +381,23 @@ class Nullable:
     text: str | None
 
 
-def quickly(model: Any, body: bytes) -> list[Any]:
+@untracked
+@frozen(kw_only=True, repr=False)
+class Scalars(Record):
+    """Record that msgspec decodes without a second step."""
+
+    whole: Annotated[int, AS_TEXT]
+    text: str
+    real: float
+    may_whole: int | None = None
+    may_text: str | None = None
+    may_real: float | None = None
+    given: int | None = 5
+
+
+def quickly(model: Any, body: bytes, *, strict: bool = False) -> list[Any]:
     """Make rows on the fast path; ValidationError where it refuses them."""
-    rows = row_type(model)
+    rows = row_type(model, strict=strict)
     assert rows.fast is not None
     fast = FastDecoder(rows, rows.fast, lambda wire: types.GenericAlias(list, (wire,)))
     return fast.finish(fast.decode(body))
@@ -400,6 +418,9 @@ odd = st.sampled_from(
         "-0",
         "1.0",
         "1e3",
+        "9007199254740993e0",
+        "4503599627370497.1",
+        str(10**30),
         "007",
         "null",
         "Null",
@@ -447,11 +468,10 @@ def test_a_decimal_keeps_its_sign() -> None:
             "namedHoles": st.dictionaries(st.text(), inner | odd, max_size=2) | odd,
         },
     ),
-    st.booleans(),
+    st.sampled_from([Everything, Nullable, Scalars]),
 )
-def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any], nullable: bool) -> None:
+def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any], model: Any) -> None:
     """Fast and thorough decoders have equal results for any row."""
-    model = Nullable if nullable else Everything
     kind = row_type(model)
     body = json.dumps([row]).encode()
     try:
@@ -462,6 +482,44 @@ def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any],
     thorough = kind.finish(msgspec.json.Decoder(list[kind.wire]).decode(body))  # type: ignore[name-defined]
     assert quick == thorough
     assert repr(quick) == repr(thorough)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"whole": st.integers() | odd, "text": st.text() | odd, "real": st.floats(allow_nan=False) | odd},
+        optional={"mayWhole": odd, "mayText": odd, "mayReal": odd, "given": odd, "more": odd},
+    ),
+    st.sampled_from(["", "e0", "E2", "e-1", ".0", ".5"]),
+)
+def test_rows_made_in_one_step_are_those_of_two(row: dict[str, Any], end: str) -> None:
+    """A record of numbers and strings has the values of the thorough decoder, or is refused as by it."""
+    body = json.dumps([{**row, "whole": "#"}]).replace('"#"', f"{json.dumps(row['whole'])}{end}").encode()
+    kind = row_type(Scalars, strict=True)
+    assert kind.finish is not None
+    try:
+        quick = quickly(Scalars, body, strict=True)
+    except msgspec.MsgspecError:
+        return
+    thorough = kind.finish(msgspec.json.Decoder(list[kind.wire]).decode(body))  # type: ignore[name-defined]
+    assert [type(made) for made in quick] == [Scalars]
+    assert [attrs.asdict(made) for made in quick] == [attrs.asdict(made) for made in thorough]
+    assert [made.extra for made in quick] == [{}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"whole": "12", "text": "a", "real": 1}',
+        b'{"whole": 10000000000000000000000000000000000, "text": "", "real": 0.5, "mayText": null}',
+        b'{"whole": -7, "text": "null", "real": -1e3, "mayWhole": 4, "mayReal": 2, "given": 6}',
+    ],
+)
+def test_scalars_take_the_step(body: bytes) -> None:
+    """Numbers, their strings and null are decoded in one step."""
+    (made,) = quickly(Scalars, b"[%s]" % body, strict=True)
+    assert made == RowDecoder(Scalars).one(body)
+    assert type(made) is Scalars
+    assert not gc.is_tracked(made)
 
 
 NULLS = {

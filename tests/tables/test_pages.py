@@ -75,7 +75,8 @@ def rows_of(draw: st.DrawFn, model: type) -> str:
         times = draw(st.sampled_from([1] * 40 + [0, 2] + [0, 0, 0] * (not one.required)))
         pairs += [f'"{one.wire}":{draw(value_of(one.type))}' for _ in range(times)]
     if draw(st.integers(0, 30)) == 0:
-        pairs.append(f'"further":{draw(st.sampled_from(ODD))}')
+        name = draw(st.sampled_from(["further", "source", "extra", "_label", "_unnamed"]))
+        pairs.append(f'"{name}":{draw(st.sampled_from(ODD))}')
     return "{" + ",".join(pairs) + "}"
 
 

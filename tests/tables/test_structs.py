@@ -70,13 +70,26 @@ def test_lists_whose_pages_become_structs(name: str) -> None:
     assert read[0] == read[1]
 
 
+@frozen
+class Flat:
+    """A class of numbers and strings, which msgspec decodes in one step."""
+
+    whole: int
+    total_fees: int | None
+    real: float
+    may_real: float | None
+    text: str | None
+    given: int | None = 5
+    note: str = "none"
+
+
 @given(st.data())
 def test_structs_give_the_lines_of_rows(data: st.DataObject) -> None:
     """A body gives the same lines, or the same fault, whichever way its rows take.
 
     Odd values, columns that are left out and all forms of amounts are among them.
     """
-    model = data.draw(st.sampled_from([EvmBlock, MetricPoint, Reading]))
+    model = data.draw(st.sampled_from([EvmBlock, MetricPoint, Reading, Flat]))
     amounts: Amounts = data.draw(st.sampled_from(AMOUNTS))
     names = [column.name for column in Codec(model).columns]
     fields = data.draw(st.none() | st.lists(st.sampled_from(names), unique=True, min_size=1))
