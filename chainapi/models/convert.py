@@ -150,7 +150,7 @@ def _fast_path(model: Any, strict: bool, maker_of: MakerOf) -> FastPath | None:
 
 
 def _direct_path(model: Any, strict: bool, struct: Any) -> FastPath:
-    """Return the fast path to objects of a Struct; TypeError if they need a second step."""
+    """Return the fast path in one step; TypeError if there has to be a second."""
     if struct is None:
         raise TypeError(f"{model!r} is no Struct")
     wire = direct_type(struct, model, strict=strict)

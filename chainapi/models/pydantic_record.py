@@ -21,7 +21,7 @@ _WHOLE: Mapping[str, Any] = {"type": "string", "pattern": "^-?[0-9]+$"}
 
 
 def record_schema(
-    kind: Any, handler: GetCoreSchemaHandler, keep: Callable[[Any, Mapping[str, Any]], None]
+    kind: Any, handler: GetCoreSchemaHandler, with_extra: Callable[[Any, Mapping[str, Any]], Any]
 ) -> CoreSchema:
     """Return the schema of a record: a row, or its fields by name.
 
@@ -30,7 +30,7 @@ def record_schema(
     Args:
         kind: class of the record.
         handler: returns the schemas of the fields.
-        keep: stores the fields that the record does not name.
+        with_extra: returns a record with the fields that it does not name.
 
     """
     from pydantic_core import core_schema
@@ -47,9 +47,7 @@ def record_schema(
 
     def make(values: dict[str, Any]) -> Any:
         record = kind(**{name: values.pop(name) for name in fields if name in values})
-        if values:
-            keep(record, values)
-        return record
+        return with_extra(record, values) if values else record
 
     given = core_schema.typed_dict_schema(fields, cls=kind, extra_behavior="allow")
     return row_schema(kind, core_schema.no_info_after_validator_function(make, given))

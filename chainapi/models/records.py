@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -36,9 +35,9 @@ class AnyRecord:
     if TYPE_CHECKING:
         _extra: bytes | dict[str, Any]
 
-        @staticmethod
-        def _set_extra(record: AnyRecord, extra: object) -> None:
-            """Store the JSON of a record, or its further fields; records are frozen."""
+        def _with_extra(self, extra: bytes | dict[str, Any]) -> AnyRecord:
+            """Return the record with its JSON or further fields; maybe another object."""
+            raise NotImplementedError
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -53,7 +52,7 @@ class AnyRecord:
             return {}
         if isinstance(kept, bytes):
             kept = _unnamed(type(self), kept)
-            self._set_extra(self, kept)
+            _SET_EXTRA(self, kept)
         return kept
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,7 +78,7 @@ class AnyRecord:
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         from chainapi.models.pydantic_record import record_schema
 
-        return record_schema(cls, handler, _keep)
+        return record_schema(cls, handler, _with_extra)
 
     def __repr__(self) -> str:
         return shown(self)
@@ -93,24 +92,26 @@ class Record(AnyRecord):
 
     __slots__ = ("_extra",)
 
+    def _with_extra(self, extra: bytes | dict[str, Any]) -> AnyRecord:
+        _SET_EXTRA(self, extra)
+        return self
+
+
+_SET_EXTRA = Record.__dict__["_extra"].__set__  # records are frozen
+
 
 def _restored(kind: Any, state: Any, extra: Mapping[str, Any]) -> Any:
     record = kind.__new__(kind)
     record.__setstate__(state)
-    if extra:
-        _keep(record, extra)
-    return record
+    return _with_extra(record, extra) if extra else record
 
 
-Record._set_extra = staticmethod(Record.__dict__["_extra"].__set__)  # type: ignore[method-assign]  # noqa: SLF001
+def _with_extra(record: AnyRecord, extra: Any) -> AnyRecord:
+    return record._with_extra(extra)  # noqa: SLF001 - of this module
 
 
-def _keep(record: AnyRecord, extra: object) -> None:
-    record._set_extra(record, extra)  # noqa: SLF001 - of this module
-
-
-def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
-    """Store the original JSON in records and in the records inside them.
+def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
+    """Return records that keep their original JSON, and so do the records inside them.
 
     Raises:
         MsgspecError, UnicodeError, RecursionError: the JSON does not fit one of them.
@@ -119,27 +120,26 @@ def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
     kinds = {type(row) for row in rows}
     kind: Any = kinds.pop() if len(kinds) == 1 else object
     if issubclass(kind, AnyRecord) and _records_in(kind)[1] is None:
-        deque(map(kind._set_extra, rows, map(bytes, raws)), maxlen=0)  # noqa: SLF001 - a loop in C
-        return
-    for row, raw in zip(rows, raws, strict=True):
-        _keep_within(row, raw)
+        return [*map(kind._with_extra, rows, map(bytes, raws))]  # noqa: SLF001 - of this module
+    return [*map(_kept, rows, raws)]
 
 
-def _keep_within(value: Any, raw: bytes | msgspec.Raw) -> None:
+def _kept(value: Any, raw: bytes | msgspec.Raw) -> Any:
+    """Return a value whose records keep their JSON."""
     if isinstance(value, AnyRecord):
         kind: Any = type(value)
-        _keep(value, bytes(raw))
+        record = _with_extra(value, bytes(raw))
         names, look = _records_in(kind)
         if look is not None:
             found = look.decode(raw)
             for name in names:
-                _keep_within(getattr(value, name), getattr(found, name))
-    elif isinstance(value, list):
-        for entry, its in zip(value, _LIST.decode(raw), strict=True):
-            _keep_within(entry, its)
-    elif isinstance(value, dict):
-        for name, its in _OBJECT.decode(raw).items():
-            _keep_within(value[name], its)
+                object.__setattr__(record, name, _kept(getattr(value, name), getattr(found, name)))
+        return record
+    if isinstance(value, list):
+        return [*map(_kept, value, _LIST.decode(raw))]
+    if isinstance(value, dict):
+        return {name: _kept(value[name], its) for name, its in _OBJECT.decode(raw).items()}
+    return value
 
 
 def unnamed(record: Any) -> dict[str, Any]:

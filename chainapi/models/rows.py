@@ -43,8 +43,7 @@ class RowDecoder:
             if not fault.reason.startswith(UNKNOWN_FIELD):
                 raise
         row = decoder_of(row_type(self._model)).one(raw)
-        _keep([row], [raw])
-        return row
+        return _kept([row], [raw])[0]
 
     def several(self, raws: Sequence[bytes | msgspec.Raw], *, unnamed: bool = False) -> list[Any]:
         """Decode rows; with `unnamed`, some have fields that no record names.
@@ -59,14 +58,12 @@ class RowDecoder:
         except DecodeError as fault:
             if not fault.reason.startswith(UNKNOWN_FIELD):
                 raise
-        rows = decoder_of(row_type(self._model)).several(raws)
-        _keep(rows, raws)
-        return rows
+        return _kept(decoder_of(row_type(self._model)).several(raws), raws)
 
 
-def _keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> None:
-    """Store the JSON of rows in them."""
+def _kept(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
+    """Return rows that keep their JSON."""
     try:
-        keep(rows, raws)
+        return keep(rows, raws)
     except DECODING_ERRORS as error:  # nested deeper than the stack that is left
         raise to_decode_error(error) from None

@@ -121,7 +121,7 @@ def fast_struct(model: type, tag: Tag | None = None, *, strict: bool, nulls: boo
 
 
 def direct_type(struct: Any, model: type, *, strict: bool, nulls: bool = False) -> Any:
-    """Return the type on the fast path to objects of `struct`, without a second step.
+    """Return the type on the fast path that needs no second step.
 
     Args:
         struct: a Struct with the attributes of the model; other attributes keep their defaults.

@@ -1,11 +1,12 @@
 """Untracked records: the garbage collector skips them while they hold scalars.
 
 The collector visits each object that may be part of a reference cycle, again and again while it is young. A
-walk over pages of thousands of small rows spends as much time there as on their decoding. A msgspec Struct is
-tracked only once a field holds a tracked object, and msgspec decodes JSON into it directly.
+walk over pages of thousands of small rows spends as much time there as on their decoding. A msgspec Struct
+without ``gc`` has no place for the collector's links, and msgspec decodes JSON into it directly.
 
 To their users such records stay attrs classes: attrs, cattrs, pickle and copy take them as such, and a class
-derived from one is an attrs class with all freedom.
+derived from one is an attrs class with all freedom. A record with fields that no record names is an object of
+the attrs class itself, which keeps them: it is an instance of the Struct too, and equal to one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar, cast
-from weakref import ref
 
 import attrs
 import msgspec
@@ -21,7 +21,7 @@ from attrs.exceptions import FrozenInstanceError
 
 from chainapi.models.records import AnyRecord
 
-__all__ = ["is_untracked", "untracked"]
+__all__ = ["class_with_extra", "is_untracked", "untracked"]
 
 T = TypeVar("T", bound=AnyRecord)
 
@@ -68,6 +68,11 @@ def is_untracked(model: object) -> bool:
     return isinstance(model, _UntrackedMeta)
 
 
+def class_with_extra(model: type) -> type:
+    """Return the class of records that keep fields that no record names."""
+    return _tracked(model)
+
+
 def untracked(record: type[T]) -> type[T]:
     """Return a frozen attrs record as a class of untracked objects.
 
@@ -84,38 +89,12 @@ def untracked(record: type[T]) -> type[T]:
         record.__name__,
         (msgspec.Struct, AnyRecord),
         namespace,
-        weakref=True,
+        gc=False,
         kw_only=keywords,
         forbid_unknown_fields=True,
     )
+    _as_instances(record, made)
     return cast("type[T]", made)
-
-
-# JSON of the fields that records do not name, by the ids of the records: nearly all have none.
-_kept: dict[int, _Kept] = {}
-
-
-class _Kept(ref[Any]):
-    """Reference to a record with its JSON, which is freed with the record."""
-
-    __slots__ = ("extra", "key")
-
-    key: int
-    extra: Any
-
-
-def _forget(kept: Any) -> None:
-    _kept.pop(kept.key, None)
-
-
-def _get_extra(record: Any) -> Any:
-    kept = _kept.get(id(record))
-    return None if kept is None else kept.extra
-
-
-def _set_extra(record: Any, extra: Any) -> None:
-    kept = _kept[id(record)] = _Kept(record, _forget)
-    kept.key, kept.extra = id(record), extra
 
 
 def _refuse(record: Any, *_: object) -> NoReturn:
@@ -123,15 +102,23 @@ def _refuse(record: Any, *_: object) -> NoReturn:
 
 
 def _reduce(record: Any) -> tuple[Any, ...]:
-    values = {name: getattr(record, name) for name in record.__struct_fields__}
-    return _restored, (type(record), values, record.extra)
+    return _restored, (type(record), _values(record), {})
 
 
-def _restored(kind: Any, values: Mapping[str, Any], extra: Mapping[str, Any]) -> Any:
+def _restored(kind: Any, values: Mapping[str, Any], extra: dict[str, Any]) -> Any:
     record = kind(**values)
-    if extra:
-        _set_extra(record, extra)
-    return record
+    return _with_extra(record, extra) if extra else record
+
+
+def _with_extra(record: Any, extra: bytes | dict[str, Any]) -> Any:
+    """Return an object of the attrs class with the fields of a record and its JSON."""
+    kind: Any = type(record)
+    tracked = kind._tracked(**_values(record))  # noqa: SLF001 - of this module
+    return tracked._with_extra(extra)  # noqa: SLF001 - of a record
+
+
+def _values(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in attrs.fields(type(record))}
 
 
 def _copy(record: Any) -> Any:
@@ -145,6 +132,23 @@ _METHODS = {
     "__reduce__": _reduce,
     "__repr__": AnyRecord.__repr__,
     "__setattr__": _refuse,
-    "_extra": property(_get_extra),
-    "_set_extra": staticmethod(_set_extra),
+    "_with_extra": _with_extra,
 }
+
+
+def _as_instances(record: Any, made: Any) -> None:
+    """Have objects of an attrs class compared and pickled like those of its Struct."""
+    is_equal, reduce = record.__eq__, record.__reduce__
+
+    def __eq__(self: Any, other: object) -> Any:  # noqa: N807 - becomes a method
+        if type(self) is record and type(other) is made:
+            return _values(self) == _values(other)
+        return is_equal(self, other)
+
+    def __reduce__(self: Any) -> tuple[Any, ...]:  # noqa: N807 - becomes a method
+        if type(self) is record:
+            return _restored, (made, _values(self), dict(self.extra))
+        given: tuple[Any, ...] = reduce(self)
+        return given
+
+    record.__eq__, record.__reduce__ = __eq__, __reduce__
