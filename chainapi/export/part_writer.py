@@ -51,6 +51,7 @@ from chainapi.export.segments import SegmentReader, link_groups, link_segment
 from chainapi.export.target import Target
 from chainapi.export.worker import Stopped, look
 from chainapi.tables.columns import Column
+from chainapi.tables.rows import count_lines
 
 __all__ = ["PartWriter", "check_count"]
 
@@ -263,7 +264,7 @@ class PartWriter:
         """Read a segment that is the file; return the number of its rows."""
         found = 0
         for one in rows:
-            found += self._read(reader, one.page).count(b"\n")
+            found += count_lines(self._read(reader, one.page))
             self.on_rows(one.rows)
         return found
 

@@ -27,6 +27,7 @@ from chainapi.models.records import unnamed
 from chainapi.models.row_type import Maker
 from chainapi.models.schema import Field, Type
 from chainapi.tables.columns import SOURCE, Column, named_fields
+from chainapi.tables.rows import count_lines
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
 from chainapi.tables.values import Values, packed
 
@@ -250,7 +251,7 @@ _Change: TypeAlias = Callable[[list[Any]], list[Any]]
 def encoded_lines(rows: Sequence[Any]) -> bytes:
     """Return rows as JSON lines; raw JSON of a response may have line ends."""
     lines = ENCODER.encode_lines(rows)
-    return lines if lines.count(b"\n") == len(rows) else b"".join(encoded_line(row) + b"\n" for row in rows)
+    return lines if count_lines(lines) == len(rows) else b"".join(encoded_line(row) + b"\n" for row in rows)
 
 
 def encoded_line(row: Any) -> bytes:

@@ -19,6 +19,7 @@ from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.tables.codec import INVALID, Codec
 from chainapi.tables.columns import changes, columns_of, described
+from chainapi.tables.rows import count_lines
 from chainapi.tables.types import AMOUNTS, Amounts, checked_amounts
 from tests.documents import Maker
 
@@ -265,3 +266,10 @@ def test_what_a_description_allows() -> None:
     ]
     assert "column inner was a record, is integer" in changes(old, described(columns_of(Other)))
     assert json.loads(json.dumps(old)) == old
+
+
+@given(st.lists(st.binary(max_size=3), max_size=9).map(b"\n".join))
+def test_lines_are_counted_by_their_ends(content: bytes) -> None:
+    """The number of lines is the number of line ends, and of no other character that ends a line."""
+    assert count_lines(content) == content.count(b"\n")
+    assert count_lines(content + b"\r\x0b\x1c\x85\n") == content.count(b"\n") + 1

@@ -39,7 +39,7 @@ from chainapi.export.formats.values import (
 )
 from chainapi.export.worker import until
 from chainapi.tables.columns import Column
-from chainapi.tables.rows import json_text, reader
+from chainapi.tables.rows import count_lines, json_text, reader
 from chainapi.tables.types import Kind
 
 __all__ = ["FORMAT", "Csv"]
@@ -170,7 +170,7 @@ def _new_records(columns: Sequence[Column], rows: Rows, *, source: bool) -> Iter
     for label, lines in rows:
         labels = [repeat(_quoted(label))] if source else []
         cells = [write(values) for write, values in zip(writers, read(lines), strict=True)]
-        yield lines.count(b"\n"), "".join(map(_record, zip(*labels, *cells, strict=False)))
+        yield count_lines(lines), "".join(map(_record, zip(*labels, *cells, strict=False)))
 
 
 def _record(cells: Sequence[str]) -> str:

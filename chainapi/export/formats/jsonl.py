@@ -20,6 +20,7 @@ from chainapi.export.formats.text_files import DamagedTextError, TextFileFormat,
 from chainapi.export.formats.values import DAMAGED, Tally, check_written, kept, loads, typed_row, unlike
 from chainapi.export.worker import until
 from chainapi.tables.columns import SOURCE, Column
+from chainapi.tables.rows import count_lines
 
 __all__ = ["FORMAT", "JsonLines"]
 
@@ -50,7 +51,7 @@ class JsonLines(TextFileFormat):
         with self.files.create(path) as file:
             for lines in self._all_lines(rows, previous, dropped):
                 file.write(lines)
-                count, checksum = count + lines.count(b"\n"), crc32(lines, checksum)
+                count, checksum = count + count_lines(lines), crc32(lines, checksum)
         return check_written(path, Tally(count, checksum), _tally(path, self.files, stop))
 
     def can_continue(self, path: Path, columns: Sequence[Column]) -> bool:
@@ -115,7 +116,7 @@ def _tally(path: Path, files: TextFiles, stop: threading.Event | None = None) ->
     try:
         with files.open(path) as file:
             for chunk in until(stop, chunks(file)):
-                count, checksum = count + chunk.count(b"\n"), crc32(chunk, checksum)
+                count, checksum = count + count_lines(chunk), crc32(chunk, checksum)
     except DamagedTextError:
         checksum = DAMAGED
     return Tally(count, checksum)
