@@ -123,11 +123,6 @@ class Deduplicator:
         return self._complete
 
     @property
-    def rows(self) -> tuple[Any, ...]:
-        """Rows of the last page, as they were on arrival."""
-        return self._page.rows
-
-    @property
     def head(self) -> tuple[str, ...]:
         """Marks of rows given before a resume that no page has had since."""
         marks = self._resumed_page.marks

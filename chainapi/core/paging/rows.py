@@ -159,7 +159,7 @@ class PageRows:
     """Rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        self.rows = rows = tuple(page.key_rows)
+        rows = page.key_rows
         self.size = len(rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
@@ -174,14 +174,15 @@ class PageRows:
             self.keys, self.distinct = self.numbers, {*(() if self.run else self.numbers)}
         else:
             self.keys, self.distinct = identity.keys_of(rows)
-        if identity.stable is not None and not identity.frozen:
+        self._rows: Sequence[Any] = () if identity.stable is None else tuple(rows)
+        if self._rows and not identity.frozen:
             _ = self.stable
 
     @cached_property
     def stable(self) -> Sequence[Hashable]:
         """Immutable part of each row; empty where rows are counted by their content."""
         stable = self._identity.stable
-        return () if stable is None else list(map(stable, self.rows))
+        return () if stable is None else list(map(stable, self._rows))
 
     @property
     def signature(self) -> int:
