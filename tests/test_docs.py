@@ -116,10 +116,19 @@ def simulator_in_a_thread() -> Iterator[dict[str, str]]:
         loop.close()
 
 
-def commands() -> list[str]:
-    """Return the shell blocks of the page on exports."""
-    text = (ROOT / "docs" / "export.md").read_text("utf-8")
+def commands(page: str) -> list[str]:
+    """Return the shell blocks of a page."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
     return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+async def run_in_shell(script: str) -> tuple[str, str]:
+    """Run commands with the command line of this very interpreter; return output and errors."""
+    function = f'set -e\nchainapi() {{ {shlex.quote(sys.executable)} -W error -m chainapi "$@"; }}\n'
+    process = await asyncio.create_subprocess_exec("sh", "-c", function + script, stdout=PIPE, stderr=PIPE)
+    output, errors = await asyncio.wait_for(process.communicate(), 120)
+    assert process.returncode == 0, errors.decode()
+    return output.decode(), errors.decode()
 
 
 @pytest.mark.untraced
@@ -127,14 +136,8 @@ def commands() -> list[str]:
 @pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
 async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
     """Export commands of the docs run in order in an empty folder, with their results."""
-    # The command of this very interpreter, wherever it is installed.
-    script = f'set -e\nchainapi() {{ {shlex.quote(sys.executable)} -W error -m chainapi "$@"; }}\n'
-    process = await asyncio.create_subprocess_exec(
-        "sh", "-c", script + "ls *.parquet\n".join(commands()) + "ls", stdout=PIPE, stderr=PIPE
-    )
-    output, errors = await asyncio.wait_for(process.communicate(), 120)
-    assert process.returncode == 0, errors.decode()
-    assert re.findall(r"(\S+ new rows) of", errors.decode()) == [
+    output, errors = await run_in_shell("ls *.parquet\n".join(commands("export.md")) + "ls")
+    assert re.findall(r"(\S+ new rows) of", errors) == [
         "2,000 new rows",
         "1,500 new rows",
         "2,000 new rows",
@@ -152,7 +155,19 @@ async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) ->
     chosen |= {"transfers.parquet", "transfers.parquet.export", "blocks"}
     chosen |= {"blocks.jsonl.zst", "blocks.jsonl.zst.export"}
     windows = {"daily", "sent.sqlite", "sent.sqlite.export"}
-    assert set(output.decode().split()) == {*names, *chosen, *windows, "blocks.parquet", "utxos"}
+    assert set(output.split()) == {*names, *chosen, *windows, "blocks.parquet", "utxos"}
+
+
+@pytest.mark.untraced
+@pytest.mark.real_time
+@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
+async def test_chart_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
+    """Chart commands of the docs run in order in an empty folder, and draw what those before them fetched."""
+    output, _ = await run_in_shell("".join(commands("plots.md")))
+    for title in ("average TPS", "tps.parquet: value", "blocks.csv: gas_used", "Gas of the C-Chain"):
+        assert title in output
+    for picture in ("tps.png", "fees.png"):
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
 
 
 async def run_as_program(code: str) -> None:
