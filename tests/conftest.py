@@ -52,7 +52,7 @@ OTHER_LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = (
 )
 
 
-TRACED = 2  # cases of each test, spread evenly over all of them
+TRACED = 1  # cases of each test, spread evenly over all of them
 TRACED_EXAMPLES = 10
 EXAMPLES = 20  # that Hypothesis makes for each of the cases that `--cases` allows
 COUNTED = pytest.StashKey[bool]()
