@@ -143,9 +143,25 @@ def direct_type(struct: Any, model: type, *, strict: bool, nulls: bool = False) 
         field = named.get(entry.name)
         if field is None:  # a row with this name in JSON is refused
             fields.append((entry.name, _NO_FLOAT, msgspec.field(name=entry.name, default=entry.default)))
-        else:
-            fields.append((entry.name, _direct_type(type_of(entry.type), nulls), _wire_field(field)))
+            continue
+        kind = type_of(entry.type)
+        if not _stays(field.default, kind, entry.type):
+            raise TypeError(f"the default of {field.name} needs a second step")
+        fields.append((entry.name, _direct_type(kind, nulls), _wire_field(field)))
     return in_place(struct, fields, strict=strict)
+
+
+def _stays(default: Any, kind: Type, hint: Any) -> bool:
+    """Check that the second step neither refuses nor changes a default."""
+    if default is attrs.NOTHING:
+        return True
+    if type(default) not in (kind.hint, types.NoneType):  # 0 of a float; a function that makes any value
+        return False
+    try:
+        msgspec.convert(default, hint)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _direct_type(kind: Type, nulls: bool) -> Any:

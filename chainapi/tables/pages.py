@@ -15,6 +15,7 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any, Literal
 
+import attrs
 import msgspec
 from attrs import define, evolve, frozen
 from msgspec.structs import astuple
@@ -270,6 +271,8 @@ def _checks(model: Any) -> Mapping[str, Check] | None:
 def _check(field: Field) -> Check | None:
     kind = field.type
     if any(isinstance(note, msgspec.Meta) for note in kind.notes):
+        return None
+    if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # may make a value of another type
         return None
     nothing = {NoneType} if kind.optional else set[type]()
     match kind.kind:

@@ -8,7 +8,7 @@ from itertools import chain, permutations
 from typing import Any, Literal
 
 import pytest
-from attrs import field, frozen
+from attrs import Factory, field, frozen, make_class
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -258,6 +258,18 @@ def test_validators_run() -> None:
     """Rows of a class with a validator are made, so that it runs."""
     assert not check(b'{"rows":[{"number":1}]}', Validated, "rows")
     assert not check(b'{"rows":[{"number":9}]}', Validated, "rows")
+
+
+@pytest.mark.parametrize("kind", [int, float, str, bool])
+def test_defaults_of_another_type_are_refused(kind: type) -> None:
+    """A default that a function makes is checked like a value, as in rows."""
+    fields = {"plain": field(type=int), "given": field(type=kind, default=Factory(lambda: None))}
+    model = make_class("Given", fields, frozen=True)
+    assert check(b'{"rows":[{"plain":1,"given":%b}]}' % VALUES[kind], model, "rows")
+    assert not check(b'{"rows":[{"plain":1}]}', model, "rows")
+
+
+VALUES = {int: b"1", float: b"1.5", str: b'"a"', bool: b"true"}
 
 
 def test_rows_are_made_when_they_are_read() -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from attrs import field, frozen
+from attrs import Factory, field, frozen, make_class
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,6 +133,30 @@ def test_structs_of_several_kinds_give_the_lines_of_rows(model: Any, data: st.Da
     """Rows of several kinds on one page give the same lines both ways, foreign and odd fields included."""
     codec = Codec(model, data.draw(st.sampled_from(AMOUNTS)), data.draw(st.sampled_from(["raise", "raw"])))
     body = body_of(data.draw(mixed_rows(model)))
+    assert lines(codec, body, "1", exact=False) == lines(codec, body, "1", exact=True)
+
+
+class Count(int):
+    """A whole number of a user's, which the encoder takes for a foreign value."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        (float, 0),
+        (float, Factory(lambda: 3)),
+        (int, 2**70),
+        (int, Count(4)),
+        (int, Factory(lambda: "four")),
+        (str, Factory(lambda: None)),
+    ],
+)
+@pytest.mark.parametrize("on_invalid", ["raise", "raw"])
+def test_defaults_are_checked_like_values(kind: Any, default: Any, on_invalid: Any) -> None:
+    """A default of another type, or beyond its column, gives the lines or the fault of rows."""
+    fields = {"plain": field(type=int), "given": field(type=kind, default=default)}
+    codec = Codec(make_class("Given", fields, frozen=True), on_invalid=on_invalid)
+    body = b'{"rows":[{"plain":"1"}, {"plain":2}]}'
     assert lines(codec, body, "1", exact=False) == lines(codec, body, "1", exact=True)
 
 
