@@ -12,7 +12,7 @@ the attrs class itself, which keeps them: it is an instance of the Struct too, a
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn, TypeVar, cast
 
 import attrs
@@ -127,11 +127,17 @@ def _copy(record: Any) -> Any:
 
 
 _METHODS = {
+def _rich_repr(record: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that `rich` shows: that of a Struct would show secrets too."""
+    return ((field.name, getattr(record, field.name)) for field in attrs.fields(type(record)) if field.repr)
+
+
     "__copy__": _copy,
     "__delattr__": _refuse,
     "__reduce__": _reduce,
     "__repr__": AnyRecord.__repr__,
     "__setattr__": _refuse,
+    "__rich_repr__": _rich_repr,
     "_with_extra": _with_extra,
 }
 

@@ -15,10 +15,12 @@ import cattrs
 import msgspec
 import pytest
 from attrs.exceptions import FrozenInstanceError
+from rich.pretty import pretty_repr
 
 from chainapi import MetricPoint, models
-from chainapi.models.codec import PageDecoder
+from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.records import AnyRecord
+from tests.documents import Maker
 
 POINT = MetricPoint(1_700_000_000, 1.5)
 BODY = {"results": [{"timestamp": 1_700_000_000 - row, "value": row + 0.5} for row in range(3)]}
@@ -73,7 +75,22 @@ def test_each_record_of_scalars_is_untracked_and_an_attrs_class() -> None:
         for again in (record, copy.deepcopy(record), pickle.loads(pickle.dumps(record))):
             assert not gc.is_tracked(again)
             assert again == record
-        assert not [field.name for field in fields if not field.repr and f"{field.name}=" in repr(record)]
+        for text in (repr(record), pretty_repr(record)):
+            assert not [field.name for field in fields if not field.repr and f"{field.name}=" in text]
+
+
+def test_each_record_of_scalars_equals_one_with_further_fields() -> None:
+    """A record that keeps a field that it does not name is equal to one without, with the same hash."""
+    found = (getattr(models, name) for name in models.__all__)
+    for kind in [kind for kind in found if isinstance(kind, msgspec.StructMeta)]:
+        row = Maker(seed=1).record(kind)
+        rows = [json.dumps(fields).encode() for fields in (row, {**row, "more": 1})]
+        plain, further = (decode_resource(content, kind) for content in rows)
+        assert (plain.extra, further.extra) == ({}, {"more": 1})
+        assert (plain, further) == (further, plain)
+        assert hash(plain) == hash(further)
+        assert attrs.asdict(plain) == attrs.asdict(further)
+        assert repr(plain) == repr(further)
 
 
 def test_points_have_no_part_for_the_collector() -> None:
