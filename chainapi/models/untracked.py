@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import attrs
 import msgspec
 from attrs.exceptions import FrozenInstanceError
+from msgspec.structs import asdict
 
 from chainapi.models.records import AnyRecord
 
@@ -102,7 +103,7 @@ def _refuse(record: Any, *_: object) -> NoReturn:
 
 
 def _reduce(record: Any) -> tuple[Any, ...]:
-    return _restored, (type(record), _values(record), {})
+    return _restored, (type(record), asdict(record), {})
 
 
 def _restored(kind: Any, values: Mapping[str, Any], extra: dict[str, Any]) -> Any:
@@ -113,7 +114,7 @@ def _restored(kind: Any, values: Mapping[str, Any], extra: dict[str, Any]) -> An
 def _with_extra(record: Any, extra: bytes | dict[str, Any]) -> Any:
     """Return an object of the attrs class with the fields of a record and its JSON."""
     kind: Any = type(record)
-    tracked = kind._tracked(**_values(record))  # noqa: SLF001 - of this module
+    tracked = kind._tracked(**asdict(record))  # noqa: SLF001 - of this module
     return tracked._with_extra(extra)  # noqa: SLF001 - of a record
 
 
@@ -126,18 +127,18 @@ def _copy(record: Any) -> Any:
     return make(*arguments)
 
 
-_METHODS = {
 def _rich_repr(record: Any) -> Iterator[tuple[str, Any]]:
     """Yield the fields that `rich` shows: that of a Struct would show secrets too."""
     return ((field.name, getattr(record, field.name)) for field in attrs.fields(type(record)) if field.repr)
 
 
+_METHODS = {
     "__copy__": _copy,
     "__delattr__": _refuse,
     "__reduce__": _reduce,
     "__repr__": AnyRecord.__repr__,
-    "__setattr__": _refuse,
     "__rich_repr__": _rich_repr,
+    "__setattr__": _refuse,
     "_with_extra": _with_extra,
 }
 
@@ -146,9 +147,9 @@ def _as_instances(record: Any, made: Any) -> None:
     """Have objects of an attrs class compared and pickled like those of its Struct."""
     is_equal, reduce = record.__eq__, record.__reduce__
 
-    def __eq__(self: Any, other: object) -> Any:  # noqa: N807 - becomes a method
+    def __eq__(self: Any, other: Any) -> Any:  # noqa: N807 - becomes a method
         if type(self) is record and type(other) is made:
-            return _values(self) == _values(other)
+            return _values(self) == asdict(other)
         return is_equal(self, other)
 
     def __reduce__(self: Any) -> tuple[Any, ...]:  # noqa: N807 - becomes a method
