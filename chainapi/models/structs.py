@@ -8,7 +8,7 @@ reads the other types of the fast path like a strict one, except for null: it wo
 too. So there are two fast types. The first accepts null in place of a text only. The second, with `nulls`,
 accepts it for each optional type; it reads JSON without such a string alone (`may_hold_null_text`).
 Constraints of `Annotated` are checked in the second step, on the model. Fields of numbers and strings without
-constraints need no second step (`direct_type`).
+constraints need no second step if their defaults are of their types (`direct_type`).
 
 With `strict`, Structs refuse fields that the record does not name.
 """
