@@ -135,8 +135,8 @@ def _kept(value: Any, raw: bytes | msgspec.Raw) -> Any:
             for name in names:
                 object.__setattr__(record, name, _kept(getattr(value, name), getattr(found, name)))
         return record
-    if isinstance(value, list):
-        return [*map(_kept, value, _LIST.decode(raw))]
+    if type(value) in (list, tuple):
+        return type(value)(map(_kept, value, _LIST.decode(raw)))
     if isinstance(value, dict):
         return {name: _kept(value[name], its) for name, its in _OBJECT.decode(raw).items()}
     return value

@@ -19,7 +19,7 @@ from attrs import frozen
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.errors import DecodeError
-from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, Transfer, Unknown
+from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, RichAddress, Transfer, Unknown
 from chainapi.models.codec import DecodedPage, PageDecoder, decode_resource
 from chainapi.models.records import AnyRecord
 from chainapi.tables.codec import Codec
@@ -207,6 +207,21 @@ def test_models_of_users_keep_nothing() -> None:
     """User models keep no further fields: a row is exactly that class."""
     (row,) = PageDecoder(Mine, "blocks").decode(b'{"blocks":[{"blockNumber":"1","more":2}]}').rows
     assert row == Mine(1)
+
+
+@frozen
+class Route(EvmBlock):
+    """Record of a user with records in it."""
+
+    hops: tuple[RichAddress, ...] = ()
+
+
+def test_records_in_tuples_keep_further_fields() -> None:
+    """Records in a tuple keep the fields that no record names, as those in a list do."""
+    sent = {**Maker(seed=1, whole=True).record(EvmBlock), "hops": [{"address": "0x1", "news": 1}]}
+    (row,) = PageDecoder(Route, "rows").decode(body_of({"rows": [sent]})).rows
+    assert isinstance(row.hops, tuple)
+    assert [hop.extra for hop in row.hops] == [{"news": 1}]
 
 
 def test_what_further_fields_take() -> None:
