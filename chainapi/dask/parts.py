@@ -24,7 +24,7 @@ Everything here blocks, and belongs to one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -34,6 +34,7 @@ import pyarrow.parquet as pq
 from attrs import Factory, define, field
 
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.digests import DigestCounter
 from chainapi.dask.state import FOOTER_KEY, DamagedStateError, State
 from chainapi.errors import ExportError
 from chainapi.export.formats.parquet import Parquet
@@ -219,7 +220,13 @@ class PartLog:
             self._forget((source.number, source.place))
         return len(new.batch.rows)
 
-    # Rows of later passes
+    # Rows that come again
+
+    def given_since(
+        self, walk: Walk, restarts: int, digests: Collection[bytes], whole: bool
+    ) -> DigestCounter | None:
+        """See `PageLog.given_since`."""
+        return self._matchers.given_since(walk, restarts, digests, whole)
 
     def _digests_of(self, walk: Walk) -> Iterator[Matched]:
         """Yield the digests of the rows of a walk in the logs, page by page."""

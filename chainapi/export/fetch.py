@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from attrs import define, evolve, field, frozen
 from chainapi.client.background import ahead
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
+from chainapi.core.paging.digests import DigestCounter
 from chainapi.errors import (
     AuthenticationError,
     ChainAPIError,
@@ -22,6 +23,7 @@ from chainapi.errors import (
 )
 from chainapi.export.formats.values import require
 from chainapi.export.lookback import number_of_columns
+from chainapi.export.matching import Walk
 from chainapi.export.page_log import PageLog
 from chainapi.export.partition import check_partition
 from chainapi.export.progress import ExportProgress
@@ -227,7 +229,20 @@ class Fetcher:
         limit = self.spec.limit if source.exported is None else None
         pages.use_structs(opened.codec.structs)
         encode = partial(opened.codec.encode_page, label=source.label)
-        return SourceStream(source, pages, encode, limit)
+        stream = SourceStream(source, pages, encode, limit)
+        if pages.checkpoint.token is not None:
+            walk, restarts = (source.number, source.place), pages.checkpoint.restarts
+            stream.continue_after(partial(self._given_since, walk, restarts))
+        return stream
+
+    def _given_since(
+        self, walk: Walk, restarts: int, digests: Collection[bytes], whole: bool
+    ) -> DigestCounter | None:
+        """See `PageLog.given_since`.
+
+        The journal belongs to the thread of the worker; the caller is in another one.
+        """
+        return self.worker.executor.submit(self.journal.given_since, walk, restarts, digests, whole).result()
 
     def _reopened(self, source: SourceRecord, arguments: Arguments, pages: Pages[Any]) -> Pages[Any]:
         """Return the stream of what the target lacks of a source, or of a range."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import accumulate
@@ -22,6 +22,7 @@ import msgspec
 from attrs import evolve
 
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.digests import DigestCounter
 from chainapi.export.database import Database
 from chainapi.export.files import os_errors_explained, sync_folder
 from chainapi.export.gathering import GroupedPages, GroupEncoder, PageValues
@@ -292,7 +293,13 @@ class Journal:
             waiting.size + sum(page.length + page.invalid_length for page in pages),
         )
 
-    # Rows of later passes
+    # Rows that come again
+
+    def given_since(
+        self, walk: Walk, restarts: int, digests: Collection[bytes], whole: bool
+    ) -> DigestCounter | None:
+        """See `PageLog.given_since`."""
+        return self._matchers.given_since(walk, restarts, digests, whole)
 
     def _digests_of(self, walk: Walk) -> Iterator[Matched]:
         """Yield the stored digests of the rows of a walk, page by page."""

@@ -6,7 +6,7 @@ one, by digest, because the list may hold a row more than once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -128,6 +128,39 @@ class Matchers:
         self._matchers.pop(walk, None)  # it has met rows that are not taken
         return None
 
+    def given_since(
+        self, walk: Walk, restarts: int, digests: Collection[bytes], whole: bool
+    ) -> DigestCounter | None:
+        """Count the stored digests of a pass, from the first one on among `digests`.
+
+        If it has none of these, count all digests for `whole`, and return None otherwise.
+        """
+        wanted, given = {*digests}, None
+        for had in self._digests_of(walk, restarts):
+            if given is None and not wanted.isdisjoint(had):
+                given = DigestCounter()
+            if given is not None:
+                given.give_new(had)
+        if given is None and whole:
+            given = DigestCounter()
+            for had in self._digests_of(walk, restarts):
+                given.give_new(had)
+        if given is not None:
+            given.restart()
+        return given
+
+    def _digests_of(self, walk: Walk, restarts: int) -> Iterator[list[bytes]]:
+        """Yield the digests that a pass has stored, page by page."""
+        for one in self._outcomes(walk):
+            if one.restarts == restarts:
+                yield [*_digests_in(one.again), *_digests_in(one.added)]
+
+    def _outcomes(self, walk: Walk) -> Iterator[Matched]:
+        """Yield the outcomes of the pages of a walk, in their order."""
+        yield from self._stored(walk)
+        for _, one in self.unstored.get(walk, ()):
+            yield one
+
     def _new_rows(self, walk: Walk, batch: Batch) -> NewRows:
         """Return the rows of a batch that the log lacks; in a later pass, match them.
 
@@ -149,9 +182,7 @@ class Matchers:
         """Return the matcher of a walk; make it at its first use, from all digests."""
         if walk not in self._matchers:
             matcher = self._matchers[walk] = Matcher()
-            for one in self._stored(walk):
-                matcher.replay(one)
-            for _, one in self.unstored.get(walk, ()):
+            for one in self._outcomes(walk):
                 matcher.replay(one)
         return self._matchers[walk]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.digests import DigestCounter
 from chainapi.export.gathering import GroupEncoder
+from chainapi.export.matching import Walk
 from chainapi.export.source_records import Batch, SourceRecord
 
 __all__ = ["PageLog"]
@@ -65,4 +67,10 @@ class PageLog(Protocol):
         A page with a value that does not fit its column is not taken, and no later page of its source:
         `SourceRecord.failure` has the error.
         """
+        ...
+
+    def given_since(
+        self, walk: Walk, restarts: int, digests: Collection[bytes], whole: bool
+    ) -> DigestCounter | None:
+        """See `Matchers.given_since`."""
         ...

@@ -11,6 +11,7 @@ from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend, trend_of
 from chainapi.core.paging.newest import is_same_row
+from chainapi.core.paging.stored import Since, StoredRows
 from chainapi.export.reach import Reach
 from chainapi.export.source_records import Batch, SourceRecord
 
@@ -54,6 +55,15 @@ class SourceStream:
         self._met = Counter(source.met_ties)
         self._unmet = Counter(source.exported_ties) - self._met
         self._done = False
+
+    def continue_after(self, since: Since) -> None:
+        """Leave out the rows that the journal has, if the list grew since its last page.
+
+        `since` returns them.
+        """
+        falls = self._cursor is not None and self._trend is Trend.FALLING
+        number = None if self._cursor is None else self._cursor.number
+        self._walk.leave_out(StoredRows(since, self._last if falls else None, number, self._newest))
 
     def __aiter__(self) -> Self:
         return self

@@ -207,6 +207,25 @@ async def test_an_order_less_list_that_restarts_after_a_kill(tmp_path: Path) -> 
         assert left_behind(disk) == []
 
 
+@pytest.mark.parametrize("growth", [0, 4, 35])
+async def test_a_list_that_grew_while_a_worker_was_dead(growth: int) -> None:
+    """Rows that come again after a dead worker, because page tokens count from the head, are left out."""
+    ledger, disk = Ledger([serial // 3 for serial in range(120)], latency=1.0, shifts=True), Disk()
+    options: dict[str, Any] = {"route": "data.evm.erc20_transactions", "part_rows": 15}
+    async with reaching(ledger) as session:
+        for step in (7, 5):
+            disk.revive(after=step)
+            with pytest.raises(ExportError, match="Killed"):
+                await export_partition(job_of(Place(disk), [(43114, ADDRESS)], **options), session, ignore)
+            ledger.numbers += [ledger.numbers[-1] + serial // 3 for serial in range(growth)]
+        assert 2 * growth <= rows_of(disk).total() < 120
+        disk.revive()
+        for _ in range(2):
+            await export_partition(job_of(Place(disk), [(43114, ADDRESS)], **options), session, ignore)
+    serials = Counter(int(row["tx_hash"][2:]) for row in tables_of(disk))
+    assert serials == Counter(range(120 + 2 * growth))
+
+
 async def test_ranges_of_a_source_stay_exact(tmp_path: Path) -> None:
     """Ranges continue behind the parts of dead workers, whose tokens and splits are lost."""
     ledger, disk = Ledger(list(range(120)), latency=1.0, lifetime=9.0), Disk()

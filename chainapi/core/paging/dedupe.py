@@ -26,6 +26,7 @@ from chainapi.core.paging.keys import KeyWindow
 from chainapi.core.paging.order import MAX_TIES, Given, Order, Rows, Watermark, rising
 from chainapi.core.paging.resumed import ResumedPage
 from chainapi.core.paging.rows import EmptyPage, Identity, PageRows, RowsOfPage, mark_digest, number_digest
+from chainapi.core.paging.stored import Fall, StoredRows
 
 __all__ = ["Assumption", "Comparison", "Deduplicator"]
 
@@ -100,6 +101,7 @@ class Deduplicator:
         self._numbered = False  # the counter has rows that were given in order
         self._keys = KeyWindow(unique=identity.unique)
         self._resumed_page = _NOT_RESUMED
+        self._stored: StoredRows | None = None
         self._page = _NO_ROWS
 
     @property
@@ -116,6 +118,11 @@ class Deduplicator:
     def keyless(self) -> bool:
         """Return whether the list has a key, and a page refuted it."""
         return self._identity.key is not None and not self._keyed
+
+    @property
+    def reads_stored(self) -> bool:
+        """Return whether `add` may read what the reader has stored, which blocks."""
+        return self._stored is not None and self._stored.unread
 
     @property
     def complete(self) -> bool:
@@ -148,10 +155,14 @@ class Deduplicator:
         """Leave out the rows with these marks: they were given of the page to come."""
         self._resumed_page = ResumedPage(head) if head else _NOT_RESUMED
 
+    def leave_out(self, stored: StoredRows) -> None:
+        """Leave out rows that the reader had of this pass before a resume."""
+        self._stored = stored
+
     def restart(self) -> None:
         """Begin another pass over the list."""
         self._keys.clear()
-        self._resumed_page = _NOT_RESUMED
+        self._resumed_page, self._stored = _NOT_RESUMED, None
         if self._order is not None:
             self._order.restart()
             self._history.restart()
@@ -163,7 +174,8 @@ class Deduplicator:
     def add(self, page: RowsOfPage) -> Comparison:
         """Count the rows of the next page as given.
 
-        Return their comparison with those given before.
+        Return their comparison with those given before. Rows that the reader had stored before a resume count
+        as rows of a neighboring page.
 
         Raises:
             DecodeError: a row lacks the field that the caller named; nothing was counted.
@@ -176,10 +188,12 @@ class Deduplicator:
         falls = rows.run is not None and (last is None or rows.run[0] <= last)
         rise = None if order is None or falls else rising(numbers, last)
         all_new = order is not None and bool(numbers) and rise is None and numbers[0] != last
+        self._read_stored(rows, all_new=all_new)
         refuted: list[Assumption] = []
         if self._keyed and not self._keys.add(rows, all_new=all_new):
             self._give_up_key(rows)
             refuted.append(Assumption.KEY)
+        skipped = self._match_stored(rows)
         indices: Sequence[int] = range(rows.size)
         if rows.repeated:
             indices = [index for index in indices if index not in rows.repeated]
@@ -199,7 +213,12 @@ class Deduplicator:
         self._any_given = self._any_given or rows.size > 0
         stale = rows.repeated | stale if rows.repeated else stale
         return Comparison(
-            rows.repeated or _NONE, stale or _NONE, fresh, rows.signature, tuple(refuted), rows.size
+            rows.repeated or _NONE,
+            stale or _NONE,
+            skipped or fresh,
+            rows.signature,
+            tuple(refuted),
+            rows.size,
         )
 
     def leave(self) -> None:
@@ -267,6 +286,37 @@ class Deduplicator:
         self._complete = self._complete and not self._any_given  # rows given so far are known by their keys
         if self._order is not None:
             self._order.lose_marks()
+
+    # Rows stored before a resume
+
+    def _read_stored(self, page: PageRows, *, all_new: bool) -> None:
+        """Read what the reader has stored, before anything is counted.
+
+        That may raise an error. A page of new rows proves that no later page has rows that come again.
+        """
+        if all_new:
+            self._stored = None
+        if self._stored is not None:
+            self._stored.read(page, self._fall())
+
+    def _match_stored(self, page: PageRows) -> bool:
+        """Count rows that the reader had as those of a neighboring page.
+
+        Return whether rows were left out that it did not have.
+        """
+        stored = self._stored
+        if stored is None:
+            return False
+        indices = [index for index in range(page.size) if index not in page.repeated]
+        page.repeated = {*page.repeated, *stored.match(page, indices, self._fall())}
+        if stored.done:
+            self._stored = None
+        return stored.skipped
+
+    def _fall(self) -> Fall | None:
+        """Return the numbers given of a list in descending order."""
+        given = None if self._order is None else self._order.given
+        return None if given is None or given.last is None else Fall(given.spans[0][0], given.last)
 
     # Order
 

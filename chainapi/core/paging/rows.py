@@ -178,6 +178,10 @@ class PageRows:
         if self._rows and not identity.frozen:
             _ = self.stable
 
+    def read(self, number: Callable[[Any], int | None]) -> list[int | None]:
+        """Return another number of each row; the reader of the page must not have it yet."""
+        return list(map(number, self._page.key_rows))
+
     @cached_property
     def stable(self) -> Sequence[Hashable]:
         """Immutable part of each row; empty where rows are counted by their content."""

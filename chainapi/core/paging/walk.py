@@ -29,6 +29,7 @@ from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
 from chainapi.core.paging.position import PagePosition, Position, checkpoint_of
 from chainapi.core.paging.rows import EmptyPage, RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
+from chainapi.core.paging.stored import StoredRows
 from chainapi.errors import (
     APIStatusError,
     ChainAPIError,
@@ -302,6 +303,13 @@ class Walk:
         """Return the marks of a row of the open page: of its content, and of its key."""
         return self._dedupe.marks(index)
 
+    def leave_out(self, stored: StoredRows) -> None:
+        """Leave out rows of this pass that the reader had before a resume.
+
+        The walk was resumed between two pages.
+        """
+        self._dedupe.leave_out(stored)
+
     def count_rows(self) -> None:
         """Count rows from now on, for a reader of rows."""
         self._dedupe.start_counting()
@@ -411,8 +419,8 @@ class Walk:
             fetched = yield from self._fetch_next()
             page = fetched.page
             # Before anything changes: after a row without its number the page is fetched again.
-            small = len(page.body) <= HUGE
-            compared = self._dedupe.add(page) if small else (yield from self._compare_huge(page))
+            slow = len(page.body) > HUGE or self._dedupe.reads_stored
+            compared = (yield from self._compare_slowly(page)) if slow else self._dedupe.add(page)
             self._open(fetched, compared)
             if reports:
                 yield from self._report_page()
@@ -446,7 +454,7 @@ class Walk:
             PagingError: as `advance` raises.
 
         """
-        if not isinstance(answer, Fetched) or len(answer.page.body) > HUGE:
+        if not isinstance(answer, Fetched) or len(answer.page.body) > HUGE or self._dedupe.reads_stored:
             return False
         self._call, self._answer = answer.sent.call, answer
         try:
@@ -485,8 +493,8 @@ class Walk:
             yield from self._report_lost_digests()
         return answer
 
-    def _compare_huge(self, page: ListPage) -> Generator[Command, Answer, Comparison]:
-        """Compare the rows of a large page outside of the event loop."""
+    def _compare_slowly(self, page: ListPage) -> Generator[Command, Answer, Comparison]:
+        """Compare the rows of a page outside of the event loop."""
         results: list[Comparison] = []
         yield Offload(lambda: results.append(self._dedupe.add(page)))
         return results[0]

@@ -1,0 +1,162 @@
+"""Rows that a reader stored before a resume: a list that grew shows them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple, TypeAlias
+
+from chainapi.core.paging.digests import DigestCounter
+from chainapi.core.paging.rows import PageRows
+
+__all__ = ["Fall", "Since", "StoredRows"]
+
+# Counts the digests that this pass had before the resume, from the first one on that is among some digests.
+# If it had none of these, it counts all for True, and returns None for False.
+Since: TypeAlias = Callable[[Collection[bytes], bool], DigestCounter | None]
+
+Numbers: TypeAlias = Sequence[int | None]
+
+
+class Fall(NamedTuple):
+    """Numbers of rows given of a list in descending order.
+
+    Attributes:
+        newest: greatest number given.
+        last: number of the row before the page to come.
+
+    """
+
+    newest: int
+    last: int
+
+
+class StoredRows:
+    """Rows of this pass that a reader had before a resume.
+
+    Page tokens may count rows from the head of the list. If it grew there before the resume, the next pages
+    begin with rows that the reader has, or above those. A row is left out for one of three reasons:
+
+    * The reader has its key. Where numbers fall, the row is not below the last one given.
+    * Numbers fall, the reader has its content, and the row rises above the last one given, or has the same
+      number behind such a row. Equal rows are counted.
+    * The list is in descending order, the page begins with rows above the newest one given, and nothing or a
+      row that the reader has follows them. A later walk begins with them.
+
+    Other rows are kept. Without a key and an order an equal row proves nothing: the list may have it twice.
+
+    Args:
+        since: counts digests of the rows that the reader had.
+        last: number of the last row given, if numbers fell without a promise of the service.
+        number: returns the number of a row, with `last`.
+        newest: greatest number of the rows that the reader had, which may have left out newer ones.
+
+    Attributes:
+        done: whether the pages to come have no such rows.
+        skipped: whether the last page had rows above the newest one given.
+
+    """
+
+    def __init__(
+        self,
+        since: Since,
+        last: int | None = None,
+        number: Callable[[Any], int | None] | None = None,
+        newest: int | None = None,
+    ) -> None:
+        self.done = self.skipped = False
+        self._since = since
+        self._last = last
+        self._number = number
+        self._newest = newest
+        self._given: DigestCounter | None = None
+        self._risen = False  # a row that the reader had rose above the last row given
+
+    @property
+    def unread(self) -> bool:
+        """Return whether `read` may call `since`, which blocks."""
+        return self._given is None
+
+    def read(self, page: PageRows, order: Fall | None) -> None:
+        """Read what the reader has stored, if the page may have rows of it."""
+        if self._given is not None:
+            return
+        last = self._last_of(order)
+        numbers = self._numbers(page, last)
+        if found := _suspects(page, range(page.size), numbers, last):
+            # From now on rows of later pages are stored, too.
+            whole = last is None or _rises(numbers, last)
+            self._given = self._since(() if last is None else page.digests(found), whole)
+
+    def match(self, page: PageRows, indices: Sequence[int], order: Fall | None) -> set[int]:
+        """Return the indices of rows to leave out.
+
+        Args:
+            page: the next page, after `read`.
+            indices: rows that no neighboring page of this pass had.
+            order: numbers given, where the list is in descending order.
+
+        """
+        last = self._last_of(order)
+        numbers = self._numbers(page, last)
+        again = self._again(page, indices, numbers, last)
+        newer = set[int]() if order is None else self._newer(indices, again, numbers, order)
+        self.skipped = bool(newer)
+        if indices and not again and not newer:
+            self.done = not (page.keyed if last is None else _rises(numbers, last))
+        return again | newer
+
+    def _newer(
+        self, indices: Sequence[int], again: Collection[int], numbers: Numbers, order: Fall
+    ) -> set[int]:
+        """Return the indices of rows that a later walk begins with."""
+        newest = order.newest if self._newest is None else self._newest
+        if newest < order.last:  # the reader takes no row above its own ones
+            return {index for index in indices if _rises((numbers[index],), order.last)}
+        above = max(newest - 1, order.last)
+        newer = [*takewhile(lambda index: index not in again and _rises((numbers[index],), above), indices)]
+        behind = indices[len(newer) : len(newer) + 1]
+        return {*newer} if not behind or behind[0] in again else set()
+
+    def _last_of(self, order: Fall | None) -> int | None:
+        return self._last if order is None else order.last
+
+    def _numbers(self, page: PageRows, last: int | None) -> Numbers:
+        """Return the number of each row; None for all where numbers do not fall."""
+        if last is not None and self._last is not None and self._number is not None:
+            return page.read(self._number)
+        return (None,) * page.size if last is None or page.numbers is None else page.numbers
+
+    def _again(self, page: PageRows, indices: Sequence[int], numbers: Numbers, last: int | None) -> set[int]:
+        """Return the indices of rows that the reader had."""
+        given, again = self._given, set[int]()
+        if given is None:
+            return again
+        suspects = _suspects(page, indices, numbers, last)
+        for index, digest in zip(suspects, page.digests(suspects), strict=True):
+            rises = last is not None and _rises((numbers[index],), last)
+            if digest in given if _has_key(page, index) else (rises or self._risen) and given.meet(digest):
+                again.add(index)
+                self._risen = self._risen or rises
+        return again
+
+
+def _suspects(page: PageRows, indices: Sequence[int], numbers: Numbers, last: int | None) -> list[int]:
+    """Return the indices of rows that may come again.
+
+    They have a number from the last one on, or a key and no number.
+    """
+    return [
+        index
+        for index in indices
+        if (_has_key(page, index) if last is None or (number := numbers[index]) is None else number >= last)
+    ]
+
+
+def _rises(numbers: Iterable[int | None], last: int) -> bool:
+    """Check for a number above the last one."""
+    return any(number is not None and number > last for number in numbers)
+
+
+def _has_key(page: PageRows, index: int) -> bool:
+    return page.keyed and page.keys[index] is not None
