@@ -189,7 +189,7 @@ async def export(
                 )
                 if dask is not None:
                     _check_distributed(route, format_, parts, lookback, partition, journal)
-                if progress != "json" and lookback is None and not _shows_new_rows(route):
+                if progress == "bar" and lookback is None and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):
                     line = await start(

@@ -510,8 +510,7 @@ def test_advice_needs_no_python(words: list[str]) -> None:
     [
         (["data.evm.erc20_balances", "0xab", "--param", "chain_id=43114"], True),
         ([BLOCKS], True),
-        (["data.evm.erc20_balances", "0xab", "--param", "chain_id=43114", "--progress", "none"], True),
-        ([BLOCKS, "--progress", "json"], False),
+        (["data.evm.erc20_balances", "0xab", "--param", "chain_id=43114", "--progress", "none"], False),
         ([ROUTE, "43114"], False),
         (["data.evm.native_transactions", "0xab", "--param", "chain_id=43114"], False),
     ],
