@@ -45,7 +45,7 @@ class _UntrackedMeta(msgspec.StructMeta):
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> _UntrackedMeta:
         """Make an untracked record, or a class derived from one."""
-        tracked = tuple(_tracked(base) for base in bases)
+        tracked = tuple(map(class_with_extra, bases))
         if tracked == bases:
             return super().__new__(mcs, name, bases, namespace, **options)
         made = types.new_class(name, tracked, options, lambda given: given.update(namespace))
@@ -60,10 +60,6 @@ class _UntrackedMeta(msgspec.StructMeta):
         return type.__subclasscheck__(cls, kind) or issubclass(kind, cls._tracked)
 
 
-def _tracked(base: type) -> type:
-    return base._tracked if isinstance(base, _UntrackedMeta) else base  # noqa: SLF001 - of this module
-
-
 def is_untracked(model: object) -> bool:
     """Check for a class of untracked records."""
     return isinstance(model, _UntrackedMeta)
@@ -71,7 +67,7 @@ def is_untracked(model: object) -> bool:
 
 def class_with_extra(model: type) -> type:
     """Return the class of records that keep fields that no record names."""
-    return _tracked(model)
+    return model._tracked if isinstance(model, _UntrackedMeta) else model  # noqa: SLF001 - of this module
 
 
 def untracked(record: type[T]) -> type[T]:
@@ -114,7 +110,7 @@ def _restored(kind: Any, values: Mapping[str, Any], extra: dict[str, Any]) -> An
 def _with_extra(record: Any, extra: bytes | dict[str, Any]) -> Any:
     """Return an object of the attrs class with the fields of a record and its JSON."""
     kind: Any = type(record)
-    tracked = kind._tracked(**asdict(record))  # noqa: SLF001 - of this module
+    tracked = class_with_extra(kind)(**asdict(record))
     return tracked._with_extra(extra)  # noqa: SLF001 - of a record
 
 
