@@ -7,6 +7,8 @@ Its pool of connections and the parser of aiohttp are enough.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
@@ -23,17 +25,32 @@ __all__ = ["DirectSender"]
 _REQUEST = vars(aiohttp.ClientSession)["_request"]
 
 
-class Origin(Struct, frozen=True):
+class Origin(Struct):
     """Scheme, host and port of URLs.
 
     Attributes:
         request: a request to it, by which the connector finds connections.
-        headers: those of each request to it, unless the request has others.
+        defaults: headers of each request to it, unless the request has others.
+        given: headers of the last request, as it was given.
+        lines: these and the defaults as lines; None where only the client can send them.
 
     """
 
     request: aiohttp.ClientRequest
-    headers: dict[str, str]
+    defaults: dict[str, str]
+    given: dict[str, str] | None = None
+    lines: str | None = None
+
+    __repr__ = object.__repr__  # the headers may hold secrets
+
+    def header_lines(self, headers: Mapping[str, str]) -> str | None:
+        """Return the header lines of a request; None where only the client can send them.
+
+        Nearly all requests have the headers of the last one.
+        """
+        if headers != self.given:
+            self.given, self.lines = dict(headers), _lines(headers, self.defaults)
+        return self.lines
 
 
 class Message(Struct, frozen=True):
@@ -72,19 +89,15 @@ class DirectSender:
         """
         if not self._usable or vars(aiohttp.ClientSession)["_request"] is not _REQUEST:
             return None
-        if request.method != "GET" or request.body is not None:
+        url = request.url
+        if request.method != "GET" or request.body is not None or not _is_plain(url):
             return None
-        url, headers, names = request.url, request.headers, "".join(request.headers)
         end = url.find("/", 8) if url.startswith(("http://", "https://")) else -1
-        if end < 0 or "#" in url or "@" in url[:end] or not names.islower():
-            return None
-        texts = f"{url}{names}{''.join(headers.values())}"
-        if not (texts.isascii() and texts.isprintable()):
+        if end < 0 or "#" in url or "@" in url[:end]:
             return None
         origin = self._origins.get(url[:end]) or self._add_origin(url[:end])
-        fields = {**origin.headers, **headers}
-        lines = "".join([f"{name}: {value}\r\n" for name, value in fields.items()])
-        return Message(origin, f"GET {url[end:]} HTTP/1.1\r\n{lines}\r\n".encode())
+        lines = origin.header_lines(request.headers)
+        return None if lines is None else Message(origin, f"GET {url[end:]} HTTP/1.1\r\n{lines}\r\n".encode())
 
     def _add_origin(self, text: str) -> Origin:
         request = aiohttp.ClientRequest("GET", URL(text, encoded=True), session=self._client)
@@ -112,6 +125,18 @@ class DirectSender:
             raise
         connection.release()
         return response
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def _lines(headers: Mapping[str, str], defaults: Mapping[str, str]) -> str | None:
+    """Return the lines of headers and of the defaults; None where only the client can send them."""
+    names = "".join(headers)
+    if not names.islower() or not _is_plain(names + "".join(headers.values())):
+        return None
+    return "".join([f"{name}: {value}\r\n" for name, value in {**defaults, **headers}.items()])
 
 
 def _written(connection: Connection, message: Message) -> ResponseHandler:
