@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core.core_schema import CoreSchema
 
-__all__ = ["NULL", "AnyRecord", "Record", "keep", "unnamed"]
+__all__ = ["NULL", "SET_EXTRA", "AnyRecord", "Record", "keep", "unnamed"]
 
 NULL = msgspec.Raw(b"null")
 
@@ -39,6 +39,11 @@ class AnyRecord:
             """Return the record with its JSON or further fields; maybe another object."""
             raise NotImplementedError
 
+    @classmethod
+    def _all_with_extra(cls, records: Sequence[Any], extras: Iterable[bytes]) -> list[Any]:
+        """Return records of this class with their JSON; maybe other objects."""
+        return [*map(cls._with_extra, records, extras)]
+
     @property
     def extra(self) -> Mapping[str, Any]:
         """Fields that the record does not name, as JSON values by their names in JSON.
@@ -52,7 +57,7 @@ class AnyRecord:
             return {}
         if isinstance(kept, bytes):
             kept = _unnamed(type(self), kept)
-            _SET_EXTRA(self, kept)
+            SET_EXTRA(self, kept)
         return kept
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,11 +98,11 @@ class Record(AnyRecord):
     __slots__ = ("_extra",)
 
     def _with_extra(self, extra: bytes | dict[str, Any]) -> AnyRecord:
-        _SET_EXTRA(self, extra)
+        SET_EXTRA(self, extra)
         return self
 
 
-_SET_EXTRA = Record.__dict__["_extra"].__set__  # records are frozen
+SET_EXTRA = Record.__dict__["_extra"].__set__  # records are frozen
 
 
 def _restored(kind: Any, state: Any, extra: Mapping[str, Any]) -> Any:
@@ -120,7 +125,8 @@ def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
     kinds = {type(row) for row in rows}
     kind: Any = kinds.pop() if len(kinds) == 1 else object
     if issubclass(kind, AnyRecord) and _records_in(kind)[1] is None:
-        return [*map(kind._with_extra, rows, map(bytes, raws))]  # noqa: SLF001 - of this module
+        records: list[Any] = kind._all_with_extra(rows, map(bytes, raws))  # noqa: SLF001 - of this module
+        return records
     return [*map(_kept, rows, raws)]
 
 

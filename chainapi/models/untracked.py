@@ -12,15 +12,17 @@ the attrs class itself, which keeps them: it is an instance of the Struct too, a
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NoReturn, TypeVar, cast
 
 import attrs
 import msgspec
 from attrs.exceptions import FrozenInstanceError
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 
-from chainapi.models.records import AnyRecord
+from chainapi.models.records import SET_EXTRA, AnyRecord
 
 __all__ = ["class_with_extra", "is_untracked", "untracked"]
 
@@ -114,6 +116,23 @@ def _with_extra(record: Any, extra: bytes | dict[str, Any]) -> Any:
     return tracked._with_extra(extra)  # noqa: SLF001 - of a record
 
 
+def _all_with_extra(kind: Any, records: Sequence[Any], extras: Iterable[bytes]) -> list[Any]:
+    """Return objects of the attrs class with the fields of records and their JSON.
+
+    Setting field by field takes half the time of the `__init__` of a frozen class.
+    """
+    tracked = class_with_extra(kind)
+    made: list[Any] = [*map(object.__new__, repeat(tracked, len(records)))]
+    for name, values in zip(kind.__struct_fields__, zip(*map(astuple, records), strict=True), strict=False):
+        _run(map(getattr(tracked, name).__set__, made, values))
+    _run(map(SET_EXTRA, made, extras))
+    return made
+
+
+def _run(calls: Iterable[object]) -> None:
+    deque(calls, maxlen=0)  # a loop in C
+
+
 def _values(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in attrs.fields(type(record))}
 
@@ -135,6 +154,7 @@ _METHODS = {
     "__repr__": AnyRecord.__repr__,
     "__rich_repr__": _rich_repr,
     "__setattr__": _refuse,
+    "_all_with_extra": classmethod(_all_with_extra),
     "_with_extra": _with_extra,
 }
 
