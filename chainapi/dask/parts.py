@@ -51,7 +51,7 @@ INVALID_FOLDER = "_invalid"
 
 
 class Outrun(Exception):  # noqa: N818 - not an error: the worker continues after the part of the other one
-    """Another worker wrote the part before, although its claim is older."""
+    """A worker with an older claim wrote the part before."""
 
 
 def partition_of(name: str) -> int | None:
@@ -258,16 +258,13 @@ class PartLog:
     def _write(self) -> None:
         """Write the next part and the state after it."""
         self._failed = True
-        if (newest := max(self._claims(), default=0)) > self._claim:
-            raise ExportError(
-                f"another export to {self.store.url} began after this one and has partition {self.partition} "
-                f"now (claim {newest}): wait for its end"
-            )
+        self._refuse_newer_claim()
         state = self._next_state()
         self._create_beside(state)
         if not self.store.create(self._part(state.part), self._encoded(state)):
             written = self._footer(self._part(state.part))
             if written.writer != self._writer:  # else the file system repeated a request that had arrived
+                self._refuse_newer_claim()  # made while this part was on its way
                 raise Outrun(f"partition {self.partition}, part {state.part}")
         old, self._state, self._logs = self._state, state, dict(state.logs)
         self.written.append(self._part(state.part))
@@ -276,6 +273,14 @@ class PartLog:
         self._publish_invalid()
         self.store.remove(f"{LOGS}/{name}" for name in old.logs if name not in state.logs)
         self._failed = False
+
+    def _refuse_newer_claim(self) -> None:
+        """Raise an error if another worker claimed the partition after this one."""
+        if (newest := max(self._claims(), default=0)) > self._claim:
+            raise ExportError(
+                f"another export to {self.store.url} began after this one and has partition {self.partition} "
+                f"now (claim {newest}): wait for its end"
+            )
 
     def _next_state(self) -> State:
         old = self._state

@@ -149,6 +149,36 @@ async def test_a_worker_that_was_outrun_continues_behind_the_other(tmp_path: Pat
             assert rows_of(disk) == await straight(session, tmp_path)
 
 
+class Slow(Disk):
+    """Disk on which the creation of the first part takes until `arrive` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.arrive = threading.Event(), threading.Event()
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
+        """Create or replace an object."""
+        if path.endswith(".parquet") and not self.begun.is_set():
+            self.begun.set()
+            assert self.arrive.wait(10)
+        super().pipe_file(path, value, mode, **options)
+
+
+async def test_a_worker_whose_part_comes_too_late_does_not_begin_again(tmp_path: Path) -> None:
+    """A worker stops that finds its part written by a newer one: it takes the partition from nobody."""
+    simulator = Simulator(chains=CHAINS, rows=40)
+    with ThreadPoolExecutor(1) as pool:
+        async with simulated(simulator) as session:
+            disk = Slow()
+            older = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
+            await asyncio.get_running_loop().run_in_executor(pool, disk.begun.wait, 10)
+            await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+            disk.arrive.set()
+            with pytest.raises(ExportError, match="began after this one"):
+                await older
+            assert rows_of(disk) == await straight(session, tmp_path)
+
+
 async def test_a_list_with_a_cursor_gains_its_new_rows() -> None:
     """The parts of later runs have the new rows of a list that has no declared order."""
     simulator = Simulator(chains=(1,), rows=40, anomalies=Anomalies(ties=3))
