@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import TypeGuard
 
-__all__ = ["DIGITS", "is_number", "is_of", "is_whole", "whole_of"]
+__all__ = ["DIGITS", "is_decimal", "is_number", "is_of", "is_whole", "whole_of"]
 
 # A whole number as text, for patterns of JSON too; Python reads no more digits.
 DIGITS = r"^-?(?:0|[1-9][0-9]{0,4299})\Z"
+
+
+_DECIMAL = b"0123456789.+-eE"
 
 
 def is_of(value: object, kinds: tuple[type, ...]) -> bool:
@@ -36,3 +39,11 @@ def whole_of(value: object) -> int | None:
     if isinstance(value, str):
         return int(value) if re.match(DIGITS, value) else None
     return value if is_whole(value) else None
+
+
+def is_decimal(text: str) -> bool:
+    """Check that a string that Python reads as a `Decimal` is a number in ASCII digits.
+
+    Python also reads "1_0", " 10 ", digits of other scripts, "NaN" and "Infinity".
+    """
+    return not text.encode("ascii", "replace").translate(None, _DECIMAL)

@@ -22,12 +22,12 @@ import msgspec
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import exact_number
-from chainapi.models.finite import finite
+from chainapi.models.finite import decimal_texts, finite
 from chainapi.models.hooks import check_cattrs, structure
 from chainapi.models.in_place import taking_class
 from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.metrics import MetricPoint
-from chainapi.models.native import NativeRows, has_attrs, has_native_numbers
+from chainapi.models.native import NativeRows, has_attrs, has_decimals, has_native_numbers
 from chainapi.models.pydantic_model import PydanticRows, is_pydantic
 from chainapi.models.records import AnyRecord
 from chainapi.models.row_type import (
@@ -98,12 +98,11 @@ def _row_type(model: Any, strict: bool) -> RowType:
         return RowType(Any, finite(model, lambda rows: structure(rows, model)))
     if native:
         fast = FastPath(model, finite(model, list), lax=False)
-        return RowType(msgspec.Raw, finite(model, NativeRows(model)), fast)
+        return RowType(msgspec.Raw, finite(model, NativeRows(model)), fast, has_decimals(model))
     if wire is model:
-        return RowType(model, finite(model))
-    return RowType(
-        wire, finite(model, partial(_convert, model=model)), _fast_path(model, strict, _fast_maker)
-    )
+        return RowType(model, finite(model), decimals=has_decimals(model))
+    finish = finite(model, partial(_convert, model=model))
+    return RowType(wire, finish, _fast_path(model, strict, _fast_maker), has_decimals(model))
 
 
 def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
@@ -146,7 +145,9 @@ def _fast_path(model: Any, strict: bool, maker_of: MakerOf) -> FastPath | None:
         msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
     except TypeError:
         return None
-    return FastPath(wire, finite(model, maker.finish), partial(fast_type, model, strict=strict, nulls=True))
+    return FastPath(
+        wire, decimal_texts(model, maker.finish), partial(fast_type, model, strict=strict, nulls=True)
+    )
 
 
 def _direct_path(model: Any, strict: bool, struct: Any) -> FastPath:
@@ -175,7 +176,7 @@ def _fast_union(tags: Sequence[Tag], strict: bool, maker_of: MakerOf) -> FastPat
 
     def wire(*, nulls: bool) -> Any:
         kinds = {fast_struct(tag.kind, tag, strict=strict, nulls=nulls): tag.kind for tag in tags}
-        makers.update({struct: finite(kind, maker_of(kind).finish) for struct, kind in kinds.items()})
+        makers.update({struct: decimal_texts(kind, maker_of(kind).finish) for struct, kind in kinds.items()})
         return typing.Union[tuple(kinds)]  # noqa: UP007 - made at run time
 
     def finish(rows: list[Any]) -> list[Any]:

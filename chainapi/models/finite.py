@@ -1,22 +1,24 @@
 """Decimals that are no numbers: refused, because no JSON can hold them.
 
-Python reads the strings "NaN" and "Infinity" as a `Decimal`.
+Python reads the strings "NaN" and "Infinity" as a `Decimal`. On the fast path decimals are strings; their
+characters are checked there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, TypeAlias, cast, overload
 
+from chainapi.core.numbers import is_decimal
 from chainapi.errors import DecodeError
 from chainapi.models.native import has_decimals
 from chainapi.models.row_type import Finish
 from chainapi.models.schema import Type, fields_of, type_of
 
-__all__ = ["finite"]
+__all__ = ["decimal_texts", "finite"]
 
 
 @overload
@@ -30,12 +32,11 @@ def finite(model: Any, finish: None = None) -> Finish | None: ...
 def finite(model: Any, finish: Finish | None = None) -> Finish | None:
     """Return a maker of rows that refuses decimals that are no numbers.
 
-    It is `finish` itself, which may be None, if the model has no decimals. The rows may be Structs with the
-    attributes of the model.
+    It is `finish` itself, which may be None, if the model has no decimals.
     """
     if not has_decimals(model):
         return finish
-    look = _look(type_of(model), ())
+    look = _look(type_of(model), _are_finite, ())
 
     def checked(rows: list[Any]) -> list[Any]:
         made = rows if finish is None else finish(rows)
@@ -46,24 +47,44 @@ def finite(model: Any, finish: Finish | None = None) -> Finish | None:
     return checked
 
 
+def decimal_texts(model: Any, finish: Finish) -> Finish:
+    """Return a maker of rows that refuses strings that are no decimals.
+
+    It is `finish` itself if the model has no decimals. The rows are Structs with the attributes of the model
+    and strings for its decimals.
+    """
+    if not has_decimals(model):
+        return finish
+    look = _look(type_of(model), _are_decimals, ())
+
+    def checked(rows: list[Any]) -> list[Any]:
+        if not look(rows):
+            raise DecodeError("a string is no decimal")  # the general path names it
+        return finish(rows)
+
+    return checked
+
+
 # Look at many values of a type at once, one field after the other: much faster than `_check`.
 _Look: TypeAlias = Callable[[Sequence[Any]], bool]
 
 
-def _look(kind: Type, within: tuple[Any, ...]) -> _Look:
-    """Return a check that all decimals in values are numbers.
+def _look(kind: Type, are_good: _Look, within: tuple[Any, ...]) -> _Look:
+    """Return a check of all decimals in values by `are_good`.
 
     It is False as well for values that it does not read.
     """
     if kind.kind == "decimal":
-        return _are_numbers
-    if kind.kind == "list":
-        item = _look(kind.item, within)
-        return lambda values: item([entry for entry in chain.from_iterable(values) if entry is not None])
+        return are_good
+    if kind.kind in _ENTRIES:
+        item, entries = _look(kind.item, are_good, within), _ENTRIES[kind.kind]
+        return lambda values: item(
+            [entry for entry in chain.from_iterable(map(entries, values)) if entry is not None]
+        )
     if kind.kind != "record" or kind.hint in within:
         return lambda _: False  # left to `_check`
     looks = [
-        (attrgetter(field.name), _look(field.type, (*within, kind.hint)))
+        (attrgetter(field.name), _look(field.type, are_good, (*within, kind.hint)))
         for field in fields_of(kind.hint)
         if has_decimals(field.hint)
     ]
@@ -72,7 +93,14 @@ def _look(kind: Type, within: tuple[Any, ...]) -> _Look:
     )
 
 
-def _are_numbers(values: Sequence[Any]) -> bool:
+_ENTRIES: Mapping[str, Callable[[Any], Iterable[Any]]] = {"list": iter, "mapping": methodcaller("values")}
+
+
+def _are_decimals(texts: Sequence[Any]) -> bool:
+    return is_decimal("".join(texts))
+
+
+def _are_finite(values: Sequence[Any]) -> bool:
     return all(map(Decimal.is_finite, values))
 
 

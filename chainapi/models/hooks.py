@@ -21,8 +21,8 @@ import msgspec
 from chainapi.core.numbers import is_of, whole_of
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.decode_errors import to_decode_error
-from chainapi.models.exact_json import encode_json, exact_number
-from chainapi.models.native import with_numbers
+from chainapi.models.exact_json import encode_json
+from chainapi.models.native import has_decimals, json_decoder, with_numbers
 from chainapi.models.schema import fields_of, is_record, type_of
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
     if foreign:
         message = f"{kind!r} has no structure hook: register one with chainapi.models.converter()"
         raise cattrs.StructureHandlerNotFoundError(message, kind)
-    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind, float_hook=exact_number)
+    decoder = json_decoder(kind, decimals=has_decimals(kind))
     # JSON again, because msgspec makes no float of a Decimal.
     return _own(lambda value, _: decoder.decode(encode_json(with_numbers(type_of(kind), value))))
 
@@ -260,7 +260,7 @@ def _first_fault(error: BaseException) -> tuple[str, str]:
         path += f".{name}"
     if isinstance(error, KeyError) and error.args == (name,):
         return "missing", path
-    if isinstance(error, msgspec.ValidationError):
+    if isinstance(error, msgspec.ValidationError | DecodeError):
         fault = to_decode_error(error)
         return fault.reason, path + fault.path[1:]
     return str(error) or type(error).__name__, path

@@ -2,6 +2,9 @@
 
 msgspec refuses a whole number that comes as a string of digits, and the services send many. Rows that it
 refuses are read a second time: as JSON values, in which each string of a whole number becomes that number.
+
+msgspec reads more strings as a `Decimal` than those of numbers: with underscores, white space, digits of
+other scripts. `json_decoder` refuses them, for all models.
 """
 
 from __future__ import annotations
@@ -10,16 +13,26 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import msgspec
 
-from chainapi.core.numbers import whole_of
+from chainapi._text import quoted
+from chainapi.core.numbers import is_decimal, whole_of
+from chainapi.errors import DecodeError
 from chainapi.models.exact_json import exact_number
 from chainapi.models.schema import Type, fields_of, is_record, type_of
 
-__all__ = ["NativeRows", "has_attrs", "has_decimals", "has_native_numbers", "with_numbers"]
+__all__ = [
+    "JSONDecoder",
+    "NativeRows",
+    "has_attrs",
+    "has_decimals",
+    "has_native_numbers",
+    "json_decoder",
+    "with_numbers",
+]
 
 # Numbers with a point or an exponent keep their digits; the encoder writes them as they are.
 _PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=msgspec.Raw)
@@ -37,14 +50,82 @@ class NativeRows:
     def __init__(self, model: Any) -> None:
         several: Any = types.GenericAlias(list, (model,))
         self._kind = type_of(several)
-        self._decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(
-            several, float_hook=exact_number
-        )
+        self._decoder = json_decoder(several, decimals=has_decimals(model))
 
     def __call__(self, rows: list[Any]) -> list[Any]:
         """Make rows of their JSON, strings of whole numbers as numbers."""
         values = with_numbers(self._kind, _PLAIN.decode(b"[" + b",".join(rows) + b"]"))
-        return self._decoder.decode(_encode(values))
+        made: list[Any] = self._decoder.decode(_encode(values))
+        return made
+
+
+class JSONDecoder(Protocol):
+    """Decoder of JSON to one type."""
+
+    def decode(self, content: bytes | msgspec.Raw, /) -> Any:
+        """Decode JSON.
+
+        Raises:
+            MsgspecError, UnicodeError, RecursionError, DecodeError: it does not fit the type.
+
+        """
+
+
+def json_decoder(hint: Any, *, decimals: bool, strict: bool = True) -> JSONDecoder:
+    """Return a decoder of JSON to a type, numbers without rounding.
+
+    With `decimals` the type may have them: strings that Python reads as a `Decimal`, although they are no
+    decimals, are refused.
+    """
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(hint, strict=strict, float_hook=exact_number)
+    return _DecimalDecoder(decoder) if decimals else decoder
+
+
+class _DecimalDecoder:
+    """Decoder of a type with decimals."""
+
+    def __init__(self, decoder: msgspec.json.Decoder[Any]) -> None:
+        self._decoder = decoder
+
+    def decode(self, content: bytes | msgspec.Raw, /) -> Any:
+        made = self._decoder.decode(content)
+        if _may_be_wrong(bytes(content)):
+            _check_decimals(type_of(self._decoder.type), _PLAIN.decode(content), "$")
+        return made
+
+
+def _may_be_wrong(content: bytes) -> bool:
+    """Check JSON for strings of other characters that Python reads as a `Decimal`.
+
+    Some names and texts look like one. To check all values takes several times as long as to decode them.
+    """
+    # Any character may be escaped. Without the characters of decimals, a string begins with the others.
+    return b"\\" in content or b'"_' in content.translate(_CLASSES, _DELETED)
+
+
+_DELETED = b"0123456789.+-eE\n\r\t"  # line ends are outside of strings
+_CLASSES = bytes(ord("_") if code == ord(" ") or code > 127 else code for code in range(256))
+
+
+def _check_decimals(kind: Type, value: Any, path: str) -> None:
+    """Check the strings of decimals in a JSON value of a type.
+
+    Raises:
+        DecodeError: one of them is no decimal.
+
+    """
+    if isinstance(value, str):
+        kinds = {member.kind for member in kind.members} if kind.kind == "union" else {kind.kind}
+        if "decimal" in kinds and not is_decimal(value):
+            raise DecodeError(f"Expected `decimal`, got {quoted(value)}", path=path)
+    elif isinstance(value, list):
+        for number, (inner, entry) in enumerate(_entries(kind, value)):
+            _check_decimals(inner, entry, f"{path}[{number}]")
+    elif isinstance(value, dict):
+        mapping = kind.kind == "mapping"
+        inner_of = dict.fromkeys(value, kind.item) if mapping else _fields(_member(kind, value).hint)
+        for name, entry in value.items():
+            _check_decimals(inner_of.get(name, _ANY), entry, f"{path}.{name}")
 
 
 def has_native_numbers(model: Any) -> bool:

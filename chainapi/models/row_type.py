@@ -16,7 +16,7 @@ from chainapi.models.decode_errors import (
     is_unknown_field,
     to_decode_error,
 )
-from chainapi.models.exact_json import exact_number
+from chainapi.models.native import JSONDecoder, json_decoder
 from chainapi.models.structs import may_hold_null_text
 
 __all__ = [
@@ -78,16 +78,18 @@ class RowType:
         finish: function that makes the objects; None if `wire` is the model itself.
         fast: the fast path, or None. Rows that it refuses are decoded again by the general one, which names
             the fault.
+        decimals: whether `wire` has decimals; on a lax fast path they are strings.
 
     """
 
     wire: Any
     finish: Finish | None = None
     fast: FastPath | None = None
+    decimals: bool = False
 
-    def decoder(self, wire: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
+    def decoder(self, wire: Any, *, strict: bool = True) -> JSONDecoder:
         """Return a decoder of `wire`, a type with rows in it."""
-        return msgspec.json.Decoder(wire, strict=strict, float_hook=exact_number)
+        return json_decoder(wire, decimals=self.decimals and strict, strict=strict)
 
 
 class FastDecoder:
@@ -99,7 +101,7 @@ class FastDecoder:
         self._plain = rows.decoder(shape(fast.wire), strict=not fast.lax)
 
     @cached_property
-    def _nulls(self) -> msgspec.json.Decoder[Any] | None:
+    def _nulls(self) -> JSONDecoder | None:
         """Decoder that accepts null; most pages of most routes need none."""
         nulls = self._fast.nulls
         return None if nulls is None else self._rows.decoder(self._shape(nulls()), strict=False)

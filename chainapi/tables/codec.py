@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from chainapi._text import printable, quoted
-from chainapi.core.numbers import is_number, whole_of
+from chainapi.core.numbers import is_decimal, is_number, whole_of
 from chainapi.errors import ColumnValueError, ConfigurationError
 from chainapi.models.exact_json import encode_json
 from chainapi.models.invalid import Invalid
@@ -341,6 +341,6 @@ def _nearest_float(value: float) -> float | None:
 
 def _decimal_of(text: str) -> Decimal | None:
     try:
-        return Decimal(text)
+        return Decimal(text) if is_decimal(text) else None
     except InvalidOperation:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chainapi.core.numbers import is_number, is_of, is_whole, whole_of
+from chainapi.core.numbers import is_decimal, is_number, is_of, is_whole, whole_of
 
 
 class Level(IntEnum):
@@ -56,3 +56,17 @@ def test_a_boolean_is_of_bool_alone() -> None:
     ]
     for value, kinds, expected in cases:
         assert is_of(value, kinds) is expected
+
+
+@pytest.mark.parametrize("text", ["0", "-12", "1.50", "1e-7", "1E+3", "1" * 5_000])
+def test_decimals(text: str) -> None:
+    """Numbers with a sign, a point and an exponent are decimals."""
+    assert is_decimal(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["1_0", " 10 ", "10\n", "\u0661", "\uff11", "1\u00a0", "\ud800", "NaN", "inf"]
+)
+def test_no_decimals(text: str) -> None:
+    """Underscores, white space, digits of other scripts and words are none, although Python reads most."""
+    assert not is_decimal(text)

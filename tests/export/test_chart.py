@@ -651,6 +651,15 @@ def test_decimals_and_dates_are_places(tmp_path: Path) -> None:
     assert read_chart(path, y="exact").series == {"a": [(0.0, 0.5), (9.0, 1.5)]}
 
 
+@pytest.mark.parametrize("text", ["1_0", " 1 ", "\u0661", "1.\uff11"])
+def test_strings_that_python_alone_reads_are_no_numbers(tmp_path: Path, text: str) -> None:
+    """A string is a number in a chart if its digits are ASCII digits, without anything between or around."""
+    path = tmp_path / "f.jsonl"
+    path.write_text(f'{{"source":"a","timestamp":1,"v":"{text}"}}\n')
+    with pytest.raises(ConfigurationError, match="v"):
+        read_chart(path, y="v")
+
+
 @pytest.mark.untraced
 def test_a_large_file_takes_little_memory(tmp_path: Path) -> None:
     """A file with forty times as many rows takes about the same memory."""

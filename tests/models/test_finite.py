@@ -1,22 +1,28 @@
-"""Decimals that are no numbers: refused in every model, because no JSON, table or sum can hold them."""
+"""Decimals that are no numbers: refused in every model, because no JSON, table or sum can hold them.
+
+So are strings with other characters than those of a number, although Python reads them as a `Decimal`.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypedDict
 
 import attrs
 import msgspec
 import pytest
 from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import chainapi.json
+from chainapi.core.numbers import is_decimal
 from chainapi.errors import DecodeError
 from chainapi.models import Erc20TokenBalance, Invalid, Money, RankedAddress
-from chainapi.models.codec import PageDecoder
+from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.sizes import LARGE
 from chainapi.tables.pages import ColumnarDecoder
 from tests.documents import Maker
@@ -78,13 +84,16 @@ class Outer:
     price: dict[str, list[Attrs]]
 
 
-OWN = [Attrs, Converted, Data, Plain, Typed, Packed, Pydantic]
+OWN: list[Any] = [Attrs, Converted, Data, Plain, Typed, Packed]
 NO_NUMBERS = ["NaN", "nan", "-NaN", "sNaN", "NaN5", "Infinity", "-inf"]
+# Python reads these as a Decimal too; JSON has no such number.
+OF_PYTHON = ["1_0", "_1", "1e1_0", " 10 ", "1.5 ", "\\t10", "10\\n", "\\u00a010"]
+OF_PYTHON += ["\u0661\u0660", "1\u0660", "\\uff11.5", "-\u0661", "\u20281"]
 
 
 @pytest.mark.parametrize("padding", [b"", b" " * LARGE], ids=["", "large"])
 @pytest.mark.parametrize("text", NO_NUMBERS)
-@pytest.mark.parametrize("model", OWN)
+@pytest.mark.parametrize("model", [*OWN, Pydantic])
 def test_own_models_refuse_them(model: Any, text: str, padding: bytes) -> None:
     """The row is the only invalid one of its page, and the error has the path of the field."""
     body = b'{"rows":[{"price":"1.50"},{"price":"%b"}]}' % text.encode() + padding
@@ -93,6 +102,52 @@ def test_own_models_refuse_them(model: Any, text: str, padding: bytes) -> None:
     assert (caught.value.row, caught.value.path) == (1, "$.rows[1].price")
     rows = PageDecoder(model, "rows", shown=lambda fault: fault).decode(body).rows
     assert [type(row) is Invalid for row in rows] == [False, True]
+
+
+@pytest.mark.parametrize("padding", [b"", b" " * LARGE], ids=["", "large"])
+@pytest.mark.parametrize("text", OF_PYTHON)
+@pytest.mark.parametrize("model", OWN)
+def test_own_models_refuse_notations_of_python(model: Any, text: str, padding: bytes) -> None:
+    """Such a string is a fault of its row, also beside JSON numbers and whole numbers in strings."""
+    good = '{"price":1.50,"count":"1"}' if model in (Attrs, Data) else '{"price":"1.50"}'
+    body = f'{{"rows":[{good},{{"price":"{text}"}}]}}'.encode() + padding
+    with pytest.raises(DecodeError, match="Expected `decimal`, got '") as caught:
+        PageDecoder(model, "rows").decode(body)
+    assert (caught.value.row, caught.value.path) == (1, "$.rows[1].price")
+    rows = PageDecoder(model, "rows", shown=lambda fault: fault).decode(body).rows
+    assert [type(row) is Invalid for row in rows] == [False, True]
+    with pytest.raises(DecodeError) as caught:
+        decode_resource(f'{{"price":"{text}"}}'.encode(), model)
+    assert caught.value.path == "$.price"
+
+
+@given(text=st.text(st.sampled_from('0123456789+-.eE_ \t\u0661\uff11nNaAiIfFtTyYsS"\\'), max_size=6))
+@pytest.mark.parametrize("model", OWN)
+def test_all_ways_accept_the_same_strings(model: Any, text: str) -> None:
+    """A string is a decimal if Python reads it as one, and it has the characters of a number alone."""
+    try:
+        number = Decimal(text) if is_decimal(text) else None
+    except InvalidOperation:
+        number = None
+    row = json.dumps({"price": text}, ensure_ascii=len(text) % 2 == 0).encode()
+    for body in (b'{"rows":[%b]}' % row, b'{"rows":[%b]}' % row + b" " * LARGE):
+        try:
+            (made,) = PageDecoder(model, "rows").decode(body).rows
+        except DecodeError:
+            assert number is None
+        else:
+            assert number is not None
+            assert (made["price"] if model is Typed else made.price) == number
+
+
+def test_the_path_leads_to_such_a_string() -> None:
+    """The path goes through lists, objects and classes, and names in other scripts are no fault."""
+    good = '{"price":{" \u540d":[{"price":null},{"price":"1","count":"1"}]}}'
+    wrong = good.replace('"price":"1"', '"price":"1_0"')
+    assert PageDecoder(Outer, "rows").decode(f'{{"rows":[{good}]}}'.encode()).rows
+    with pytest.raises(DecodeError, match="'1_0'") as caught:
+        PageDecoder(Outer, "rows").decode(f'{{"rows":[{wrong}]}}'.encode())
+    assert caught.value.path == "$.rows[0].price. \u540d[1].price"
 
 
 def test_the_path_leads_to_the_value() -> None:
@@ -124,7 +179,7 @@ def test_lists_and_classes_with_null() -> None:
         assert caught.value.path == f"$.rows[0].{path}"
 
 
-@pytest.mark.parametrize("text", NO_NUMBERS)
+@pytest.mark.parametrize("text", [*NO_NUMBERS, "1_0", " 10 ", "\u0661\u0660"])
 @pytest.mark.parametrize("decoder", [PageDecoder, ColumnarDecoder])
 def test_records_refuse_them(decoder: Any, text: str) -> None:
     """Prices and sort keys are numbers in every way to decode a page."""

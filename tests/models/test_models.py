@@ -426,6 +426,9 @@ odd = st.sampled_from(
         "Null",
         "true",
         "nan",
+        "1_0",
+        " 10 ",
+        "\u0661",
         "x",
     ]
 )
@@ -476,10 +479,10 @@ def test_the_quick_way_takes_nothing_that_the_other_refuses(row: dict[str, Any],
     body = json.dumps([row]).encode()
     try:
         quick = quickly(model, body)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, DecodeError):
         return
     assert kind.finish is not None
-    thorough = kind.finish(msgspec.json.Decoder(list[kind.wire]).decode(body))  # type: ignore[name-defined]
+    thorough = kind.finish(kind.decoder(list[kind.wire]).decode(body))  # type: ignore[name-defined]
     assert quick == thorough
     assert repr(quick) == repr(thorough)
 

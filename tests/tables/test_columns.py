@@ -192,8 +192,11 @@ def test_an_unknown_kind_loses_nothing() -> None:
         "uptime_performance": 3,
         "extra": {"stakePercentage": 2**70 + 1, "delegationFee": "NaN"},
     }
-    text = Unknown({"delegationFee": "two", "stakePercentage": "1"})
-    assert encoded(models.Validator, text) == {"extra": text.raw}
+    for text in ("1_0", " 10 ", "\u0661"):
+        raw = {"delegationFee": text}
+        assert encoded(models.Validator, Unknown(raw)) == {"extra": raw}
+    worded = Unknown({"delegationFee": "two", "stakePercentage": "1"})
+    assert encoded(models.Validator, worded) == {"extra": worded.raw}
 
 
 # Models of users
