@@ -21,7 +21,7 @@ import msgspec
 from chainapi._text import quoted
 from chainapi.core.numbers import is_decimal, whole_of
 from chainapi.errors import DecodeError
-from chainapi.models.exact_json import exact_number
+from chainapi.models.exact_json import decode_leniently, exact_number
 from chainapi.models.schema import Type, fields_of, is_record, type_of
 
 __all__ = [
@@ -90,7 +90,8 @@ class _DecimalDecoder:
     def decode(self, content: bytes | msgspec.Raw, /) -> Any:
         made = self._decoder.decode(content)
         if _may_be_wrong(bytes(content)):
-            _check_decimals(type_of(self._decoder.type), _PLAIN.decode(content), "$")
+            # Fields that the type does not name may have strings that no decoder reads.
+            _check_decimals(type_of(self._decoder.type), decode_leniently(bytes(content)), "$")
         return made
 
 

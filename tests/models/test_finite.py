@@ -140,6 +140,18 @@ def test_all_ways_accept_the_same_strings(model: Any, text: str) -> None:
             assert (made["price"] if model is Typed else made.price) == number
 
 
+@pytest.mark.parametrize("more", [b'"\xff"', b'" \xff"', b'{" \xff":[" \xff"]}'])
+@pytest.mark.parametrize("model", [Attrs, Plain, Typed, Packed])  # cattrs needs all values
+def test_fields_that_no_decoder_reads_are_no_fault(model: Any, more: bytes) -> None:
+    """A field that the model does not name may be no UTF-8."""
+    for price in (b'"1.5"', b"1.5"):
+        row = b'{"price":%b,"more":%b}' % (price, more)
+        assert len(PageDecoder(model, "rows").decode(b'{"rows":[%b]}' % row).rows) == 1
+    wrong = b'{"price":"1_0","more":%b}' % more
+    with pytest.raises(DecodeError):
+        PageDecoder(model, "rows").decode(b'{"rows":[%b]}' % wrong)
+
+
 def test_the_path_leads_to_such_a_string() -> None:
     """The path goes through lists, objects and classes, and names in other scripts are no fault."""
     good = '{"price":{" \u540d":[{"price":null},{"price":"1","count":"1"}]}}'
