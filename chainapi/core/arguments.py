@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
 from chainapi._text import did_you_mean, quoted
@@ -12,6 +12,7 @@ from chainapi.errors import ArgumentError, ConfigurationError
 __all__ = [
     "boolean",
     "function",
+    "mapping_of",
     "one_of",
     "refuse_unknown",
     "seconds_of",
@@ -103,6 +104,22 @@ def function(name: str, value: T) -> T:
     """
     if not callable(value):
         raise ArgumentError(f"{name}={quoted(value)} must be callable")
+    return value
+
+
+def mapping_of(name: str, value: Mapping[str, T] | None) -> Mapping[str, T]:
+    """Return an argument that is a mapping with names as keys; None stands for an empty one.
+
+    Raises:
+        ArgumentError: it is not; its content, which may be a secret, is in no message.
+
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"{name}= must be a mapping, such as a dict, not {type(value).__name__!r}")
+    if not all(isinstance(key, str) for key in value):
+        raise ArgumentError(f"{name}= must have strings as keys")
     return value
 
 

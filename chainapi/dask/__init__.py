@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from chainapi.core.arguments import whole_number
+from chainapi.core.arguments import mapping_of, whole_number
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 
@@ -102,10 +102,12 @@ def export(
     """
     from chainapi.dask.coordinator import DistributedExport
     from chainapi.dask.partition import Folder
+    from chainapi.dask.plugins import checked_client
     from chainapi.export.formats import format_of, with_options
+    from chainapi.export.progress import check_reporter
     from chainapi.export.ranges import checked_ranges
     from chainapi.export.spec import checked_sources
-    from chainapi.export.store import absolute
+    from chainapi.export.store import absolute, path_of
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
 
@@ -129,13 +131,14 @@ def export(
             "rows, and is never written again; leave it out, or export without a cluster"
         )
     sources = checked_sources("sources", sources)
+    check_reporter(on_progress)
     options = compression, compression_level, row_group_rows
     parquet: Any = with_options(format_of("parquet"), *options)
     run = DistributedExport(
         client,
         route,
         sources if isinstance(sources, AsyncIterable) else [*sources],
-        Folder(absolute(target), dict(storage_options or {})),
+        Folder(absolute(path_of("target", target)), dict(mapping_of("storage_options", storage_options))),
         query,
         limit,
         partitions,
@@ -143,13 +146,13 @@ def export(
         part_rows,
         PART_BYTES,
         on_progress,
-        session_arguments,
+        None if session_arguments is None else mapping_of("session_arguments", session_arguments),
         None if amounts is None else checked_amounts(amounts),
         checked_fields(fields),
         parquet,
         checked_ranges(ranges, limit),
     )
-    return client.sync(run.run)
+    return checked_client(client).sync(run.run)
 
 
 def register(client: Any, **session_arguments: Any) -> Any:
@@ -172,6 +175,6 @@ def register(client: Any, **session_arguments: Any) -> Any:
         ConfigurationError: an argument is invalid, or the key would travel unencrypted.
 
     """
-    from chainapi.dask.plugins import install
+    from chainapi.dask.plugins import checked_client, install
 
-    return client.sync(install, client, session_arguments)
+    return checked_client(client).sync(install, client, session_arguments)

@@ -19,7 +19,13 @@ from chainapi._text import did_you_mean, quoted
 from chainapi.api.catalogue import ROUTES
 from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, group_of, prepare, topic_of
 from chainapi.dask.plugins import SESSIONS, install, stop_tasks
-from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
+from chainapi.errors import (
+    ArgumentError,
+    ChainAPIError,
+    ConfigurationError,
+    ExportError,
+    IncompleteExportError,
+)
 from chainapi.export.formats.parquet import FORMAT as PARQUET
 from chainapi.export.formats.parquet import Parquet
 from chainapi.export.progress import ExportProgress, Stage
@@ -285,6 +291,8 @@ class DistributedExport:
 
 def _check_route(route: str) -> None:
     """Refuse a route that no session has, or that is no list."""
+    if not isinstance(route, str):
+        raise ArgumentError(f"route={quoted(route)} must be the name of a method, such as data.evm.blocks")
     if route in BY_PATH:
         return
     if route not in ROUTES:

@@ -9,14 +9,24 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
-from distributed import Reschedule, WorkerPlugin, get_worker
+from distributed import Client, Reschedule, WorkerPlugin, get_worker
 
+from chainapi._text import quoted
 from chainapi.client.config import is_loopback
 from chainapi.dask.links import DaskCarrier, GatePlugin
-from chainapi.errors import ConfigurationError, SessionClosedError
+from chainapi.errors import ArgumentError, ConfigurationError, SessionClosedError
 from chainapi.session import Session
 
-__all__ = ["SESSIONS", "SessionPlugin", "install", "plugin_of", "plugin_soon", "session", "stop_tasks"]
+__all__ = [
+    "SESSIONS",
+    "SessionPlugin",
+    "checked_client",
+    "install",
+    "plugin_of",
+    "plugin_soon",
+    "session",
+    "stop_tasks",
+]
 
 T = TypeVar("T")
 
@@ -185,6 +195,18 @@ def session() -> Session:
 async def stop_tasks(group: str, sessions: str, dask_worker: Any) -> None:
     """Stop the tasks of a group on a worker; for ``client.run``."""
     await plugin_of(dask_worker, sessions).stop(group)
+
+
+def checked_client(given: Any) -> Client:
+    """Return the argument `client`.
+
+    Raises:
+        ArgumentError: it is no client of Dask.
+
+    """
+    if not isinstance(given, Client):
+        raise ArgumentError(f"client={quoted(given)} must be a distributed.Client")
+    return given
 
 
 async def install(

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
-from chainapi._text import quoted
-from chainapi.core.arguments import whole_number
+from chainapi.core.arguments import boolean, whole_number
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -130,6 +128,7 @@ async def export(
     from chainapi.export.lookback import Lookback
     from chainapi.export.part_schedule import PartLimits
     from chainapi.export.partition import checked_partition, partitioned
+    from chainapi.export.progress import check_reporter
     from chainapi.export.ranges import checked_ranges
     from chainapi.export.remote import target_of
     from chainapi.export.run import Exporter
@@ -140,11 +139,13 @@ async def export(
 
     if limit is not None:
         whole_number("limit", limit)
+    whole_number("concurrency", concurrency)
     if "resume" in query:
         raise ConfigurationError(
             "export() does not take resume=: call it again with the same target to continue an export"
         )
-    _check_reporter(on_progress)
+    boolean("progress", progress)
+    check_reporter(on_progress)
     over = checked_sources("over", over)
     target = target_of(out, format, journal, storage_options)
     stored = target.stored
@@ -160,7 +161,7 @@ async def export(
         query,
         limit,
         concurrency,
-        checked_amounts(amounts or stored.get("amounts", "text")),
+        checked_amounts(stored.get("amounts", "text") if amounts is None else amounts),
         checked_fields(stored.get("fields") if fields is None else fields),
         target.partition,
         checked_ranges(ranges, limit),
@@ -175,16 +176,3 @@ async def export(
 
     async with shown(exporter.progress):
         return await exporter.run()
-
-
-def _check_reporter(given: object) -> None:
-    """Refuse an `on_progress` that cannot be called, or that would have to be awaited.
-
-    Raises:
-        ConfigurationError: it is one of them.
-
-    """
-    if given is None or (callable(given) and not iscoroutinefunction(given)):
-        return
-    named = "an async one, which nobody awaits" if callable(given) else quoted(given)
-    raise ConfigurationError(f"on_progress= must be a function, not {named}")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from inspect import iscoroutinefunction
 from math import ceil
 from typing import Any, Literal
 
 from attrs import define, field
 
+from chainapi._text import quoted
 from chainapi.client.progress import progress_text
 from chainapi.core.duration import in_words
+from chainapi.errors import ConfigurationError
 
-__all__ = ["ExportProgress", "Stage", "Step"]
+__all__ = ["ExportProgress", "Stage", "Step", "check_reporter"]
 
 Stage = Literal["fetching", "writing", "done"]
 """``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last part, or ``done``."""
@@ -279,3 +282,16 @@ class ExportProgress:
         if done:
             self.done += 1
             del self._open[label]
+
+
+def check_reporter(given: object) -> None:
+    """Refuse an `on_progress` that cannot be called, or that would have to be awaited.
+
+    Raises:
+        ConfigurationError: it is one of them.
+
+    """
+    if given is None or (callable(given) and not iscoroutinefunction(given)):
+        return
+    named = "an async one, which nobody awaits" if callable(given) else quoted(given)
+    raise ConfigurationError(f"on_progress= must be a function, not {named}")

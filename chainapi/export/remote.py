@@ -29,7 +29,9 @@ from uuid import uuid4
 
 from attrs import frozen
 
-from chainapi.errors import ConfigurationError, ExportError
+from chainapi._text import quoted
+from chainapi.core.arguments import mapping_of
+from chainapi.errors import ArgumentError, ConfigurationError, ExportError
 from chainapi.export.files import (
     FileState,
     has_state,
@@ -44,7 +46,7 @@ from chainapi.export.journal import Journal
 from chainapi.export.manifest import MANIFEST, listed_in, manifest_of
 from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile, next_number
 from chainapi.export.settings import format_name_of, settings_in
-from chainapi.export.store import Store, divided_url, redacted
+from chainapi.export.store import Store, divided_url, path_of, redacted
 from chainapi.export.target import ABOUT, Target, refuse_name
 from chainapi.export.worker import Worker
 
@@ -77,7 +79,7 @@ class RemoteTarget(Target):
         cls,
         url: str,
         format_name: str | None,
-        journal: str | os.PathLike[str] | None,
+        journal: str | None,
         options: Mapping[str, Any],
     ) -> Target:
         """Return the target at a URL.
@@ -99,9 +101,9 @@ class RemoteTarget(Target):
             return Target.of(f"{store.root}/{name}", format_name)
         protocol, _, rest = folder.partition("://")
         last = name or rest.rpartition("/")[2]
-        if journal is not None and "://" in os.fspath(journal):
+        if journal is not None and "://" in journal:
             raise ConfigurationError(
-                f"journal={redacted(os.fspath(journal))} is a URL, and the journal is a folder on a local "
+                f"journal={redacted(journal)} is a URL, and the journal is a folder on a local "
                 "disk: name such a folder"
             )
         place = Path(journal or f"{last or protocol}.export").absolute()
@@ -254,11 +256,15 @@ def target_of(
         ExportError: no file can have this name.
 
     """
-    if isinstance(out, str) and "://" in out:
-        return RemoteTarget.at(out, format_name, journal, storage_options or {})
-    if journal is not None:
+    address, options = path_of("out", out), mapping_of("storage_options", storage_options)
+    place = None if journal is None else path_of("journal", journal)
+    if not isinstance(format_name, str | None):
+        raise ArgumentError(f"format={quoted(format_name)} must be the name of a format, such as parquet")
+    if isinstance(out, str) and "://" in address:
+        return RemoteTarget.at(address, format_name, place, options)
+    if place is not None:
         raise ConfigurationError(_LOCAL_JOURNAL)
-    if storage_options:
+    if options:
         raise ConfigurationError(
             "storage_options= apply to a URL such as s3://bucket/folder/: leave them out"
         )

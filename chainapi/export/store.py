@@ -30,13 +30,13 @@ from uuid import uuid4
 
 from attrs import field, frozen
 
-from chainapi._text import masked
+from chainapi._text import masked, quoted
 from chainapi.core.extras import missing_extra
-from chainapi.errors import ConfigurationError, ExportError
+from chainapi.errors import ArgumentError, ConfigurationError, ExportError
 from chainapi.export.files import FileState, has_state, reason_of, state_of, sync_folder
 from chainapi.export.worker import Stopped, look
 
-__all__ = ["Store", "absolute", "divided_url", "redacted", "secrets_in"]
+__all__ = ["Store", "absolute", "divided_url", "path_of", "redacted", "secrets_in"]
 
 SHORTEST_SECRET = 4  # characters: a shorter option is no secret, and its text may be anywhere
 SHORTEST_PIECE = 8  # characters: a shorter piece of an option may be part of other words
@@ -48,6 +48,19 @@ def absolute(target: str | os.PathLike[str]) -> str:
     """Return a target as a URL or an absolute path, the same for every process."""
     text = os.fspath(target)
     return text if "://" in text or "::" in text else str(Path(text).absolute())
+
+
+def path_of(name: str, value: str | os.PathLike[str]) -> str:
+    """Return an argument that is a path or a URL as a string.
+
+    Raises:
+        ArgumentError: it is neither a string nor an object for a path that is one.
+
+    """
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        raise ArgumentError(f"{name}={quoted(value)} must be a path: a string, or a Path")
+    return text
 
 
 def redacted(url: str) -> str:

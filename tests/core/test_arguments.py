@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, nan
+from typing import Any
 
 import pytest
 
 from chainapi.core.arguments import (
     boolean,
     function,
+    mapping_of,
     one_of,
     refuse_unknown,
     seconds_of,
     whole_number,
 )
 from chainapi.errors import ConfigurationError
+
+SECRET: Any = ["k3y"]
+NUMBERED: Any = {1: "k3y"}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +38,8 @@ from chainapi.errors import ConfigurationError
         (lambda: boolean("b", 1), "b=1 must be True or False"),
         (lambda: one_of("o", "c", ("a", "b")), "o='c' must be 'a' or 'b'"),
         (lambda: function("f", None), "f=None must be callable"),
+        (lambda: mapping_of("m", SECRET), "m= must be a mapping, such as a dict, not 'list'"),
+        (lambda: mapping_of("m", NUMBERED), "m= must have strings as keys"),
     ],
 )
 def test_invalid_argument_is_named_with_its_value(check: Callable[[], object], message: str) -> None:
@@ -55,3 +62,8 @@ def test_unknown_arguments_leave_no_values_behind() -> None:
     with pytest.raises(ConfigurationError, match="unknown argument 'api_kye'; did you mean 'api_key'"):
         refuse_unknown(given, ("api_key", "timeout"), "Session", given)
     assert given == {}
+
+
+def test_mappings() -> None:
+    """None stands for an empty mapping."""
+    assert (mapping_of("m", {"a": 1}), mapping_of("m", None)) == ({"a": 1}, {})

@@ -275,18 +275,43 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
             ({"ranges": "x"}, "ranges='x' must be a number of ranges"),
             ({"ranges": 8, "limit": 5}, "ranges= does not apply with a limit"),
             ({"ranges": 8}, "cannot be split into ranges"),
+            ({"storage_options": ["k3y"]}, "storage_options= must be a mapping"),
+            ({"session_arguments": "k3y"}, "session_arguments= must be a mapping"),
+            ({"on_progress": "bar"}, "on_progress= must be a function, not 'bar'"),
+            ({"concurrency": "8"}, "concurrency='8' must be a whole number"),
+            ({"part_rows": 1.5}, "part_rows=1.5 must be a whole number"),
+            ({"amounts": []}, "amounts= must be one of"),
+            ({"fields": 5}, "fields= must be a list"),
+            ({"compression": []}, "compression="),
+            ({"row_group_rows": []}, "row_group_rows="),
         )
         for options, message in wrong:
             with pytest.raises(ConfigurationError, match=message):
                 await run(client, ROUTE, [1], tmp_path / "b", **options)
-        for route, sources, target, message in (
+        others: tuple[tuple[Any, Any, Any, str], ...] = (
             (ROUTE, [], tmp_path / "b", "sources= is empty"),
             ("data.evm.block", [1], tmp_path / "b", "data.evm.block returns a single resource"),
             ("data.evm.bloks", [1], tmp_path / "b", "did you mean 'data.evm.blocks'"),
             (ROUTE, [1], "nowhere://b", "cannot be opened by fsspec"),
-        ):
+            ([ROUTE], [1], tmp_path / "b", "must be the name of a method, such as data.evm.blocks"),
+            (ROUTE, 5, tmp_path / "b", "sources= must be a list"),
+            (ROUTE, [1], 5, "target=5 must be a path"),
+            (ROUTE, [1], b"b", "target=b'b' must be a path"),
+        )
+        for route, sources, target, message in others:
             with pytest.raises(ConfigurationError, match=message):
                 await run(client, route, sources, target)
+
+
+def test_what_is_no_client_of_dask(tmp_path: Path) -> None:
+    """Something else than a client is refused by name."""
+    for wrong in (None, 5, "tcp://127.0.0.1:8786"):
+        for call in (
+            lambda given: chainapi.dask.export(given, ROUTE, [1], tmp_path / "b"),
+            chainapi.dask.register,
+        ):
+            with pytest.raises(ConfigurationError, match=r"client=.* must be a distributed\.Client"):
+                call(wrong)
 
 
 def test_a_synchronous_client_waits(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,11 @@ def rows_in(path: Path) -> list[dict[str, Any]]:
 def sources_in(path: Path) -> Counter[str]:
     """Count the rows of a file by source."""
     return Counter(row["source"] for row in rows_in(path))
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of what is in a folder."""
+    return [path.name for path in folder.iterdir()]
 
 
 # Labels
@@ -111,6 +116,39 @@ async def test_what_is_no_function_cannot_report(given: Any, named: str, tmp_pat
             await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", on_progress=given)
     assert simulator.stats.requests == 0
     assert not (tmp_path / "b.jsonl.export").exists()
+
+
+REMOTE = {"out": "memory://wrong/x/"}
+WRONG: tuple[tuple[dict[str, Any], Sequence[str], Sequence[Any]], ...] = (
+    ({}, ("out",), (5, None, b"b.jsonl", ["b.jsonl"])),
+    (REMOTE, ("journal",), (5, True, b"x", [], {}, ())),
+    (REMOTE, ("storage_options",), (5, "", [], "k3y", {1: "k3y"})),
+    ({}, ("journal", "storage_options"), (5, ["k3y"], 1.5)),
+    ({}, ("format", "amounts", "compression"), (5, [], {}, (), [1])),
+    ({}, ("limit", "concurrency", "part_rows", "part_bytes"), ("x", 1.5, [])),
+    ({}, ("row_group_rows", "compression_level", "part_seconds"), ("x", [])),
+    ({}, ("fields", "partition", "ranges", "lookback"), (1.5, "x", [1], {})),
+    ({}, ("progress", "on_progress"), (5, "x", [])),
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "given"),
+    [(more, name, one) for more, names, several in WRONG for name in names for one in several],
+)
+async def test_arguments_of_a_wrong_type(
+    more: dict[str, Any], name: str, given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are refused by their name before the first request, no file is made, and no option is shown."""
+    monkeypatch.chdir(tmp_path)
+    simulator = Simulator(chains=(1,))
+    arguments: dict[str, Any] = {"out": "b/", "format": "parquet", **more, name: given}
+    async with simulated(simulator) as session:
+        with pytest.raises(ConfigurationError, match=f"{name}=") as caught:
+            await export(session.data.evm.blocks, [1], **arguments)
+    assert "k3y" not in str(caught.value)
+    assert simulator.stats.requests == 0
+    assert names_in(tmp_path) == []
 
 
 async def test_a_refused_source_of_a_list_is_found_before_all_requests(tmp_path: Path) -> None:

@@ -322,7 +322,8 @@ def with_options(
     """
     packed: Any = form
     if form.name == "parquet":
-        chosen = one_of("compression", compression or "zstd", ("zstd", "snappy", "gzip", "none"))
+        given = "zstd" if compression is None else compression
+        chosen = one_of("compression", given, ("zstd", "snappy", "gzip", "none"))
         _check_level(compression_level, chosen)
         if row_group_rows is not None:
             whole_number("row_group_rows", row_group_rows, 1, LARGEST_GROUP)
