@@ -229,6 +229,22 @@ def test_docstrings_open_with_a_term() -> None:
     assert wrong == []
 
 
+def test_docstrings_name_everything_once() -> None:
+    """A section of a docstring names no argument, attribute or error twice."""
+    twice = list[str]()
+    for path in (ROOT / "chainapi").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                for section in re.findall(
+                    r"^(?:Attributes|Args|Raises):\n(?:    .*\n?)+",
+                    ast.get_docstring(node) or "",
+                    re.MULTILINE,
+                ):
+                    names = re.findall(r"^    ([\w*]+):", section, re.MULTILINE)
+                    twice += [f"{path}: {name}" for name in {*names} if names.count(name) > 1]
+    assert twice == []
+
+
 def test_the_page_on_exports_names_each_format() -> None:
     """The docs name every file format, and the command line offers each."""
     text = (ROOT / "docs" / "export.md").read_text("utf-8")

@@ -108,7 +108,9 @@ def function(name: str, value: T) -> T:
 
 
 def mapping_of(name: str, value: Mapping[str, T] | None) -> Mapping[str, T]:
-    """Return an argument that is a mapping with names as keys; None stands for an empty one.
+    """Return an argument that is a mapping with strings as keys.
+
+    None stands for an empty one.
 
     Raises:
         ArgumentError: it is not; its content, which may be a secret, is in no message.

@@ -42,8 +42,8 @@ def whole_of(value: object) -> int | None:
 
 
 def is_decimal(text: str) -> bool:
-    """Check that a string that Python reads as a `Decimal` is a number in ASCII digits.
+    """Check a string that Python reads as a `Decimal` for other characters.
 
-    Python also reads "1_0", " 10 ", digits of other scripts, "NaN" and "Infinity".
+    Python also reads "1_0", " 10 ", digits of other scripts, "NaN" and "Infinity"; the result is False.
     """
     return not text.encode("ascii", "replace").translate(None, _DECIMAL)

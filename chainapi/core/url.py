@@ -51,14 +51,13 @@ class Query:
         params: parameters of the query.
         route: name that requests of the same cost share.
         cost: documented cost in compute units, if any.
-        template: path of a declared route, with the names of its parameters in braces.
+        template: path of a declared route, with the names of its parameters in braces; else empty.
         method: HTTP method.
         body: JSON object; None for a request without a body.
         token_in_body: whether the page token is a field of the body, not a parameter of the query.
         idempotency: effect of sending the request twice.
         lookup: method of a session that shows the effect of a write, such as ``data.webhooks.list``.
         bodiless: whether a successful answer needs no body.
-        template: path of a declared route, with the names of its parameters in braces.
 
     """
 

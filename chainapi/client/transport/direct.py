@@ -132,7 +132,10 @@ def _is_plain(text: str) -> bool:
 
 
 def _lines(headers: Mapping[str, str], defaults: Mapping[str, str]) -> str | None:
-    """Return the lines of headers and of the defaults; None where only the client can send them."""
+    """Return the lines of headers and of the defaults.
+
+    It is None for headers that only the client can send.
+    """
     names = "".join(headers)
     if not names.islower() or not _is_plain(names + "".join(headers.values())):
         return None
