@@ -34,17 +34,24 @@ __all__ = ["Decoded", "direct_type", "fast_struct", "fast_type", "may_hold_null_
 
 _NO_FLOAT: Any = Annotated[float, msgspec.Meta(ge=1, le=0)]
 _NO_TEXT: Any = Annotated[str, msgspec.Meta(pattern="(?!)")]
-_FLOAT: Any = float | _NO_TEXT
+# Types that a lax decoder is to refuse, for the kinds of fields that need no second step.
+_REFUSED: Mapping[Kind, tuple[Any, ...]] = {"integer": (_NO_FLOAT,), "float": (_NO_TEXT,), "text": ()}
+
+
+def _lax(kind: Kind, given: Any, *more: Any) -> Any:
+    """Return a type for a lax decoder; `more` are further types of its union."""
+    return typing.Union[(given, *_REFUSED[kind], *more)]
+
+
+_FLOAT: Any = _lax("float", float)
 _FAST: Mapping[Kind, Any] = {
     "any": Any,
     "boolean": Any,
     "decimal": str,  # a lax decoder would take the sign of "-0" away
     "float": _FLOAT,
-    "integer": int | _NO_FLOAT,
+    "integer": _lax("integer", int),
     "text": str,
 }
-# Kinds of the fields without a second step, with the type that a lax decoder is to refuse.
-_DIRECT: Mapping[Kind, tuple[Any, ...]] = {"integer": (_NO_FLOAT,), "float": (_NO_TEXT,), "text": ()}
 _WHOLE: Any = int | Annotated[str, msgspec.Meta(pattern=DIGITS)]
 
 
@@ -167,12 +174,12 @@ def _stays(default: Any, kind: Type, hint: Any) -> bool:
 
 def _direct_type(kind: Type, nulls: bool) -> Any:
     """Return the type on the fast path for a field; its constraints stay."""
-    if kind.kind not in _DIRECT:
+    if kind.kind not in _REFUSED:
         raise TypeError(f"{kind} needs a second step")
     constraints = [note for note in kind.notes if isinstance(note, msgspec.Meta)]
     given: Any = Annotated[(kind.hint, *constraints)] if constraints else kind.hint
     nothing = (None,) if kind.optional and (nulls or kind.kind != "integer") else ()
-    return typing.Union[(given, *_DIRECT[kind.kind], *nothing)]
+    return _lax(kind.kind, given, *nothing)
 
 
 def _struct(model: type, fields: list[Any], strict: bool, **more: Any) -> Any:
