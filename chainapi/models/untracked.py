@@ -93,6 +93,8 @@ def untracked(record: type[T]) -> type[T]:
         forbid_unknown_fields=True,
     )
     _as_instances(record, made)
+    # Where pickle finds it. Classes of `__main__` that are derived from it go to other processes by value.
+    record.__qualname__ += "._tracked"
     return cast("type[T]", made)
 
 

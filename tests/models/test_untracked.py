@@ -6,20 +6,26 @@ import copy
 import gc
 import inspect
 import json
+import os
 import pickle
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import attrs
 import cattrs
+import cloudpickle
 import msgspec
 import pytest
 from attrs.exceptions import FrozenInstanceError
 from rich.pretty import pretty_repr
 
+import chainapi
 from chainapi import MetricPoint, models
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.records import AnyRecord
+from chainapi.models.untracked import class_with_extra, is_untracked
 from tests.documents import Maker
 
 POINT = MetricPoint(1_700_000_000, 1.5)
@@ -146,6 +152,40 @@ def test_points_are_pickled_and_copied(protocol: int) -> None:
     assert further.extra == {"unit": "tps"}
 
 
+def test_classes_are_pickled_by_their_names() -> None:
+    """Each untracked record, and the class of its objects with further fields, is found by its name."""
+    records = [getattr(models, name) for name in models.__all__]
+    for record in filter(is_untracked, records):
+        for kind in (record, class_with_extra(record)):
+            assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+def test_a_class_of_main_reaches_another_process(tmp_path: Path) -> None:
+    """A class that travels by value, as Dask sends those of ``__main__``, stays derived from the point."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        content = cloudpickle.dumps([Doubled(1, 2.5), Labelled(1, 2.5, "x")])
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    (tmp_path / "rows").write_bytes(content)
+    code = (
+        "import pickle; from pathlib import Path; from chainapi import MetricPoint;"
+        "rows = pickle.loads(Path('rows').read_bytes());"
+        "print([isinstance(row, MetricPoint) for row in rows], rows[0].double(), rows[1].label)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(chainapi.__file__).parent.parent)}
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == "[True, True] 5.0 x\n"
+
+
 def test_points_with_further_fields_are_points() -> None:
     """Points with fields that the record does not name are instances of it, and equal to others."""
     rows = decoded({"results": [{"timestamp": row, "value": 1.5, "unit": row} for row in range(3)]})
@@ -162,7 +202,7 @@ def test_points_with_further_fields_are_points() -> None:
         assert isinstance(row, MetricPoint)
         assert isinstance(row, AnyRecord)
         assert issubclass(type(row), MetricPoint)
-        assert type(row).__qualname__ == "MetricPoint"
+        assert type(row).__name__ == "MetricPoint"
         with pytest.raises(FrozenInstanceError):
             setattr(row, "value", 2.0)  # noqa: B010 - the checker knows that it is frozen
         assert [copy.copy(row).extra, pickle.loads(pickle.dumps(row)).extra] == [row.extra] * 2
