@@ -266,7 +266,7 @@ async def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
 async def test_arguments_are_checked(tmp_path: Path) -> None:
     """Wrong arguments raise a ConfigurationError that names them."""
     async with registered(workers=1) as (client, _):
-        run = chainapi.dask.export
+        run: Any = chainapi.dask.export
         wrong: tuple[tuple[dict[str, Any], str], ...] = (
             ({"limit": 0}, "limit"),
             ({"partitions": 0}, "partitions"),

@@ -17,7 +17,7 @@ from chainapi.errors import ColumnValueError, DecodeError, IncompleteExportError
 from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
-from chainapi.models import EvmBlock
+from chainapi.models import EvmBlock, Invalid
 from tests.documents import DEEP
 from tests.export.power_cuts import PowerCuts
 from tests.models.test_invalid import Served, block
@@ -264,3 +264,52 @@ async def test_rows_without_a_model_may_be_invalid(tmp_path: Path) -> None:
     assert [json.loads(line)["n"] for line in lines] == [1, 2]
     rows = [json.loads(line) for line in (tmp_path / "b.jsonl.invalid").read_text().splitlines()]
     assert [row["row"] for row in rows] == [{"n": "\ud800"}, "[" * DEEP + "]" * DEEP]
+
+
+# Bytes that are not UTF-8, in a field that the model does not name
+
+
+NAMED = [b'"more":"a\xffb"', b'"more":{"\xff":["\xff"]}']  # values of the field
+UNNAMED = b'"mo\xffre":1'  # its name
+
+
+def served(field: bytes) -> Served:
+    """Return a service with ten blocks, the sixth with one more field."""
+    rows = [block(FIRST - place) for place in range(10)]
+    return Served([*rows[:5], rows[5][:-1] + b"," + field + b"}", *rows[6:]])
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
+@pytest.mark.parametrize("field", NAMED)
+async def test_a_value_that_is_not_utf_8_is_kept(field: bytes, format_: str, tmp_path: Path) -> None:
+    """The row is valid, its field is in ``extra`` with U+FFFD, and every way to read has all rows."""
+    async with session_of(served(field)) as session:
+        rows = await session.data.evm.blocks(1).collect()
+        assert [row.block_number for row in rows] == [FIRST - place for place in range(10)]
+        assert "\ufffd" in json.dumps(rows[5].extra, ensure_ascii=False)
+        assert sum([len(page) async for page in session.data.evm.blocks(1).batches(3)]) == 10
+        table = await session.data.evm.blocks(1).to_arrow()
+        assert json.loads(table["extra"][5].as_py()) == rows[5].extra
+        result = await export(session.data.evm.blocks, [1], tmp_path / f"b.{format_}")
+    assert (result.rows, result.invalid) == (10, 0)
+    read = list(format_of(format_).read(tmp_path / f"b.{format_}"))
+    assert [row["extra"] is None for row in read].count(False) == 1
+
+
+async def test_a_name_that_is_not_utf_8_is_a_fault_of_its_row(tmp_path: Path) -> None:
+    """The error is a DecodeError with the row; the rows before it are kept, and all others can be had."""
+    async with session_of(served(UNNAMED)) as session:
+        walk = session.data.evm.blocks
+        for read in (walk(1, page_size=4).collect, walk(1, page_size=4).to_arrow):
+            with pytest.raises(DecodeError, match="not UTF-8") as caught:
+                await read()
+            assert (caught.value.path, caught.value.row) == ("$.blocks[1]", 1)
+        rest = await walk(1, page_size=4, resume=caught.value.checkpoint, on_invalid="raw").collect()
+        assert [isinstance(row, Invalid) for row in rest] == [place == 1 for place in range(6)]
+        with pytest.raises(IncompleteExportError) as failed:
+            await export(walk, [1], tmp_path / "b.jsonl", page_size=4)
+        assert isinstance(failed.value.failures["1"], DecodeError)
+        result = await export(walk, [1], tmp_path / "b.jsonl", page_size=4, on_invalid="raw")
+    assert (result.rows, result.invalid) == (5, 1)  # four are there from the first run
+    assert made_in(tmp_path, "jsonl").total() == 9
+    assert [row["row"]["mo\ufffdre"] for row in invalid_in(tmp_path)] == [1]

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 import cattrs
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
 import msgspec
 import pytest
 from attrs.exceptions import FrozenInstanceError
