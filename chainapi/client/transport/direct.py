@@ -7,7 +7,7 @@ Its pool of connections and the parser of aiohttp are enough.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -31,26 +31,26 @@ class Origin(Struct):
     Attributes:
         request: a request to it, by which the connector finds connections.
         defaults: headers of each request to it, unless the request has others.
-        given: headers of the last request, as it was given.
-        lines: these and the defaults as lines; None where only the client can send them.
+        names: names of the headers of the last request.
+        template: its header lines with a place for each of its values, which may be secrets; None where only
+            the client can send them.
 
     """
 
     request: aiohttp.ClientRequest
     defaults: dict[str, str]
-    given: dict[str, str] | None = None
-    lines: str | None = None
-
-    __repr__ = object.__repr__  # the headers may hold secrets
+    names: tuple[str, ...] = ()
+    template: str | None = None
 
     def header_lines(self, headers: Mapping[str, str]) -> str | None:
         """Return the header lines of a request; None where only the client can send them.
 
-        Nearly all requests have the headers of the last one.
+        Nearly all requests have headers of the same names as the last one.
         """
-        if headers != self.given:
-            self.given, self.lines = dict(headers), _lines(headers, self.defaults)
-        return self.lines
+        names, values = tuple(headers), tuple(headers.values())
+        if names != self.names:
+            self.names, self.template = names, _template(names, self.defaults)
+        return None if self.template is None or not _is_plain("".join(values)) else self.template % values
 
 
 class Message(Struct, frozen=True):
@@ -131,15 +131,16 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
-def _lines(headers: Mapping[str, str], defaults: Mapping[str, str]) -> str | None:
-    """Return the lines of headers and of the defaults.
+def _template(names: Sequence[str], defaults: Mapping[str, str]) -> str | None:
+    """Return the lines of the defaults, and of headers with these names without their values.
 
-    It is None for headers that only the client can send.
+    It is None for names that only the client can send.
     """
-    names = "".join(headers)
-    if not names.islower() or not _is_plain(names + "".join(headers.values())):
+    joined = "".join(names)
+    if not joined.islower() or not _is_plain(joined):
         return None
-    return "".join([f"{name}: {value}\r\n" for name, value in {**defaults, **headers}.items()])
+    others = "".join([f"{name}: {value}\r\n" for name, value in defaults.items() if name not in names])
+    return others.replace("%", "%%") + "".join([f"{name.replace('%', '%%')}: %s\r\n" for name in names])
 
 
 def _written(connection: Connection, message: Message) -> ResponseHandler:
