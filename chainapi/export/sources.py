@@ -57,13 +57,14 @@ class SourceStream:
         self._done = False
 
     def continue_after(self, since: Since) -> None:
-        """Leave out the rows that the journal has, if the list grew since its last page.
+        """Leave out the rows that the export has, if the list grew since its last page.
 
-        `since` returns them.
+        `since` returns those of the journal.
         """
         falls = self._cursor is not None and self._trend is Trend.FALLING
         number = None if self._cursor is None else self._cursor.number
-        self._walk.leave_out(StoredRows(since, self._last if falls else None, number, self._newest))
+        last = self._last if falls else None
+        self._walk.leave_out(StoredRows(since, last, number, self._newest, self.source.met_ties))
 
     def __aiter__(self) -> Self:
         return self

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 from chainapi.core.paging.digests import DigestCounter
+from chainapi.core.paging.newest import is_same_row
 from chainapi.core.paging.rows import PageRows
 
 __all__ = ["Fall", "Since", "StoredRows"]
@@ -45,11 +47,15 @@ class StoredRows:
 
     Other rows are kept. Without a key and an order an equal row proves nothing: the list may have it twice.
 
+    An update does not store again the rows of the newest number that an earlier walk stored, and reads past
+    them. Those that this pass had before the resume count as rows that the reader had, too.
+
     Args:
         since: counts digests of the rows that the reader had.
         last: number of the last row given, if numbers fell without a promise of the service.
         number: returns the number of a row, with `last`.
         newest: greatest number of the rows that the reader had, which may have left out newer ones.
+        passed: marks of the rows of an earlier walk that this pass had (see `PageRows.marks`).
 
     Attributes:
         done: whether the pages to come have no such rows.
@@ -63,12 +69,14 @@ class StoredRows:
         last: int | None = None,
         number: Callable[[Any], int | None] | None = None,
         newest: int | None = None,
+        passed: Iterable[str] = (),
     ) -> None:
         self.done = self.skipped = False
         self._since = since
         self._last = last
         self._number = number
         self._newest = newest
+        self._passed = Counter(passed)
         self._given: DigestCounter | None = None
         self._risen = False  # a row that the reader had rose above the last row given
 
@@ -129,16 +137,34 @@ class StoredRows:
 
     def _again(self, page: PageRows, indices: Sequence[int], numbers: Numbers, last: int | None) -> set[int]:
         """Return the indices of rows that the reader had."""
-        given, again = self._given, set[int]()
-        if given is None:
+        again = set[int]()
+        if self._given is None and not self._passed:
             return again
         suspects = _suspects(page, indices, numbers, last)
         for index, digest in zip(suspects, page.digests(suspects), strict=True):
             rises = last is not None and _rises((numbers[index],), last)
-            if digest in given if _has_key(page, index) else (rises or self._risen) and given.meet(digest):
+            if self._had(page, index, digest, shifted=rises or self._risen):
                 again.add(index)
                 self._risen = self._risen or rises
         return again
+
+    def _had(self, page: PageRows, index: int, digest: bytes, *, shifted: bool) -> bool:
+        """Check whether the reader had a row; without a key, use up its count.
+
+        `shifted`: a row that the reader had has proved that the list shifted.
+        """
+        given, keyed = self._given, _has_key(page, index)
+        if not keyed and not shifted:
+            return False
+        if given is not None and (digest in given if keyed else given.meet(digest)):
+            return True
+        if not self._passed:
+            return False
+        mark = page.marks(index)
+        known = next((one for one in self._passed if is_same_row(one, mark)), None)
+        if known is not None and not keyed:
+            self._passed -= Counter([known])
+        return known is not None
 
 
 def _suspects(page: PageRows, indices: Sequence[int], numbers: Numbers, last: int | None) -> list[int]:
