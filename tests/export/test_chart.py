@@ -897,6 +897,7 @@ def test_plot_draws_what_tps_printed(tmp_path: Path) -> None:
     [
         ("f.xlsx", WRONG_USAGE, "unknown file format"),
         ("none.csv", FAILED, "none.csv cannot be opened: No such file or directory"),
+        ("none.parquet", FAILED, "none.parquet cannot be opened: No such file or directory"),
         ("folder", FAILED, "folder cannot be opened: No such file or directory"),
         ("f.csv", WRONG_USAGE, "has no column 'gas' of numbers or times; there are timestamp (time), value"),
     ],

@@ -431,3 +431,7 @@ async def test_a_chart_of_a_partitioned_folder(keys: list[str], tmp_path: Path) 
         await export(session.data.evm.blocks, CHAINS, tmp_path, partition=keys, format="parquet")
     chart = read_chart(tmp_path, y="gas_used")
     assert (chart.x, chart.y, set(chart.series)) == ("block_timestamp", "gas_used", {"1", "43114"})
+    async with simulated(simulator) as session:
+        await export(session.metrics.avg_tps, CHAINS, tmp_path / "tps", partition=keys, format="csv")
+    chart = read_chart(tmp_path / "tps")
+    assert (chart.x, chart.y, set(chart.series)) == ("timestamp", "value", {"1", "43114"})

@@ -17,8 +17,11 @@ from chainapi.errors import ConfigurationError
 from chainapi.export.formats import FORMATS, format_of, name_of
 from chainapi.export.partition import NULL
 from chainapi.export.store import Store, divided_url
+from chainapi.tables.columns import SOURCE
 
-__all__ = ["Files"]
+__all__ = ["LABELS", "Files"]
+
+LABELS = (SOURCE, "chain")  # columns that name a series: of exports, of the output of `chainapi tps`
 
 
 @frozen
@@ -56,7 +59,7 @@ class Files:
             return cls._behind(given)
         path = Path(given)
         if not path.is_dir():
-            if not path.suffix and not path.exists():
+            if not path.exists() and (name_of(path.name) is not None or not path.suffix):
                 raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path))
             return cls(str(path), path.parent, [path.name])
         found = (file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
@@ -81,8 +84,8 @@ class Files:
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of all files.
 
-        Values in the names of folders, such as ``source=43114``, are columns that the rows may lack. A file
-        at a URL is downloaded, and deleted once its rows are read.
+        The name of a folder, such as ``source=43114``, may have the label that the rows lack. A file at a URL
+        is downloaded, and deleted once its rows are read.
 
         Raises:
             ConfigurationError: a file is damaged or has another format.
@@ -91,7 +94,7 @@ class Files:
 
         """
         for name in self.names:
-            named = _named(name.split("/")[:-1])
+            named = _label(name.split("/")[:-1])
             with self._fetched(name) as file:
                 for row in format_of(file).read(file):
                     yield {**named, **row} if named else row
@@ -130,9 +133,7 @@ def _has_rows(name: str) -> bool:
     return name_of(name) is not None and not any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
-def _named(folders: Sequence[str]) -> dict[str, str | None]:
-    """Return the values of columns in the names of folders, as Hive writes them."""
+def _label(folders: Sequence[str]) -> dict[str, str | None]:
+    """Return the label of a series in the names of folders, as Hive writes them; other values are no axis."""
     pairs = (folder.partition("=") for folder in folders)
-    return {
-        unquote(name): None if value == NULL else unquote(value) for name, equals, value in pairs if equals
-    }
+    return {name: None if value == NULL else unquote(value) for name, _, value in pairs if name in LABELS}

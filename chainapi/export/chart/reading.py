@@ -21,16 +21,14 @@ from attrs import define, field
 from chainapi._text import printable
 from chainapi.core.numbers import is_of
 from chainapi.errors import ConfigurationError
-from chainapi.export.chart.files import Files
+from chainapi.export.chart.files import LABELS, Files
 from chainapi.export.chart.series import Chart, Series, in_calendar, scaled, visible
 from chainapi.export.chart.units import unit_of
-from chainapi.tables.columns import SOURCE
 
 __all__ = ["read_chart"]
 
 Kind: TypeAlias = Literal["time", "number"]
 
-LABELS = (SOURCE, "chain")  # columns that name a series: of exports, of the output of `chainapi tps`
 SAMPLE = 1_000  # first rows, which decide the kind of each column that has a value in them
 LISTED = 5  # labels in an error message
 
