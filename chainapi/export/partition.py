@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from chainapi._text import quoted
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ArgumentError, ConfigurationError
 from chainapi.export.formats import without_source
 from chainapi.export.formats.values import DAY, date_of
 from chainapi.export.part_records import PageRecord
@@ -139,12 +139,18 @@ def partitioned(target: Target, keys: tuple[str, ...]) -> Target:
 
 
 def check_label(keys: Sequence[str], label: str) -> None:
-    """Refuse a source whose label is too long for the name of a folder.
+    """Refuse a source whose label no file, or no folder of a partition, can have.
 
     Raises:
-        ConfigurationError: it is.
+        ConfigurationError: it is not UTF-8, or too long for the name of a folder.
 
     """
+    try:
+        label.encode()
+    except UnicodeEncodeError:
+        raise ArgumentError(
+            f"the source {quoted(label)} is not UTF-8, as its label in the files has to be: correct it"
+        ) from None
     if SOURCE in keys and len(quote(label, safe="")) > LONGEST_LABEL:
         raise ConfigurationError(
             f"the source {quoted(label)} is too long for the name of a folder ({LONGEST_LABEL} bytes): leave"

@@ -234,8 +234,8 @@ class ExportSpec:
             more: further arguments of the method, such as ``resume``.
 
         Raises:
-            ConfigurationError: the method rejects the arguments, or does not return a list; or no folder can
-                have the name of the source.
+            ConfigurationError: the method rejects the arguments, or does not return a list; or no file or
+                folder can have the label of the source.
 
         """
         check_label(self.partition, arguments.label)

@@ -20,8 +20,9 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainapi import Pages
 from chainapi.api.catalogue import ROUTES
-from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
+from chainapi.errors import ArgumentError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import export
 from chainapi.export.chart import read_chart
 from chainapi.export.formats import format_of, without_source
@@ -185,6 +186,27 @@ async def test_a_label_that_no_folder_can_have(tmp_path: Path) -> None:
         with pytest.raises(IncompleteExportError):
             await export(session.data.list, iter(paths), tmp_path / "b", partition=["source"])
     assert [*files_of(tmp_path / "b", "jsonl")] == ["source=%2Fv1%2Fchains%2F1%2Fblocks/part-00001.jsonl"]
+
+
+@pytest.mark.parametrize("keys", [None, ["source"]])
+@pytest.mark.parametrize("more", [{"chain_id": "\udcff"}, {"path": "/v1/chains/1/blocks", "key": "\udcff"}])
+async def test_a_source_that_is_not_utf_8(
+    more: dict[str, str], keys: list[str] | None, tmp_path: Path
+) -> None:
+    """A source whose words are not UTF-8 is refused before the first request, or fails alone."""
+    simulator = Simulator(chains=CHAINS, rows=20)
+    async with simulated(simulator) as session:
+        by_path = "path" in more
+        walk: Callable[..., Pages[Any]] = session.data.list if by_path else session.data.evm.blocks
+        good = {"path": "/v1/chains/1/blocks"} if by_path else {"chain_id": "1"}
+        with pytest.raises(ConfigurationError, match=r"^source .* is not UTF-8"):
+            await export(walk, [good, more], tmp_path / "b", partition=keys)
+        assert simulator.stats.requests == 0
+        with pytest.raises(IncompleteExportError) as caught:
+            await export(walk, iter([good, more]), tmp_path / "b", partition=keys)
+    assert [type(error) for error in caught.value.failures.values()] == [ArgumentError]
+    lines = [line for path in (tmp_path / "b").rglob("part-*") for line in path.read_text().splitlines()]
+    assert len(lines) == 20
 
 
 # The time of a row
