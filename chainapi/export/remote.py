@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -252,11 +253,13 @@ def target_of(
     """Return the target at a path or a URL.
 
     Raises:
-        ConfigurationError: the format is unknown, a package is missing, or an argument does not apply.
+        ConfigurationError: `out` is no path or URL, the format is unknown, a package is missing, or an
+            argument does not apply.
         ExportError: no file can have this name.
 
     """
     address, options = path_of("out", out), mapping_of("storage_options", storage_options)
+    _refuse_cut_url(address)
     place = None if journal is None else path_of("journal", journal)
     if not isinstance(format_name, str | None):
         raise ArgumentError(f"format={quoted(format_name)} must be the name of a format, such as parquet")
@@ -269,6 +272,23 @@ def target_of(
             "storage_options= apply to a URL such as s3://bucket/folder/: leave them out"
         )
     return Target.of(out, format_name)
+
+
+_CUT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:[/\\](?![/\\])")  # one letter is a drive
+
+
+def _refuse_cut_url(address: str) -> None:
+    """Refuse a URL without its second slash, such as ``str(Path("s3://bucket/x"))``.
+
+    Raises:
+        ArgumentError: it is one.
+
+    """
+    if _CUT_URL.match(address):
+        raise ArgumentError(
+            f"{quoted(address)} is a URL that lacks a slash: give a string such as s3://bucket/folder/, or the "
+            "absolute path of a local folder with this name"
+        )
 
 
 _LOCAL_JOURNAL = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import traceback
 from collections import Counter
@@ -18,7 +19,7 @@ import pytest
 from attrs import define
 from fsspec.config import conf  # type: ignore[import-untyped]
 
-from chainapi.errors import ConfigurationError, ExportError
+from chainapi.errors import ArgumentError, ConfigurationError, ExportError
 from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.remote import target_of
@@ -670,6 +671,29 @@ def test_a_file_system_that_does_not_open_with_its_configuration(
     with pytest.raises(ConfigurationError, match=r"\*\*\* is no secret of this service") as caught:
         target_of("bucket://b/x/", None, None, None)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (Path("bucket://b/x/"), "'bucket:/b/x' is a URL that lacks a slash: give a string"),
+        ("s3:/b/x.jsonl", "is a URL that lacks a slash"),
+        (None, "out=None must be a path"),
+        (b"x.jsonl", "must be a path"),
+    ],
+)
+async def test_a_target_that_is_no_path_and_no_url(
+    out: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A URL that lost a slash, as in a Path, is refused before the first request; no local folder is made."""
+    monkeypatch.chdir(tmp_path)
+    simulator = Simulator()
+    async with simulated(simulator) as session:
+        with pytest.raises(ArgumentError, match=re.escape(message)):
+            await export(session.data.evm.blocks, [43114], out)
+    assert simulator.stats.requests == 0
+    assert not any(tmp_path.iterdir())  # noqa: ASYNC240
+    assert target_of(tmp_path / "s3:" / "x.jsonl", None, None, None).path == tmp_path / "s3:" / "x.jsonl"
 
 
 @pytest.mark.parametrize("url", ["bucket://b/x/", "bucket://b/x.jsonl"])
