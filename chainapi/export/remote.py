@@ -286,8 +286,8 @@ def _refuse_cut_url(address: str) -> None:
     """
     if _CUT_URL.match(address):
         raise ArgumentError(
-            f"{quoted(address)} is a URL that lacks a slash: give a string such as s3://bucket/folder/, or the "
-            "absolute path of a local folder with this name"
+            f"{quoted(address)} is a URL that lacks a slash: give a string such as s3://bucket/folder/, or "
+            "the absolute path of a local folder with this name"
         )
 
 

@@ -132,9 +132,9 @@ def _is_plain(text: str) -> bool:
 
 
 def _template(names: Sequence[str], defaults: Mapping[str, str]) -> str | None:
-    """Return the lines of the defaults, and of headers with these names without their values.
+    """Return the lines of headers with these names, a place for each value.
 
-    It is None for names that only the client can send.
+    Those of the defaults are whole. None is returned for names that only the client can send.
     """
     joined = "".join(names)
     if not joined.islower() or not _is_plain(joined):

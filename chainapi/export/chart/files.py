@@ -134,6 +134,9 @@ def _has_rows(name: str) -> bool:
 
 
 def _label(folders: Sequence[str]) -> dict[str, str | None]:
-    """Return the label of a series in the names of folders, as Hive writes them; other values are no axis."""
+    """Return the label of a series in the names of folders, as Hive writes them.
+
+    Other values in such names are no axis.
+    """
     pairs = (folder.partition("=") for folder in folders)
     return {name: None if value == NULL else unquote(value) for name, _, value in pairs if name in LABELS}
