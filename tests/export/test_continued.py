@@ -120,8 +120,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("growth", [0, 1, 4, 10, 11, 27, 60, 200])
-@pytest.mark.parametrize("pages", [1, 3, 5])
+@pytest.mark.parametrize("growth", [0, 1, 10, 11, 27, 200])
+@pytest.mark.parametrize("pages", [1, 4])
 @pytest.mark.parametrize("name", KINDS)
 async def test_rows_of_a_list_that_grew_meanwhile_come_once(
     name: str, pages: int, growth: int, tmp_path: Path
@@ -291,7 +291,7 @@ async def test_an_update_that_is_stopped_among_rows_of_the_target(
     """A stopped update leaves out rows of the newest number that came before the stop, and come again."""
     kind = KINDS[name]
     growth += 3 if growth and not kind.keyed else 0  # so that rows rise above the last number
-    for known in (17, 18, 19, 20, 21):  # rows of the target, of which three share a number
+    for known in (17, 18, 19):  # rows of the target, of which three share a number
         path, ledger = tmp_path / f"{known}.jsonl", kind.ledger(known)
         async with reaching(ledger) as session:
             await kind.export(session, path)
@@ -377,7 +377,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.untraced
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(["key", "key, cursor", "key, order", "number"]), shifts=st.booleans(), steps=STEPS
 )
