@@ -90,7 +90,7 @@ class ExportView:
         """Return the committed rows, and the number of failed sources."""
         progress = self.progress
         if progress is None:
-            return "no pages yet"
+            return f"{counted(0, 'new row')} kept"
         kept = f"{counted(progress.rows, 'new row')} kept{_beside(progress)}"
         return f"{kept}, {progress.failed:,} of {progress.seen:,} sources failed" if progress.failed else kept
 
@@ -99,7 +99,7 @@ class ExportView:
         progress = self.progress
         requests = [] if self.traffic is None else [counted(self.traffic.requests, "request")]
         if progress is None:
-            return " · ".join([self.kept(), *requests])
+            return " · ".join(["no pages yet", *requests])
         total = "" if progress.sources is None else f" of {progress.sources:,}"
         parts = [
             f"{progress.done:,}{total} sources",

@@ -689,6 +689,12 @@ def test_stages_and_failures_are_seen() -> None:
 # The process
 
 
+def test_an_export_that_is_stopped_before_its_first_page() -> None:
+    """The last line speaks of new rows: those of earlier runs are kept too."""
+    view = ExportView(None, dict[str, QuotaSnapshot], datetime.now)
+    assert (view.counts(), view.kept()) == ("no pages yet", "0 new rows kept")
+
+
 @asynccontextmanager
 async def process_of(*tokens: str, **variables: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start ``chainapi`` as a process, and end it if the block does not."""
