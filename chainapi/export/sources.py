@@ -10,7 +10,7 @@ from chainapi.client.page import Page
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend, trend_of
-from chainapi.core.paging.newest import is_same_row
+from chainapi.core.paging.newest import mark_of_row
 from chainapi.core.paging.stored import Since, StoredRows
 from chainapi.export.reach import Reach
 from chainapi.export.source_records import Batch, SourceRecord
@@ -237,11 +237,8 @@ class SourceStream:
 
     def _is_tie(self, index: int) -> bool:
         """Return whether the target has this row of its newest number; use up its mark."""
-        mark = self._walk.marks(index)
-        known = mark
-        if mark not in self._unmet:
-            known = next((one for one in self._unmet if is_same_row(one, mark)), "")
-        if not known:
+        known = mark_of_row(self._unmet, self._walk.marks(index))
+        if known is None:
             return False
         self._unmet -= Counter([known])
         self._met[known] += 1

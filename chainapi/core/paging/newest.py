@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 from typing import Self
 
 from chainapi.core.paging.order import Watermark, listed
 
-__all__ = ["NewestRows", "is_same_row"]
+__all__ = ["NewestRows", "mark_of_row"]
 
 _HALF = 16  # digits of the mark of a content; that of a key may follow
 
@@ -107,10 +107,20 @@ class NewestRows:
     def _is_same(self, known: str, mark: str) -> bool:
         if self._lookback and len(known) == len(mark) == 2 * _HALF:
             return known[:_HALF] == mark[:_HALF]
-        return is_same_row(known, mark)
+        return _is_same_row(known, mark)
 
 
-def is_same_row(known: str, mark: str) -> bool:
+def mark_of_row(marks: Collection[str], mark: str) -> str | None:
+    """Return the mark among others that is of the same row.
+
+    It is an equal one if possible, else one of its key or its content; None without either.
+    """
+    if mark in marks:
+        return mark
+    return next((known for known in marks if _is_same_row(known, mark)), None)
+
+
+def _is_same_row(known: str, mark: str) -> bool:
     """Check whether two marks are those of one row (see `PageRows.marks`).
 
     Rows with keys are compared by these, others by their content.

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 from chainapi.core.paging.digests import DigestCounter
-from chainapi.core.paging.newest import is_same_row
+from chainapi.core.paging.newest import mark_of_row
 from chainapi.core.paging.rows import PageRows
 
 __all__ = ["Fall", "Since", "StoredRows"]
@@ -158,10 +158,7 @@ class StoredRows:
             return False
         if given is not None and (digest in given if keyed else given.meet(digest)):
             return True
-        if not self._passed:
-            return False
-        mark = page.marks(index)
-        known = next((one for one in self._passed if is_same_row(one, mark)), None)
+        known = mark_of_row(self._passed, page.marks(index)) if self._passed else None
         if known is not None and not keyed:
             self._passed -= Counter([known])
         return known is not None
