@@ -19,7 +19,7 @@ from chainapi.errors import ArgumentError, ConfigurationError
 from chainapi.export.formats import without_source
 from chainapi.export.formats.values import DAY, date_of
 from chainapi.export.part_records import PageRecord
-from chainapi.export.target import Target
+from chainapi.export.target import Target, is_utf_8
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import reader
 
@@ -145,12 +145,10 @@ def check_label(keys: Sequence[str], label: str) -> None:
         ConfigurationError: it is not UTF-8, or too long for the name of a folder.
 
     """
-    try:
-        label.encode()
-    except UnicodeEncodeError:
+    if not is_utf_8(label):
         raise ArgumentError(
             f"the source {quoted(label)} is not UTF-8, as its label in the files has to be: correct it"
-        ) from None
+        )
     if SOURCE in keys and len(quote(label, safe="")) > LONGEST_LABEL:
         raise ConfigurationError(
             f"the source {quoted(label)} is too long for the name of a folder ({LONGEST_LABEL} bytes): leave"

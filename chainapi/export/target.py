@@ -20,7 +20,7 @@ from chainapi.export.settings import JOURNAL, format_name_of, settings_in
 if TYPE_CHECKING:
     from chainapi.export.formats import Format
 
-__all__ = ["ABOUT", "Target", "refuse_name"]
+__all__ = ["ABOUT", "Target", "is_utf_8", "refuse_name"]
 
 # File in the folder of the journal of a URL: the address of the target, and the id of the claim.
 ABOUT = "target"
@@ -212,8 +212,13 @@ def _fault_of_name(name: str) -> str | None:
         return "the name is empty"
     if "\0" in name:
         return "a file name cannot contain NUL"
+    return None if is_utf_8(name) else "its name is not UTF-8, as the libraries of most formats need it"
+
+
+def is_utf_8(text: str) -> bool:
+    """Check that a string can be UTF-8: that it has no half of a surrogate pair."""
     try:
-        name.encode()
+        text.encode()
     except UnicodeEncodeError:
-        return "its name is not UTF-8, as the libraries of most formats need it"
-    return None
+        return False
+    return True
