@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import TypeGuard
 
-__all__ = ["DIGITS", "is_decimal", "is_number", "is_of", "is_whole", "whole_of"]
+__all__ = ["DECIMAL", "DIGITS", "is_decimal", "is_number", "is_of", "is_whole", "whole_of"]
 
 # A whole number as text, for patterns of JSON too; Python reads no more digits.
 DIGITS = r"^-?(?:0|[1-9][0-9]{0,4299})\Z"
-
-
-_DECIMAL = b"0123456789.+-eE"
+DECIMAL = b"0123456789.+-eE"  # characters of a decimal as text
 
 
 def is_of(value: object, kinds: tuple[type, ...]) -> bool:
@@ -46,4 +44,4 @@ def is_decimal(text: str) -> bool:
 
     Python also reads "1_0", " 10 ", digits of other scripts, "NaN" and "Infinity"; the result is False.
     """
-    return not text.encode("ascii", "replace").translate(None, _DECIMAL)
+    return not text.encode("ascii", "replace").translate(None, DECIMAL)

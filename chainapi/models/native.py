@@ -19,7 +19,7 @@ import attrs
 import msgspec
 
 from chainapi._text import quoted
-from chainapi.core.numbers import is_decimal, whole_of
+from chainapi.core.numbers import DECIMAL, is_decimal, whole_of
 from chainapi.errors import DecodeError
 from chainapi.models.exact_json import decode_leniently, exact_number
 from chainapi.models.schema import Type, fields_of, is_record, type_of
@@ -104,7 +104,7 @@ def _may_be_wrong(content: bytes) -> bool:
     return b"\\" in content or b'"_' in content.translate(_CLASSES, _DELETED)
 
 
-_DELETED = b"0123456789.+-eE\n\r\t"  # line ends are outside of strings
+_DELETED = DECIMAL + b"\n\r\t"  # line ends are outside of strings
 _CLASSES = bytes(ord("_") if code == ord(" ") or code > 127 else code for code in range(256))
 
 
