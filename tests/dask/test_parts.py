@@ -8,8 +8,9 @@ import json
 import threading
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -111,44 +112,6 @@ async def test_two_workers_of_one_partition_do_not_both_commit(seed: int, tmp_pa
         assert rows_of(disk) == await straight(session, tmp_path)
 
 
-class Late(Disk):
-    """Disk on which the first part arrives only after a second worker has read the state."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.arrived, self.read, self._opened = threading.Event(), threading.Event(), 0
-
-    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
-        """List a folder."""
-        found = super().ls(path, detail, **options)
-        self._opened += path == "/blocks"
-        if self._opened == 2:
-            self.read.set()
-        return found
-
-    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
-        """Create or replace an object."""
-        if path.endswith(".parquet") and not self.arrived.is_set():
-            self.arrived.set()
-            assert self.read.wait(10)
-        super().pipe_file(path, value, mode, **options)
-
-
-async def test_a_worker_that_was_outrun_continues_behind_the_other(tmp_path: Path) -> None:
-    """A part that an older worker writes at the last moment counts; the newer one continues behind it."""
-    simulator = Simulator(chains=CHAINS, rows=40)
-    with ThreadPoolExecutor(1) as pool:
-        async with simulated(simulator) as session:
-            disk = Late()
-            older = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
-            await asyncio.get_running_loop().run_in_executor(pool, disk.arrived.wait, 10)
-            newer = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
-            outcomes = await asyncio.gather(older, newer, return_exceptions=True)
-            assert isinstance(outcomes[0], ExportError)
-            assert isinstance(outcomes[1], Outcome)
-            assert rows_of(disk) == await straight(session, tmp_path)
-
-
 class Slow(Disk):
     """Disk on which the creation of the first part takes until `arrive` is set."""
 
@@ -164,19 +127,52 @@ class Slow(Disk):
         super().pipe_file(path, value, mode, **options)
 
 
-async def test_a_worker_whose_part_comes_too_late_does_not_begin_again(tmp_path: Path) -> None:
-    """A worker stops that finds its part written by a newer one: it takes the partition from nobody."""
-    simulator = Simulator(chains=CHAINS, rows=40)
+class Late(Slow):
+    """Disk on which the first part arrives once a second worker has read the state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened = 0
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        """List a folder."""
+        found = super().ls(path, detail, **options)
+        self._opened += path == "/blocks"
+        if self._opened == 2:
+            self.arrive.set()
+        return found
+
+
+@asynccontextmanager
+async def outrun(disk: Slow) -> AsyncIterator[tuple[Session, asyncio.Task[Outcome]]]:
+    """Yield a session, and a worker whose first part is on its way."""
     with ThreadPoolExecutor(1) as pool:
-        async with simulated(simulator) as session:
-            disk = Slow()
+        async with simulated(Simulator(chains=CHAINS, rows=40)) as session:
             older = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
             await asyncio.get_running_loop().run_in_executor(pool, disk.begun.wait, 10)
-            await export_partition(job_of(Place(disk), CHAINS), session, ignore)
-            disk.arrive.set()
-            with pytest.raises(ExportError, match="began after this one"):
-                await older
-            assert rows_of(disk) == await straight(session, tmp_path)
+            yield session, older
+
+
+async def test_a_worker_that_was_outrun_continues_behind_the_other(tmp_path: Path) -> None:
+    """A part that an older worker writes at the last moment counts; the newer one continues behind it."""
+    disk = Late()
+    async with outrun(disk) as (session, older):
+        newer = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
+        outcomes = await asyncio.gather(older, newer, return_exceptions=True)
+        assert isinstance(outcomes[0], ExportError)
+        assert isinstance(outcomes[1], Outcome)
+        assert rows_of(disk) == await straight(session, tmp_path)
+
+
+async def test_a_worker_whose_part_comes_too_late_does_not_begin_again(tmp_path: Path) -> None:
+    """A worker stops that finds its part written by a newer one: it takes the partition from nobody."""
+    disk = Slow()
+    async with outrun(disk) as (session, older):
+        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        disk.arrive.set()
+        with pytest.raises(ExportError, match="began after this one"):
+            await older
+        assert rows_of(disk) == await straight(session, tmp_path)
 
 
 async def test_a_list_with_a_cursor_gains_its_new_rows() -> None:
