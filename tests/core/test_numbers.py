@@ -68,5 +68,5 @@ def test_decimals(text: str) -> None:
     "text", ["1_0", " 10 ", "10\n", "\u0661", "\uff11", "1\u00a0", "\ud800", "NaN", "inf"]
 )
 def test_no_decimals(text: str) -> None:
-    """Underscores, white space, digits of other scripts and words are none, although Python reads most."""
+    """A string with an underscore, white space, a digit of another script or a word is no decimal."""
     assert not is_decimal(text)

@@ -291,7 +291,7 @@ async def test_an_update_that_is_stopped_among_rows_of_the_target(
     """A stopped update leaves out rows of the newest number that came before the stop, and come again."""
     kind = KINDS[name]
     growth += 3 if growth and not kind.keyed else 0  # so that rows rise above the last number
-    for known in (17, 18, 19):  # rows of the target, of which three share a number
+    for known in (17, 18, 19):  # rows of the target; three share each number
         path, ledger = tmp_path / f"{known}.jsonl", kind.ledger(known)
         async with reaching(ledger) as session:
             await kind.export(session, path)
