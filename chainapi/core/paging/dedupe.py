@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -182,12 +182,12 @@ class Deduplicator:
 
         """
         rows = self._page = PageRows(page, self._identity, keyed=self._keyed)
-        order = self._order
+        order, run = self._order, rows.run
+        if order is not None and run is not None and order.is_below(run[0]) and not self._resumed_page.marks:
+            return self._add_below(order, rows)
         numbers: Sequence[int | None] = rows.numbers or ()
-        last = None if order is None else order.last
-        falls = rows.run is not None and (last is None or rows.run[0] <= last)
-        rise = None if order is None or falls else rising(numbers, last)
-        all_new = order is not None and bool(numbers) and rise is None and numbers[0] != last
+        rise = None if order is None else rising(numbers, order.last)
+        all_new = order is not None and bool(numbers) and rise is None and numbers[0] != order.last
         self._read_stored(rows, all_new=all_new)
         refuted: list[Assumption] = []
         if self._keyed and not self._keys.add(rows, all_new=all_new):
@@ -220,6 +220,23 @@ class Deduplicator:
             tuple(refuted),
             rows.size,
         )
+
+    def _add_below(self, order: Order, rows: PageRows) -> Comparison:
+        """Count the usual page of a list in order: a run below all rows given.
+
+        Each of its rows is new.
+        """
+        refuted: tuple[Assumption, ...] = ()
+        self._stored = None
+        if self._keyed and not self._keys.add(rows, all_new=True):
+            self._give_up_key(rows)
+            refuted = (Assumption.KEY,)
+        numbers = cast("Sequence[int]", rows.numbers)  # a run has them all
+        ordered = rows.ordered = Rows(range(rows.size), numbers, rows.run)
+        order.extend(ordered, rows.mark, rows.late_mark)
+        self._history.extend(ordered, ())
+        self._any_given = True
+        return Comparison(_NONE, _NONE, True, rows.signature, refuted, rows.size)
 
     def leave(self) -> None:
         """Drop the rows of the last page: nobody asks for one of them any more."""

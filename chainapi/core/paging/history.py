@@ -39,7 +39,11 @@ class Runs:
         if runs is None:
             return
         if run is not None:
-            _append_run(runs, run)
+            first, step, count = runs[-1] if runs else run
+            if runs and step == run[1] and run[0] == first + step * count:
+                runs[-1] = first, step, count + run[2]
+                return
+            runs.append(run)
         elif numbers:
             _append(runs, numbers)
         if len(runs) > self.LIMIT:
@@ -105,15 +109,6 @@ class OrderHistory:
         for number, marks in self._ends.items():
             for mark in listed(marks[met]):
                 yield mark_digest(number, mark)
-
-
-def _append_run(runs: list[Run], run: Run) -> None:
-    """Lengthen the last run by a whole page if that fits, or begin another."""
-    first, step, count = runs[-1] if runs else run
-    if runs and step == run[1] and run[0] == first + step * count:
-        runs[-1] = first, step, count + run[2]
-    else:
-        runs.append(run)
 
 
 def _append(runs: list[Run], numbers: Sequence[int]) -> None:

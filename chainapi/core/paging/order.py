@@ -182,6 +182,16 @@ class Order:
         for number, marks in self._after.ties.items():
             yield number, marks, self._after.met.get(number, {})
 
+    def is_below(self, number: int) -> bool:
+        """Check whether a number is below all numbers given."""
+        spans = self._after.spans
+        return not spans or number < spans[-1][1]
+
+    def extend(self, rows: Rows, mark: Mark, late: LateMark | None = None) -> None:
+        """Count rows below all numbers given; see `take`."""
+        self._before = self._after
+        self._after = self._extended(rows, mark, late)
+
     def take(self, rows: Rows, mark: Mark, late: LateMark | None = None) -> AbstractSet[int]:
         """Count rows as given, and return the indices of those that were given before.
 
@@ -194,7 +204,7 @@ class Order:
         if tied:
             self._after, stale = self._joined(rows.indices[:tied], mark)
             rows = rows.behind(tied)
-        if self._all_below(rows):
+        if rows and self.is_below(rows.numbers[0]):
             self._after = self._extended(rows, mark, late)
         elif rows:
             self._after, more = self._sift(rows, mark, self._after)
@@ -229,11 +239,6 @@ class Order:
         ties, met = {**before.ties, number: given}, {**before.met, number: here}
         return Given(before.spans, number, ties, met), stale
 
-    def _all_below(self, rows: Rows) -> bool:
-        """Check for the usual page: all rows are below every span."""
-        spans, numbers = self._after.spans, rows.numbers
-        return bool(numbers) and not (spans and numbers[0] >= spans[-1][1])
-
     def _extended(self, rows: Rows, mark: Mark, late: LateMark | None) -> Given:
         before = self._after
         first, last = rows.numbers[0], rows.numbers[-1]
@@ -241,11 +246,11 @@ class Order:
         spans = ((newest, last),)
         if self._unique:
             return Given(spans, last, _NO_TIES, _NO_TIES)
-        ends: dict[int, Marks] = {last: _marks(rows.indices[-rows.numbers.count(last) :], mark, late)}
+        at_end = _marks(rows.indices[-rows.numbers.count(last) :], mark, late)
         if before.spans:
-            ties = {newest: before.ties.get(newest, {}), **ends}
-            return Given(spans, last, ties, {newest: before.met.get(newest, {}), **ends})
-        ties = {newest: _marks(rows.indices[: rows.numbers.count(first)], mark, late), **ends}
+            ties = {newest: before.ties.get(newest, {}), last: at_end}
+            return Given(spans, last, ties, {newest: before.met.get(newest, {}), last: at_end})
+        ties = {newest: _marks(rows.indices[: rows.numbers.count(first)], mark, late), last: at_end}
         return Given(spans, last, ties, ties)
 
     def _sift(self, rows: Rows, mark: Mark, before: Given | None = None) -> tuple[Given, set[int]]:

@@ -286,8 +286,11 @@ class Walk:
 
     def leave(self) -> None:
         """Leave the open page, whose rows were all given; drop its rows and its body."""
-        self._moved, self._left, self._answer = self._size, None, None
-        if not self.keeps_rows and self._page is not _EMPTY:
+        self._answer = None
+        if self._page is _EMPTY:
+            return  # left before
+        self._moved, self._left = self._size, None
+        if not self.keeps_rows:
             self._page, self.response = _EMPTY, None
             self._dedupe.leave()
 
@@ -528,7 +531,7 @@ class Walk:
 
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
-        start, token, size = self.position, fetched.token, compared.size
+        start, token, size = self.end, fetched.token, compared.size  # no row before it is unread
         self._states.received(token, rows=compared.signature, size=size, fresh=compared.fresh)
         self._page, self._size, self._compared = fetched.page, size, compared
         self._moved, self._left, self.response = 0, None, fetched.response
