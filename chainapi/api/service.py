@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
@@ -288,7 +288,7 @@ class ServiceAPI:
         query = self._query(path, params, route.units, route.path)
         if route.method == "GET":
             return query
-        return evolve(
+        return replace(
             query,
             route=route_name(self._name, path, route.method),
             method=route.method,

@@ -8,7 +8,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never, cast
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from chainapi.client.emitter import CallEvents
 from chainapi.client.service import Service
@@ -49,8 +49,7 @@ R = TypeVar("R")
 _NUMBERS = count(1)  # of the calls of this process
 
 
-@define(eq=False, repr=False)
-class CallRunner(Generic[R]):
+class CallRunner(Struct, Generic[R], eq=False):
     """Runs one call until it succeeds, fails for good, or is closed.
 
     Attributes:
@@ -68,12 +67,14 @@ class CallRunner(Generic[R]):
     decode: Callable[[bytes], R]
     flow: CallFlow
     timeouts: Timeouts
-    number: int = field(factory=_NUMBERS.__next__, init=False)
-    _timeout: Timeout = field(init=False)
-    _permit: AnyPermit | None = field(default=None, init=False)  # of the attempt under way
-    _sent: bool = field(default=False, init=False)  # whether that attempt has begun
-    _outcome: Response | APIConnectionError | None = field(default=None, init=False)  # of the last attempt
-    _events: CallEvents | None = field(default=None, init=False)  # None where nobody listens
+    number: int = field(default_factory=_NUMBERS.__next__)
+    _timeout: Timeout | None = None  # set when the call begins
+    _permit: AnyPermit | None = None  # of the attempt under way
+    _sent: bool = False  # whether that attempt has begun
+    _outcome: Response | APIConnectionError | None = None  # of the last attempt
+    _events: CallEvents | None = None  # None where nobody listens
+
+    __repr__ = object.__repr__  # the call may hold secrets
 
     async def run(self) -> tuple[R, Exchange]:
         """Return the decoded response and the exchange that it belongs to.
@@ -215,6 +216,7 @@ class CallRunner(Generic[R]):
     async def _send(self, attempt: int, now: float) -> Exchange:
         """Send the request once, and report its outcome to the gate."""
         service, events, timeout, clock = self.service, self._events, self._timeout, self.timeouts.clock
+        assert timeout is not None  # noqa: S101 - the call has begun
         self._sent = True
         service.events.waits_until = -inf
         sent = SentAt(now, service.member.now(), self.number)
@@ -254,10 +256,11 @@ class CallRunner(Generic[R]):
 
         If so, the cancellation that the timer requested is taken back.
         """
-        at = self._timeout.expired_at
-        if at is None or at >= self.flow.deadline or self.timeouts.closed:
+        timeout = self._timeout
+        at = None if timeout is None else timeout.expired_at
+        if timeout is None or at is None or at >= self.flow.deadline or self.timeouts.closed:
             return False
-        return self._timeout.settle()
+        return timeout.settle()
 
     def _late(self) -> APITimeoutError:
         return APITimeoutError(f"no whole answer within {self.call.options.timeout:g} s")

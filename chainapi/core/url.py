@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from enum import Enum
 from urllib.parse import quote, urlencode
 
-from attrs import Factory, evolve, field, frozen
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 from chainapi._text import quoted
 from chainapi.core.arguments import whole_number
@@ -42,8 +43,7 @@ def _encode(query: Query) -> str:
     return f"{encoded}?{'&'.join(pairs) if safe else urlencode(query.params)}"
 
 
-@frozen
-class Query:
+class Query(Struct, frozen=True):
     """Method, path, parameters and body of a request, without the page token.
 
     Attributes:
@@ -58,6 +58,7 @@ class Query:
         idempotency: effect of sending the request twice.
         lookup: method of a session that shows the effect of a write, such as ``data.webhooks.list``.
         bodiless: whether a successful answer needs no body.
+        encoded: path and parameters as they are sent, made of them.
 
     """
 
@@ -67,20 +68,26 @@ class Query:
     cost: float | None = None
     template: str = ""
     method: str = "GET"
-    body: bytes | None = field(default=None, repr=False)
+    body: bytes | None = None
     token_in_body: bool = False
     idempotency: Idempotency = Idempotency.SAFE
     lookup: str = ""
     bodiless: bool = False
-    _encoded: str = field(init=False, repr=False, eq=False, default=Factory(_encode, takes_self=True))
+    encoded: str = ""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "encoded", _encode(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.where!r}, {self.params!r})"  # the body may hold secrets
 
     def url(self, base_url: str, page_token: str | None = None) -> str:
         """Return the whole URL, with the page token as one parameter if it belongs there."""
         if page_token is None or self.token_in_body:
-            return base_url + self._encoded
+            return base_url + self.encoded
         joint = "&" if self.params else "?"
         token = page_token if _UNRESERVED.fullmatch(page_token) else quote(page_token, safe="")
-        return f"{base_url}{self._encoded}{joint}pageToken={token}"
+        return f"{base_url}{self.encoded}{joint}pageToken={token}"
 
     @property
     def shape(self) -> str:
@@ -96,14 +103,14 @@ class Query:
     def replaced(self, name: str, value: int | str) -> Query:
         """Return the query with its parameter `name` set to `value`."""
         kept = tuple(pair for pair in self.params if pair[0] != name)
-        return evolve(self, params=(*kept, (name, str(value))))
+        return replace(self, params=(*kept, (name, str(value))))
 
     def unsized(self) -> Query:
         """Return the query without its page size."""
         params, body = tuple(pair for pair in self.params if pair[0] != "pageSize"), self.body
         if body is not None:
             body = json.dumps({k: v for k, v in json.loads(body).items() if k != "pageSize"}).encode()
-        return evolve(self, params=params, body=body)
+        return replace(self, params=params, body=body)
 
     @property
     def page_size(self) -> int | None:

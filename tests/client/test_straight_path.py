@@ -13,6 +13,7 @@ import pytest
 from attrs import define, evolve, field, fields_dict, frozen
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import chainapi
 from chainapi import Session
@@ -129,7 +130,7 @@ async def play(plans: Sequence[Plan], closes: float | None, gate: Gate) -> Seen:
         await asyncio.sleep(plan.begins)
         try:
             made = Call(
-                evolve(plan.query, path=f"/{number}"),
+                replace(plan.query, path=f"/{number}"),
                 not_after=loop.time() + plan.dead,
                 needed=lambda: next(left, None) is not None,
                 options=plan.options,

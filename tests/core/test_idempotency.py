@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from chainapi.core.call import Call, CallOptions, Exchange
 from chainapi.core.http import Response
@@ -136,12 +136,12 @@ def test_an_answer_that_cannot_be_read_is_not_asked_for_again(fault: DecodeError
 @pytest.mark.parametrize("code", [200, 201, 204])
 def test_an_answer_without_a_body_is_accepted_where_the_route_has_none(code: int) -> None:
     """A 2xx without a body is a success for a route without one, and DecodeError for another write."""
-    assert Script([status(code, b"")]).run(call(evolve(POST, bodiless=True)))[0] is None
-    assert Script([status(code, b"{}")]).run(call(evolve(POST, bodiless=True)))[0] is None
+    assert Script([status(code, b"")]).run(call(replace(POST, bodiless=True)))[0] is None
+    assert Script([status(code, b"{}")]).run(call(replace(POST, bodiless=True)))[0] is None
     with pytest.raises(DecodeError, match="without a body"):
         Script([status(code, b"")]).run(call(POST))
     with pytest.raises(RateLimitedError):
-        Script([LIMITED]).run(call(evolve(POST, bodiless=True), attempts=1))
+        Script([LIMITED]).run(call(replace(POST, bodiless=True), attempts=1))
 
 
 def test_attempts_of_a_write_end() -> None:

@@ -21,8 +21,7 @@ from enum import Enum
 from math import inf
 from typing import Literal
 
-from attrs import define, field
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -109,8 +108,7 @@ class PageToken(Struct, frozen=True):
     minted_at: float
 
 
-@define
-class StateMachine:
+class StateMachine(Struct, eq=False):
     """State of one walk over the pages of one query, with the page token to send next.
 
     Send `token` before `expires_at`, then call the method for the outcome: `received`, `checked` (in the
@@ -125,13 +123,15 @@ class StateMachine:
     depth: int = 0  # pages received in this pass
     reached: int = 0  # the depth at which the pass before this one ended
     proven: bool = False  # the first page of this query was answered once
-    _guard: LoopGuard = field(factory=LoopGuard, repr=False)
+    _guard: LoopGuard = field(default_factory=LoopGuard)
     _deepest: int = 0  # the greatest depth of the passes before this one
     _idle: int = 0  # pages in a row that brought nothing new
     _page: int | None = None  # hash of the rows of the page received last; None after a resume
     _opener: PageToken | None = None  # the token that opened it; None for the first page, after a resume
     _refusal: APIStatusError | None = None  # of a token, while the page before it is fetched once more
     _renewed: bool = False  # the token in hand took the place of one that was refused
+
+    __repr__ = object.__repr__  # without the page token
 
     @classmethod
     def resume(
