@@ -274,6 +274,9 @@ def _shown(value: object) -> str:
     return "missing" if value is _MISSING else quoted(value)
 
 
+_canonical = json.JSONEncoder(sort_keys=True).encode  # json.dumps would make an encoder at each call
+
+
 def query_fingerprint(
     origin: str,
     path: str,
@@ -286,5 +289,5 @@ def query_fingerprint(
     They do not depend on the API key, nor on the order of the parameters and of the fields of the body.
     """
     content = [] if method == "GET" else [method, None if body is None else json.loads(body)]
-    text = json.dumps([origin, path, sorted(params), *content], sort_keys=True)
+    text = _canonical([origin, path, sorted(params), *content])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
