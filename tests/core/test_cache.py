@@ -41,6 +41,7 @@ def test_stored_form(sent: float, status: int, headers: dict[str, str], body: by
     """A response is read as it was stored, but for its cookies."""
     response = CachedResponse.of(sent, 0.5, status, headers | {"set-cookie": "a=b"}, body)
     assert CachedResponse.loads(response.dumps()) == response
+    headers.pop("set-cookie", None)
     assert (response.headers, response.body) == (headers, body)
 
 
