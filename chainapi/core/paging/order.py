@@ -8,10 +8,12 @@ ends rows may share a number with rows that were not: there the marks of the row
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from itertools import chain, pairwise, repeat
 from typing import Any, cast
 
@@ -368,17 +370,41 @@ def _written(given: Given, before: Given, number_field: str) -> Watermark | None
 def with_run(numbers: list[Any]) -> tuple[Sequence[Any], Run | None]:
     """Return numbers and the run that they form, if they form one.
 
-    The numbers of a run are returned as a `range`, which takes little memory. It takes no comparison of
-    neighbors: a run is the usual page of a list whose numbers are its keys.
+    The numbers of a run are returned as a `range`, which takes little memory.
     """
     count = len(numbers)
     if count < 2 or type(first := numbers[0]) is not int or type(second := numbers[1]) is not int:
         return numbers, None
     step = second - first
-    end = first + step * count
-    if step >= 0 or numbers[-1] != end - step or numbers != list(run := range(first, end, step)):
+    run = range(first, first + step * count, step) if step < 0 else range(0)
+    if not run or numbers[-1] != run[-1] or not _are(numbers, run):
         return numbers, None
     return run, (first, step, count)
+
+
+def _are(numbers: list[Any], run: range) -> bool:
+    """Check whether numbers are those of a run, with the same ends.
+
+    An object for each number of the run would take twice as long. Numbers of 32 bits are the digits of one
+    large number, and that of a run is a sum of two products.
+    """
+    pack, ones, places = _powers(len(run))
+    try:
+        digits = pack(*numbers)
+    except struct.error:  # one of them is negative, larger, or no whole number
+        return numbers == list(run)
+    return int.from_bytes(digits, "little") == run.start * ones + run.step * places
+
+
+@lru_cache(maxsize=4)
+def _powers(count: int) -> tuple[Callable[..., bytes], int, int]:
+    """Return the packer of digits, and the numbers of digits 1, 1, 1 and 0, 1, 2."""
+    pack = struct.Struct(f"<{count}I").pack
+    return (
+        pack,
+        int.from_bytes(pack(*repeat(1, count)), "little"),
+        int.from_bytes(pack(*range(count)), "little"),
+    )
 
 
 def rising(numbers: Sequence[int | None], last: int | None) -> int | None:

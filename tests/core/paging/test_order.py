@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from attrs import define, field
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -452,11 +454,26 @@ def test_rising(numbers: list[int | None], last: int | None) -> None:
     assert rising(numbers, last) == expected
 
 
-@given(st.integers(-9, 9), st.integers(-5, 5), st.integers(0, 9), NUMBERS)
-def test_with_run(first: int, step: int, count: int, other: list[int | None]) -> None:
+# At 32 bits the check of a run changes; a carry from one number to the next must not hide a change.
+LARGEST = 2**32
+CHANGES = st.none() | st.integers(-2, 2) | st.sampled_from([LARGEST, -LARGEST, LARGEST - 1, 0.5])
+
+
+@given(
+    st.integers(-9, 9) | st.integers(LARGEST - 9, LARGEST + 9),
+    st.integers(-5, 5),
+    st.integers(0, 9),
+    st.dictionaries(st.integers(0, 8), CHANGES, max_size=2),
+)
+@example(LARGEST - 1, -1, 5, {})
+@example(9, -1, 5, {1: 1, 2: -LARGEST})
+def test_with_run(first: int, step: int, count: int, changes: dict[int, float | None]) -> None:
     """`with_run` finds two or more numbers with equal steps down, and nothing else."""
-    numbers: list[int | None] = [first + step * place for place in range(count)]
-    assert with_run(numbers)[1] == ((first, step, count) if count > 1 and step < 0 else None)
-    found = with_run(other)[1]
-    assert found is None or other == list(range(found[0], found[0] + found[1] * found[2], found[1]))
-    assert (found is None) or found[2] == len(other) > 1
+    numbers: list[Any] = [first + step * place for place in range(count)]
+    for place, change in changes.items():
+        if place < count:
+            numbers[place] = None if change is None else first + step * place + change
+    whole = [number for number in numbers if isinstance(number, int)]
+    steps = {below - above for above, below in pairwise(whole)} if len(whole) == count else set[int]()
+    run = (whole[0], min(steps), count) if len(steps) == 1 and max(steps) < 0 else None
+    assert with_run(numbers) == (numbers if run is None else range(run[0], min(whole) - 1, run[1]), run)
