@@ -296,7 +296,10 @@ async def test_checkpoint_of_another_query() -> None:
 
 
 async def test_collect_with_limit() -> None:
-    """collect(limit) returns that many rows, and the stream continues after them."""
+    """collect(limit) returns that many rows, and the stream continues after them.
+
+    Other arguments are refused.
+    """
     async with simulated(Simulator(points=250)) as session:
         pages = session.metrics.avg_tps(43114)
         head = await pages.collect(limit=130)
@@ -307,6 +310,9 @@ async def test_collect_with_limit() -> None:
         for limit in (0, -1, True, 1.5):
             with pytest.raises(ConfigurationError, match="limit"):
                 await session.metrics.avg_tps(43114).collect(limit=limit)  # type: ignore[arg-type]
+        for progress in ("false", 1, None):
+            with pytest.raises(ConfigurationError, match="progress"):
+                await session.metrics.avg_tps(43114).collect(progress=progress)  # type: ignore[arg-type]
 
 
 async def test_rest_of_a_page_begun_by_rows() -> None:

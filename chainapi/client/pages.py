@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Batch, CollectedRows, RowBatch, WalkRunner
 from chainapi.client.source import Source
-from chainapi.core.arguments import whole_number
+from chainapi.core.arguments import boolean, whole_number
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Cursor
@@ -253,7 +253,7 @@ class Pages(Generic[T]):
         `progress` shows rows, speed and the time left, in a notebook or on a terminal.
 
         Raises:
-            ConfigurationError: `limit` is not a whole number above 0.
+            ConfigurationError: `limit` is not a whole number above 0, or `progress` is no bool.
             ChainAPIError: any of chainapi's errors, with `checkpoint` and `partial`.
 
         """
@@ -265,6 +265,7 @@ class Pages(Generic[T]):
     ) -> Any:
         if limit is not None:
             whole_number("limit", limit)
+        boolean("progress", progress)
         if tables is not None:
             await tables.load()
         runner = self._runner
