@@ -185,6 +185,27 @@ class Deduplicator:
         order, run = self._order, rows.run
         if order is not None and run is not None and order.is_below(run[0]) and not self._resumed_page.marks:
             return self._add_below(order, rows)
+        return self._add_any(order, rows)
+
+    def _add_below(self, order: Order, rows: PageRows) -> Comparison:
+        """Count the usual page of a list in order: a run below all rows given.
+
+        Each of its rows is new.
+        """
+        refuted: tuple[Assumption, ...] = ()
+        self._stored = None
+        if self._keyed and not self._keys.add(rows, all_new=True):
+            self._give_up_key(rows)
+            refuted = (Assumption.KEY,)
+        numbers = cast("Sequence[int]", rows.numbers)  # a run has them all
+        ordered = rows.ordered = Rows(range(rows.size), numbers, rows.run)
+        order.extend(ordered, rows.mark, rows.late_mark)
+        self._history.extend(ordered, ())
+        self._any_given = True
+        return Comparison(_NONE, _NONE, True, rows.signature, refuted, rows.size)
+
+    def _add_any(self, order: Order | None, rows: PageRows) -> Comparison:
+        """Count the rows of a page that may repeat some, or be in no order."""
         numbers: Sequence[int | None] = rows.numbers or ()
         rise = None if order is None else rising(numbers, order.last)
         all_new = order is not None and bool(numbers) and rise is None and numbers[0] != order.last
@@ -220,23 +241,6 @@ class Deduplicator:
             tuple(refuted),
             rows.size,
         )
-
-    def _add_below(self, order: Order, rows: PageRows) -> Comparison:
-        """Count the usual page of a list in order: a run below all rows given.
-
-        Each of its rows is new.
-        """
-        refuted: tuple[Assumption, ...] = ()
-        self._stored = None
-        if self._keyed and not self._keys.add(rows, all_new=True):
-            self._give_up_key(rows)
-            refuted = (Assumption.KEY,)
-        numbers = cast("Sequence[int]", rows.numbers)  # a run has them all
-        ordered = rows.ordered = Rows(range(rows.size), numbers, rows.run)
-        order.extend(ordered, rows.mark, rows.late_mark)
-        self._history.extend(ordered, ())
-        self._any_given = True
-        return Comparison(_NONE, _NONE, True, rows.signature, refuted, rows.size)
 
     def leave(self) -> None:
         """Drop the rows of the last page: nobody asks for one of them any more."""
