@@ -17,7 +17,9 @@ from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
 import attrs
+import msgspec
 import pytest
+from rich.pretty import pretty_repr
 
 from chainapi import Provider, Session
 from chainapi.client.config import Secret
@@ -191,11 +193,23 @@ def test_key_is_not_shown_by_what_is_made_of_it() -> None:
         service.endpoint.key,
     ):
         hunt_object(one, type(one).__name__)
-    hunt(repr(request) + str(request), "the request")
+    hunt(repr(request) + str(request) + pretty_repr(request), "the request")
     hunt(session.data.chains().checkpoint.dumps(), "a checkpoint")
     for one in (service.endpoint.key, service.endpoint):
         with pytest.raises(TypeError):
             pickle.dumps(one)
+
+
+def test_rich_shows_the_repr_of_a_struct() -> None:
+    """A Struct with a repr of its own is shown by it: `rich` would show all values of another Struct."""
+    kinds: list[type[msgspec.Struct]] = [msgspec.Struct]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    own = [kind for kind in kinds if kind.__module__.startswith("chainapi.")]
+    hiding = [kind for kind in own if kind.__repr__ is not msgspec.Struct.__repr__]
+    assert {Request, Response, Call, Query} <= {*hiding}
+    assert not [kind for kind in hiding if kind.__rich_repr__ is msgspec.Struct.__rich_repr__]
+    assert pretty_repr(Response(200, {"x-echo": KEY}, b"{}")) == "Response(status=200, body=<2 bytes>)"
 
 
 @pytest.mark.real_time

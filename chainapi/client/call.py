@@ -29,6 +29,7 @@ from chainapi.core.call import (
 from chainapi.core.http import Response
 from chainapi.core.limits.headers import read_limits
 from chainapi.core.limits.verdict import Verdict
+from chainapi.core.private import Private
 from chainapi.errors import (
     APIConnectionError,
     APITimeoutError,
@@ -49,7 +50,7 @@ R = TypeVar("R")
 _NUMBERS = count(1)  # of the calls of this process
 
 
-class CallRunner(Struct, Generic[R], eq=False):
+class CallRunner(Private, Struct, Generic[R], eq=False):
     """Runs one call until it succeeds, fails for good, or is closed.
 
     Attributes:
@@ -73,8 +74,6 @@ class CallRunner(Struct, Generic[R], eq=False):
     _sent: bool = False  # whether that attempt has begun
     _outcome: Response | APIConnectionError | None = None  # of the last attempt
     _events: CallEvents | None = None  # None where nobody listens
-
-    __repr__ = object.__repr__  # the call may hold secrets
 
     async def run(self) -> tuple[R, Exchange]:
         """Return the decoded response and the exchange that it belongs to.

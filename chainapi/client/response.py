@@ -8,12 +8,13 @@ from typing import Any
 from msgspec import Struct, field
 
 from chainapi.core.http import request_id
+from chainapi.core.private import Private
 from chainapi.models.codec import decode_resource
 
 __all__ = ["RawResponse"]
 
 
-class RawResponse(Struct, frozen=True, eq=False):
+class RawResponse(Private, Struct, frozen=True, eq=False, weakref=True):
     """Successful response of a service, as it was received.
 
     Attributes:

@@ -18,6 +18,7 @@ from chainapi.core.http import Response, is_markup
 from chainapi.core.idempotency import Idempotency, may_be_done
 from chainapi.core.limits.info import RateLimitInfo, hold
 from chainapi.core.limits.verdict import Verdict
+from chainapi.core.private import Private
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.statuses import missing_body, rate_limited, status_error
 from chainapi.core.url import Query
@@ -74,7 +75,7 @@ class SentAt(Struct, frozen=True):
     call: int | None = None
 
 
-class CallOptions(Struct, frozen=True, eq=False):
+class CallOptions(Private, Struct, frozen=True, eq=False):
     """Options of a call; a view of a session has one set for all of its calls.
 
     Attributes:
@@ -102,8 +103,6 @@ class CallOptions(Struct, frozen=True, eq=False):
     coalesce: bool = False
     cache: ResponseCache | None = None
 
-    __repr__ = object.__repr__  # the headers may hold secrets
-
     @property
     def waits(self) -> tuple[object, ...]:
         """Options that decide how long a call may take, and when its turn comes."""
@@ -115,7 +114,7 @@ class CallOptions(Struct, frozen=True, eq=False):
         return self.coalesce or self.cache is not None
 
 
-class Call(Struct, frozen=True, eq=False):
+class Call(Private, Struct, frozen=True, eq=False):
     """Call: one request, repeated until it succeeds or no attempt is left.
 
     Attributes:
@@ -134,8 +133,6 @@ class Call(Struct, frozen=True, eq=False):
     needed: Callable[[], bool] | None = None
     options: CallOptions = msgspec.field(default_factory=CallOptions)
     fresh: bool = False
-
-    __repr__ = object.__repr__  # without the page token
 
 
 class CallSettings(Struct, eq=False):
@@ -207,7 +204,7 @@ Flow: TypeAlias = Generator[Command, tuple[float, Any], T]
 _NO_LIMITS = RateLimitInfo()
 
 
-class Exchange(Struct, eq=False):
+class Exchange(Private, Struct, eq=False):
     """Exchange: one request, its outcome, its limits and the gate's verdict.
 
     The limits are those that the response announced. `elapsed` is the seconds from sending to the outcome,
@@ -220,8 +217,6 @@ class Exchange(Struct, eq=False):
     verdict: Verdict = Verdict.PASSED
     elapsed: float = 0.0
     age: float = 0.0
-
-    __repr__ = object.__repr__
 
 
 _QUEUE, _ATTEMPT, _PAUSE = range(3)  # phases between which the time of a call is divided

@@ -12,6 +12,8 @@ from typing import TypeGuard
 
 from msgspec import Struct, field
 
+from chainapi.core.private import Private
+
 __all__ = ["Request", "Response", "is_header_name", "is_markup", "reason_phrase", "request_id"]
 
 # Headers with the id that a service or the proxy before it gave to a request, the usual one first.
@@ -20,7 +22,7 @@ _REQUEST_ID = ("x-request-id", "request-id", "x-amzn-requestid", "x-correlation-
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
-class Request(Struct, frozen=True):
+class Request(Private, Struct, frozen=True):
     """One HTTP request.
 
     ``url`` is absolute and already percent-encoded. Header names are lower-case. Neither the values of
@@ -38,7 +40,7 @@ class Request(Struct, frozen=True):
         return f"Request(method={self.method!r}, url={self.url!r}, body={body})"
 
 
-class Response(Struct, frozen=True):
+class Response(Private, Struct, frozen=True):
     """One whole HTTP response.
 
     Header names are lower-case; a header that was sent several times is one value, joined with ``", "``

@@ -15,6 +15,7 @@ from chainapi._text import quoted
 from chainapi.core.arguments import whole_number
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.numbers import is_of
+from chainapi.core.private import Private
 from chainapi.errors import ArgumentError, ConfigurationError
 
 __all__ = ["MAX_PAGE_SIZE", "Query", "checked_page_size", "checked_path", "path_segment"]
@@ -43,7 +44,7 @@ def _encode(query: Query) -> str:
     return f"{encoded}?{'&'.join(pairs) if safe else urlencode(query.params)}"
 
 
-class Query(Struct, frozen=True):
+class Query(Private, Struct, frozen=True):
     """Method, path, parameters and body of a request, without the page token.
 
     Attributes:

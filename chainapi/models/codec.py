@@ -10,6 +10,7 @@ import msgspec
 
 from chainapi._text import quoted
 from chainapi.core.paging.checkpoint import MAX_TOKEN
+from chainapi.core.private import Private
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.canonical import canonical_rows, scan
 from chainapi.models.decode_errors import (
@@ -46,7 +47,7 @@ _GET = "get() of the same path and parameters, without a model, returns the reso
 PART = 256  # rows of a large body that are decoded in one step
 
 
-class DecodedPage(msgspec.Struct, frozen=True, eq=False):
+class DecodedPage(Private, msgspec.Struct, frozen=True, eq=False):
     """Rows of a page, the next page token, and further fields of the envelope.
 
     `items` is the name of the list field of `body`, `extra` has the further fields of the route. `kept` has
@@ -59,8 +60,6 @@ class DecodedPage(msgspec.Struct, frozen=True, eq=False):
     body: bytes = b"{}"
     items: str = ""
     kept: Sequence[int] | None = None
-
-    __repr__ = object.__repr__  # without rows and page token
 
     @property
     def key_rows(self) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import weakref
 from typing import Any
 
 import pytest
@@ -65,6 +66,7 @@ async def test_a_response_by_path() -> None:
     assert (response.status, response.request_id, response.body) == (200, "id-7", transport.body)
     assert str(response.json()["a"]) == "0.12345678901234567890"
     assert repr(response) == "RawResponse(status=200, body=<29 bytes>, elapsed=0.000, age=0.000)"
+    assert weakref.ref(response)() is response
 
 
 async def test_the_key_is_masked_in_headers() -> None:

@@ -18,6 +18,7 @@ from yarl import URL
 from chainapi.client.transport.connector import NO_TIMEOUT
 from chainapi.client.transport.responses import Responses
 from chainapi.core.http import Request, Response
+from chainapi.core.private import Private
 
 __all__ = ["DirectSender"]
 
@@ -53,13 +54,11 @@ class Origin(Struct):
         return None if self.template is None or not _is_plain("".join(values)) else self.template % values
 
 
-class Message(Struct, frozen=True):
+class Message(Private, Struct, frozen=True):
     """Head of a request, and the origin that it is sent to."""
 
     origin: Origin
     head: bytes
-
-    __repr__ = object.__repr__  # the head may hold secrets
 
 
 class DirectSender:

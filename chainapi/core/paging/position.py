@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.order import Given
+from chainapi.core.private import Private
 
 if TYPE_CHECKING:
     from chainapi.core.paging.states import PageToken
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["PagePosition", "Position", "checkpoint_of"]
 
 
-class PagePosition(Struct, frozen=True, eq=False):
+class PagePosition(Private, Struct, frozen=True, eq=False):
     """Position after a whole page: what its checkpoint is made of.
 
     Nothing in it changes when the walk moves on. See `Checkpoint` for the other attributes.
@@ -41,8 +42,6 @@ class PagePosition(Struct, frozen=True, eq=False):
     done: bool
 
     offset: ClassVar[int] = 0
-
-    __repr__ = object.__repr__  # without the page token
 
     def checkpoint(self) -> Checkpoint:
         """Return the checkpoint."""

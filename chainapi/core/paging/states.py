@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.loop_guard import LoopGuard
+from chainapi.core.private import Private
 from chainapi.errors import APIStatusError, PageRefusedError, PageTokenExpiredError, PaginationLoopError
 
 __all__ = [
@@ -108,7 +109,7 @@ class PageToken(Struct, frozen=True):
     minted_at: float
 
 
-class StateMachine(Struct, eq=False):
+class StateMachine(Private, Struct, eq=False):
     """State of one walk over the pages of one query, with the page token to send next.
 
     Send `token` before `expires_at`, then call the method for the outcome: `received`, `checked` (in the
@@ -130,8 +131,6 @@ class StateMachine(Struct, eq=False):
     _opener: PageToken | None = None  # the token that opened it; None for the first page, after a resume
     _refusal: APIStatusError | None = None  # of a token, while the page before it is fetched once more
     _renewed: bool = False  # the token in hand took the place of one that was refused
-
-    __repr__ = object.__repr__  # without the page token
 
     @classmethod
     def resume(

@@ -30,6 +30,7 @@ from chainapi.core.paging.position import PagePosition, Position, checkpoint_of
 from chainapi.core.paging.rows import EmptyPage, RowsOfPage
 from chainapi.core.paging.states import PageToken, State, StateMachine
 from chainapi.core.paging.stored import StoredRows
+from chainapi.core.private import Private
 from chainapi.errors import (
     APIStatusError,
     ChainAPIError,
@@ -106,14 +107,12 @@ class ListQuery(Struct, frozen=True):
     tag: str = ""
 
 
-class Fetched(Struct, eq=False):
+class Fetched(Private, Struct, eq=False):
     """Page, when its request was sent, and the response that its source made it of."""
 
     page: ListPage
     sent: SentAt
     response: Any = None
-
-    __repr__ = object.__repr__  # without rows and page token
 
     @property
     def call(self) -> int | None:
