@@ -703,6 +703,18 @@ def test_marks_wait_for_rows_that_the_list_pushed_down(grown: int, gone: int) ->
     assert seen.add(sent(given[0])).stale == set(), "an equal row is another one by now"
 
 
+def test_marks_of_withdrawn_rows_are_dropped_in_order_too() -> None:
+    """Marks of rows that the list withdrew are dropped behind the begun page, though lower pages are new."""
+    rows = [(number, "", 0) for number in range(400, 0, -1)]
+    seen = counting(UNIQUE)
+    seen.add(sent(*rows[:100]))
+    watermark, head = seen.watermark(10), seen.marks_given(10, ())
+    seen = counting(UNIQUE, watermark=watermark, resumed=True)
+    seen.resume_inside(head)
+    taken = [(len(seen.add(sent(*rows[at : at + 100])).stale), len(seen.head)) for at in (3, 103, 203)]
+    assert taken == [(7, 3), (0, 0), (0, 0)]
+
+
 def test_marks_of_keys_and_of_contents() -> None:
     """Marks are compared by the key where both have one, else by the content."""
     seen = counting(KEYED)
