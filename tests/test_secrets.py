@@ -71,12 +71,12 @@ def reachable(root: object) -> Iterator[object]:
 
 
 def hunt_object(root: object, where: str) -> None:
-    """Hunt in repr, str and vars of all reachable objects.
+    """Hunt in repr, str and vars of all reachable objects, and in what `rich` shows.
 
     The hunt ends at a Secret.
     """
     for one in reachable(root):
-        hunt(repr(one), f"repr of {type(one).__name__} in {where}")
+        hunt(repr(one) + pretty_repr(one, max_depth=2), f"repr of {type(one).__name__} in {where}")
         if type(one).__module__.startswith("chainapi"):
             hunt(str(one), f"str of {type(one).__name__} in {where}")
             hunt(format(one), f"format of {type(one).__name__} in {where}")
@@ -111,7 +111,8 @@ def hunt_error(error: BaseException) -> None:
             if frame.f_code.co_filename == __file__:
                 continue
             for name, value in frame.f_locals.items():
-                hunt(repr(value), f"{name} in {frame.f_code.co_filename}:{line} of {where}")
+                place = f"{name} in {frame.f_code.co_filename}:{line} of {where}"
+                hunt(repr(value) + pretty_repr(value, max_depth=6), place)
     if isinstance(error, ChainAPIError):
         blob = pickle.dumps(error)
         hunt(blob.decode("latin-1"), "the pickled error")
