@@ -307,6 +307,9 @@ async def test_collect_with_limit() -> None:
         tail = await pages.collect()
         assert (len(head), len(tail), pages.exhausted) == (130, 120, True)
         assert len({point.timestamp for point in head + tail}) == 250
+        assert len(await session.metrics.avg_tps(43114).collect(limit=2**64)) == 250
+        assert [len(rows) async for rows in session.metrics.avg_tps(43114).batches(2**64)] == [250]
+        assert len([row async for row in session.metrics.avg_tps(43114).items(2**64)]) == 250
         for limit in (0, -1, True, 1.5):
             with pytest.raises(ConfigurationError, match="limit"):
                 await session.metrics.avg_tps(43114).collect(limit=limit)  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
@@ -193,7 +192,7 @@ class Pages(Generic[T]):
         with runner.reading(left) as reader:
             while left != 0 and await runner.advance():
                 before = 0 if left is None else walk.rows_given
-                for row in islice(walk.rows(), left):
+                for row in walk.rows(left):
                     yield row
                     if runner.reader is not reader:
                         runner.check(reader)

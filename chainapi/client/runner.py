@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, Self, assert_never
 
@@ -85,7 +84,7 @@ class RowBatch(Struct, eq=False):
 
     def take(self, walk: Walk, most: int | None) -> None:
         """Take the next rows of the open page, at most that many."""
-        self.rows.extend(islice(walk.rows(), most))
+        self.rows.extend(walk.rows(most))
 
     def given(self) -> list[Any]:
         """Return the rows."""

@@ -16,6 +16,7 @@ what was not answered. An error that ends a generator leaves the walk in place a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from itertools import islice
 from math import inf
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -247,10 +248,10 @@ class Walk:
         """Indices of the rows of the open page that were given before."""
         return self._compared.stale
 
-    def rows(self) -> Iterator[Any]:
+    def rows(self, most: int | None = None) -> Iterator[Any]:
         """Give the unread rows of the open page, without those given before.
 
-        The offset moves with each.
+        They are at most `most` rows. The offset moves with each.
         """
         stale = self._compared.stale
         if self._left is None:
@@ -258,7 +259,9 @@ class Walk:
             # Other sequences make rows when they are read, and their iterators lack a length.
             plain = isinstance(rows, list) and not self._moved
             self._left = iter(rows if plain else list(rows[self._moved :]))
-        return self._fresh(self._left, self._size, stale) if stale else self._left
+        fresh = self._fresh(self._left, self._size, stale) if stale else self._left
+        # A number beyond 64 bits is a limit, too, but no argument of islice.
+        return fresh if most is None or most >= self._size else islice(fresh, most)
 
     @staticmethod
     def _fresh(left: Iterator[Any], size: int, stale: Collection[int]) -> Iterator[Any]:
