@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 from attrs import frozen
 
+from chainapi.core.private import Private
 from chainapi.core.share.names import derived_key
 
 __all__ = ["CachePolicy", "CachedResponse", "ResponseCache", "Use", "cache_key", "significant"]
@@ -63,7 +64,7 @@ class CachePolicy:
         return Use.ON_ERROR if age < self.fresh + self.stale_if_error else Use.NEVER
 
 
-class CachedResponse(msgspec.Struct, array_like=True, frozen=True):
+class CachedResponse(Private, msgspec.Struct, array_like=True, frozen=True):
     """Successful response in the form in which a cache stores it.
 
     Attributes:

@@ -38,11 +38,12 @@ def test_no_page_token_past_its_age(age: float, lifetime: float) -> None:
 
 @given(st.floats(0, 2e9), st.integers(200, 299), st.dictionaries(st.text(), st.text()), st.binary())
 def test_stored_form(sent: float, status: int, headers: dict[str, str], body: bytes) -> None:
-    """A response is read as it was stored, but for its cookies."""
+    """A response is read as it was stored, but for its cookies; its repr has neither headers nor body."""
     response = CachedResponse.of(sent, 0.5, status, headers | {"set-cookie": "a=b"}, body)
     assert CachedResponse.loads(response.dumps()) == response
     headers.pop("set-cookie", None)
     assert (response.headers, response.body) == (headers, body)
+    assert repr(response) == object.__repr__(response)
 
 
 @given(st.binary())
