@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from attrs import field, frozen
 
 from chainapi.core.http import request_id
-from chainapi.core.private import Private
 from chainapi.models.codec import decode_resource
 
 __all__ = ["RawResponse"]
 
 
-class RawResponse(Private, Struct, frozen=True, eq=False, weakref=True):
+@frozen(eq=False)
+class RawResponse:
     """Successful response of a service, as it was received.
 
     Attributes:
@@ -27,14 +27,10 @@ class RawResponse(Private, Struct, frozen=True, eq=False, weakref=True):
     """
 
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    body: bytes = b"{}"
-    elapsed: float = 0.0
-    age: float = 0.0
-
-    def __repr__(self) -> str:
-        body, name = f"<{len(self.body):,} bytes>", type(self).__name__
-        return f"{name}(status={self.status}, body={body}, elapsed={self.elapsed:.3f}, age={self.age:.3f})"
+    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    body: bytes = field(default=b"{}", repr=lambda body: f"<{len(body):,} bytes>")
+    elapsed: float = field(default=0.0, repr=lambda seconds: f"{seconds:.3f}")
+    age: float = field(default=0.0, repr=lambda seconds: f"{seconds:.3f}")
 
     @property
     def request_id(self) -> str | None:

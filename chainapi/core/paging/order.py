@@ -396,7 +396,7 @@ def _are(numbers: list[Any], run: range) -> bool:
     return int.from_bytes(digits, "little") == run.start * ones + run.step * places
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)  # pages of a list have the same size, but for the last one
 def _powers(count: int) -> tuple[Callable[..., bytes], int, int]:
     """Return the packer of digits, and the numbers of digits 1, 1, 1 and 0, 1, 2."""
     pack = struct.Struct(f"<{count}I").pack
