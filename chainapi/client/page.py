@@ -36,6 +36,7 @@ class Page(Generic[T]):
         body: the response body as the service sent it.
         response: the response: status, headers, request id, seconds.
         model: class of the rows; None where they are plain JSON values.
+        lenient: whether tables leave out rows with a value that does not fit its column.
 
     """
 
@@ -47,6 +48,7 @@ class Page(Generic[T]):
     body: bytes = field(default=b"{}", kw_only=True, eq=False)
     response: RawResponse = field(factory=RawResponse, kw_only=True, eq=False)
     model: Any = field(default=None, kw_only=True, eq=False)
+    lenient: bool = field(default=False, kw_only=True, eq=False)
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -86,6 +88,9 @@ class Page(Generic[T]):
     def to_arrow(self, *, amounts: Amounts = "text") -> pa.Table:
         """Return the rows as a table of Arrow (see `Pages.to_arrow`).
 
+        With ``on_invalid="raw"``, invalid rows, and rows with a value that does not fit its column, are left
+        out; `items` has them.
+
         Raises:
             ConfigurationError: `amounts` is unknown, pyarrow is not installed, or rows without a model have
                 values without a common type.
@@ -94,7 +99,7 @@ class Page(Generic[T]):
         """
         from chainapi.tables.build import table_of
 
-        return table_of(self.items, self.model, amounts)
+        return table_of(self.items, self.model, amounts, lenient=self.lenient)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the rows as a stream of Arrow, for libraries that read its C interface.

@@ -159,7 +159,7 @@ class Pages(Generic[T]):
         walk.leave()
         if self._model is _UNKNOWN:
             self._model = self._source.model  # now its module is loaded
-        page.model = self._model
+        page.model, page.lenient = self._model, self._source.on_invalid == "raw"
         return page
 
     async def first(self) -> T | None:

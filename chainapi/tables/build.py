@@ -101,8 +101,8 @@ def builder_of(model: Any, amounts: Amounts, left_out: list[Invalid], *, lenient
     return Inferred(left_out) if layout is None else Typed(layout, left_out, lenient)
 
 
-def table_of(rows: Sequence[Any], model: Any, amounts: Amounts) -> Any:
-    """Return rows as a `pyarrow.Table`; invalid rows are left out.
+def table_of(rows: Sequence[Any], model: Any, amounts: Amounts, *, lenient: bool = False) -> Any:
+    """Return rows as a `pyarrow.Table`; invalid rows are left out (see `builder_of`).
 
     Raises:
         ConfigurationError: `amounts` is unknown, or rows without a model have values of types that do not fit
@@ -110,8 +110,8 @@ def table_of(rows: Sequence[Any], model: Any, amounts: Amounts) -> Any:
         ColumnValueError: a value does not fit its column.
 
     """
-    builder = builder_of(model, checked_amounts(amounts), [], lenient=False)
-    builder.add_rows(rows)
+    builder = builder_of(model, checked_amounts(amounts), [], lenient=lenient)
+    builder.add_rows(rows, range(len(rows)))
     return builder.table()
 
 
@@ -174,7 +174,8 @@ class Typed:
         """Take the rows of a page at these indices (see `TableBuilder`)."""
         if not isinstance(page, ColumnarPage) or page.amounts != self._layout.amounts:
             rows = page.rows
-            self.add_rows(rows if len(indices) == len(rows) else [rows[index] for index in indices])
+            some = rows if len(indices) == len(rows) else [rows[index] for index in indices]
+            self.add_rows(some, indices)
             return
         if len(indices) == len(page.key_rows):
             self._waiting.append(page.columns)
@@ -187,14 +188,14 @@ class Typed:
         self.taken += len(indices)
         self.size += len(indices)
 
-    def add_rows(self, rows: Sequence[Any]) -> None:
-        """Take rows.
+    def add_rows(self, rows: Sequence[Any], indices: Sequence[int]) -> None:
+        """Take rows, which have these indices in their page.
 
         Raises:
             ColumnValueError: a value does not fit its column; no row was taken.
 
         """
-        lines, invalid = self._encoded(rows)
+        lines, invalid = self._encoded(rows, indices)
         self._flush()
         layout = self._layout
         values = layout.read(lines)
@@ -212,24 +213,26 @@ class Typed:
         """Return the rows taken so far (see `TableBuilder`)."""
         return self.table()
 
-    def _encoded(self, rows: Sequence[Any]) -> tuple[bytes, list[Invalid]]:
+    def _encoded(self, rows: Sequence[Any], indices: Sequence[int]) -> tuple[bytes, list[Invalid]]:
         """Return JSON lines of the valid rows, and the others."""
-        codec = self._layout.codec
         invalid = [row for row in rows if isinstance(row, Invalid)]
-        if invalid:
-            rows = [row for row in rows if not isinstance(row, Invalid)]
         try:
-            return codec.encode_lines(rows), invalid
+            valid = [row for row in rows if not isinstance(row, Invalid)] if invalid else rows
+            return self._layout.codec.encode_lines(valid), invalid
         except ColumnValueError as fault:
-            if not self._lenient:
-                raise fault.changed(advice=_ADVICE) from None
-        lines = b""
-        for row in rows:
-            try:
-                lines += codec.encode_lines([row])
-            except ColumnValueError as fault:
-                invalid.append(Invalid(to_wire(row), fault))
-        return lines, invalid
+            if not self._lenient:  # then no row is an `Invalid`
+                raise fault.changed(row=indices[fault.row or 0], advice=_ADVICE) from None
+        encoded = [self._encoded_row(row, index) for row, index in zip(rows, indices, strict=True)]
+        lines = b"".join(line for line in encoded if isinstance(line, bytes))
+        return lines, [row for row in encoded if isinstance(row, Invalid)]
+
+    def _encoded_row(self, row: Any, index: int) -> bytes | Invalid:
+        if isinstance(row, Invalid):
+            return row
+        try:
+            return self._layout.codec.encode_lines([row])
+        except ColumnValueError as fault:
+            return Invalid(to_wire(row), fault.changed(row=index, advice=""))
 
     def _append(self, batch: Any) -> None:
         if batch.num_rows:
@@ -258,9 +261,9 @@ class Inferred:
     def add(self, page: PageRows, indices: Sequence[int]) -> None:
         """Take the rows of a page at these indices (see `TableBuilder`)."""
         rows = page.rows
-        self.add_rows([rows[index] for index in indices])
+        self.add_rows([rows[index] for index in indices], indices)
 
-    def add_rows(self, rows: Sequence[Any]) -> None:
+    def add_rows(self, rows: Sequence[Any], _: Sequence[int]) -> None:
         """Take rows."""
         self._left_out += [row for row in rows if isinstance(row, Invalid)]
         self._rows += [_as_dict(row) for row in rows if not isinstance(row, Invalid)]

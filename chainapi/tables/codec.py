@@ -158,7 +158,10 @@ class Codec:
         made = [b""] * len(rows)
         for kind in kinds:
             places = [place for place, row in enumerate(rows) if type(row) is kind]
-            lines = self._encode_alike(kind, [rows[place] for place in places], label)
+            try:
+                lines = self._encode_alike(kind, [rows[place] for place in places], label)
+            except ColumnValueError as fault:
+                raise fault.changed(row=places[fault.row or 0]) from None
             for place, line in zip(places, lines.split(b"\n"), strict=False):
                 made[place] = line
         return _joined(made)

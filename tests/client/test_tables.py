@@ -191,13 +191,17 @@ def answering(*rows: dict[str, Any]) -> Session:
 
 async def test_invalid_rows_are_left_out() -> None:
     """With `on_invalid="raw"`, rows that fit no model and no column are left out, and kept in `left_out`."""
-    rows = [block(), block(txCount="x"), block(gasUsed=str(2**64), blockHash="0x2"), block(blockHash="0x3")]
+    misfit = block(gasUsed=str(2**64), blockHash="0x2")
+    rows = [block(), misfit, block(txCount="x"), block(blockHash="0x3")]
     async with answering(*rows) as session:
         pages = session.data.evm.blocks(43114, on_invalid="raw")
         table = await pages.to_arrow()
+        page = await anext(session.data.evm.blocks(43114, on_invalid="raw"))
     assert table.column("block_hash").to_pylist() == ["0x1", "0x3"]
+    assert table.equals(page.to_arrow())
     assert all(isinstance(row, Invalid) for row in pages.left_out)
-    assert [row.raw["blockHash"] for row in pages.left_out] == ["0x1", "0x2"]
+    assert [row.raw["blockHash"] for row in pages.left_out] == ["0x2", "0x1"]
+    assert [(row.error.row, row.error.advice) for row in pages.left_out] == [(1, ""), (2, "")]
     assert pages.checkpoint.rows == 4
 
 
@@ -262,7 +266,11 @@ async def test_a_value_that_fits_no_column_stops_before_its_page() -> None:
             await anext(pages.arrow_batches())
         assert caught.value.checkpoint == pages.checkpoint
         assert pages.checkpoint.rows == 0
-        assert len(await pages.collect()) == 2
+        assert await pages.first() is not None
+        with pytest.raises(ColumnValueError) as caught:
+            await pages.to_arrow()
+        assert (caught.value.row, pages.checkpoint.rows) == (1, 1)
+        assert len(await pages.collect()) == 1
     async with answering(block(txCount="x")) as session:
         with pytest.raises(DecodeError, match=r"blocks\[0\].txCount"):
             await session.data.evm.blocks(43114).to_arrow()

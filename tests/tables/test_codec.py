@@ -111,6 +111,9 @@ def test_a_value_that_does_not_fit(amounts: Amounts, row: Row, path: str, shown:
     assert remedy in error.reason
     assert "The row is {" in error.reason
     assert 'on_invalid="raw"' in error.advice
+    with pytest.raises(ColumnValueError) as caught:
+        Codec(Row, amounts).encode_lines([Invalid({}, DecodeError("no number")), Row(), row])
+    assert caught.value.row == 2
     lines = Codec(Row, amounts, "raw").encode_lines([Row(), row, Row()]).split(b"\n")
     assert lines[0] == lines[2] == Codec(Row, amounts).encode(Row())
     assert lines[1].startswith(INVALID)
