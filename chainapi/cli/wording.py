@@ -38,8 +38,8 @@ def worded(error: Exception, advice: str = "") -> str:
 _PYTHON_ALONE = (
     "give api_key= or ",
     "with storage_options=, or ",
-    " pass model= with a class,",
-    ", or pass model=",
+    " pass model= with an attrs class, a dataclass or a Struct,",
+    ", or pass model= with an attrs class, a dataclass or a Struct",
     " or a timedelta",
 )
 

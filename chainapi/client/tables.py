@@ -14,7 +14,7 @@ from chainapi.client.threads import in_thread
 from chainapi.core.extras import missing_extra
 from chainapi.core.paging.walk import Walk
 from chainapi.errors import ConfigurationError
-from chainapi.tables.types import Amounts, checked_amounts
+from chainapi.tables.types import A_MODEL, Amounts, checked_amounts
 
 if TYPE_CHECKING:
     from chainapi.client.source import Source
@@ -105,8 +105,8 @@ class Tables:
         _LOADED.add(wanted)
         if fixed and not builder.typed:
             raise ConfigurationError(
-                "arrow_batches() needs the types of the rows before the first one: pass model=, or read them"
-                " all with to_arrow()"
+                f"arrow_batches() needs the types of the rows before the first one: pass {A_MODEL}, or read"
+                " them all with to_arrow()"
             )
 
     @property

@@ -22,6 +22,7 @@ from chainapi.export.part_records import PageRecord
 from chainapi.export.target import Target, is_utf_8
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import reader
+from chainapi.tables.types import A_MODEL
 
 __all__ = [
     "KEYS",
@@ -106,7 +107,7 @@ def check_partition(
 def _lacking(columns: Sequence[Column], all_columns: Sequence[Column]) -> str:
     """Return why rows have no time."""
     if not all_columns:
-        return "rows without a model have no columns; name a route, or pass model="
+        return f"these rows have no columns; name a route, or pass {A_MODEL}"
     left_out = time_columns(all_columns)
     if left_out:
         return f"add {' or '.join(map(_name, left_out))} to fields="

@@ -19,7 +19,7 @@ from chainapi.models.plain import to_dict, to_wire
 from chainapi.tables.codec import Codec
 from chainapi.tables.pages import ColumnarPage, columnar_type
 from chainapi.tables.rows import reader
-from chainapi.tables.types import Amounts, checked_amounts
+from chainapi.tables.types import A_MODEL, Amounts, checked_amounts
 from chainapi.tables.values import Values
 
 try:
@@ -291,7 +291,7 @@ class Inferred:
         except (pa.ArrowException, OverflowError) as error:
             raise ConfigurationError(
                 f"the values of {name!r} have no common type of Arrow, and the rows have no model with types:"
-                f" {error}; pass model="
+                f" {error}; pass {A_MODEL}"
             ) from None
         return made
 

@@ -18,7 +18,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.models.records import AnyRecord
 from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import tags_of
-from chainapi.tables.types import AMOUNT_KINDS, Amounts, Kind
+from chainapi.tables.types import A_MODEL, AMOUNT_KINDS, Amounts, Kind
 
 __all__ = [
     "EXTRA",
@@ -88,7 +88,7 @@ def chosen_columns(
     """
     if not columns:
         raise ConfigurationError(
-            "fields= does not apply: rows without a model have no columns; leave it out, or pass model="
+            f"fields= does not apply: these rows have no columns; leave it out, or pass {A_MODEL}"
         )
     known = {column.name: column for column in columns}
     faults = [_fault_of(name, known) for name in names if name not in known]

@@ -19,6 +19,7 @@ from chainapi.errors import ConfigurationError
 __all__ = [
     "AMOUNTS",
     "AMOUNT_KINDS",
+    "A_MODEL",
     "BYTES",
     "INT64",
     "PRECISION",
@@ -35,6 +36,9 @@ __all__ = [
     "hexadecimal",
     "whole_text",
 ]
+
+# What messages advise for rows without columns: those of a TypedDict and a Pydantic class have none either.
+A_MODEL = "model= with an attrs class, a dataclass or a Struct"
 
 Amounts: TypeAlias = Literal["text", "decimal", "float", "binary"]
 AMOUNTS: tuple[Amounts, ...] = get_args(Amounts)

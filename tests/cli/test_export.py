@@ -475,7 +475,7 @@ def test_a_target_of_another_command() -> None:
             [BLOCKS, "--out", "b.jsonl", "--param", "limit=5"],
             "chainapi: --param limit=5 is not a query parameter",
         ),
-        ([BLOCKS, "--out", "b.csv", "--progress", "none"], "those of these rows are not known"),
+        ([BLOCKS, "--out", "b.csv", "--progress", "none"], "not known: name a route, or write JSON lines"),
     ],
 )
 def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -705,9 +705,10 @@ async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format_", ["csv", "parquet", "sqlite", "duckdb"])
 async def test_rows_without_columns_are_refused_at_once(format_: str, tmp_path: Path) -> None:
-    """A format with columns refuses rows without a model before any request."""
-    simulator = Simulator()
+    """A format with columns refuses rows without a model, or of one without columns, before any request."""
+    simulator, path = Simulator(), "/v1/chains/43114/blocks"
     async with simulated(simulator) as session:
-        with pytest.raises(ConfigurationError, match="those of these rows are not known"):
-            await export(session.data.list, ["/v1/chains/43114/blocks"], tmp_path / f"b.{format_}")
+        for model in (None, TypedDict("Row", {"blockHash": str})):
+            with pytest.raises(ConfigurationError, match="with an attrs class, a dataclass or a Struct, or"):
+                await export(session.data.list, [path], tmp_path / f"b.{format_}", model=model)
     assert simulator.stats.requests == 0

@@ -145,6 +145,6 @@ async def test_nested_fields_and_rows_without_columns(tmp_path: Path) -> None:
             ConfigurationError, match=r"'from\.address' is inside of a column: choose 'from' as"
         ):
             await export(walk, pairs, out, fields=["from.address"])
-        with pytest.raises(ConfigurationError, match="rows without a model have no columns; leave it out"):
+        with pytest.raises(ConfigurationError, match="these rows have no columns; leave it out"):
             await export(session.data.list, ["/v1/chains/43114/blocks"], out, fields=["blockHash"])
     assert simulator.stats.requests == 0

@@ -136,7 +136,7 @@ async def test_lists_without_rows_have_no_files(tmp_path: Path) -> None:
             "'day', which needs the time of each row: add 'block_timestamp' to fields=",
         ),
         ({"partition": ["day"], "walk": "chains"}, "the time of each row: they have none; leave the key out"),
-        ({"partition": ["day"], "walk": "list"}, "rows without a model have no columns; name a route"),
+        ({"partition": ["day"], "walk": "list"}, "these rows have no columns; name a route"),
         (
             {"partition": ["source"], "format": "csv", "fields": ["gas_used"]},
             "a row without a value would be an empty line",

@@ -16,7 +16,7 @@ from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.formats import Dropped
 from chainapi.models.timestamps import utc_datetime
 from chainapi.tables.columns import SOURCE, Column
-from chainapi.tables.types import Kind, bytes_of
+from chainapi.tables.types import A_MODEL, Kind, bytes_of
 
 __all__ = [
     "DAMAGED",
@@ -82,7 +82,7 @@ def require(columns: Sequence[Column], name: str) -> None:
     if not columns:
         raise ConfigurationError(
             f"{name} files need columns, and those of these rows are not known: "
-            "name a route, pass model= with a class, or write JSON lines (jsonl)"
+            f"name a route, pass {A_MODEL}, or write JSON lines (jsonl)"
         )
 
 
