@@ -48,8 +48,8 @@ from chainapi.export.transaction import Transaction
 __all__ = ["place", "recover"]
 
 
-def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
-    """Complete the part of a killed run; check that a single file is unchanged.
+def recover(journal: Journal, target: Target, stop: threading.Event) -> Part | None:
+    """Complete and return the part of a killed run; check that a file is unchanged.
 
     Raises:
         ExportError: the file is missing or was changed, or the journal has no record of it.
@@ -57,13 +57,13 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
         Stopped: `stop` was set meanwhile.
 
     """
-    part = journal.last_part()
+    part, completed = journal.last_part(), None
     with os_errors_explained(target.path):
         if part is not None and part.state == BEGUN and not _placed(journal, target, part, stop):
             journal.discard_part(part)
             part = journal.last_part()
         if part is not None and part.state != CLEANED:
-            part = _complete(journal, target, part)
+            part = completed = _complete(journal, target, part)
         for left in target.left_behind():
             refuse_link(left)
             if left.is_file():
@@ -75,6 +75,7 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> None:
             _check_file(target, part, stop)
         elif part is not None:
             check_manifest(journal, target)
+    return completed
 
 
 def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -> None:

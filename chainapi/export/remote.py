@@ -326,15 +326,15 @@ async def publish(journal: Journal, target: RemoteTarget, part: Part, worker: Wo
     await thread.run(target.clear)
 
 
-def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Event) -> None:
-    """Complete the part of a killed run; check that a single file is unchanged.
+def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Event) -> Part | None:
+    """Complete and return the part of a killed run; check that a file is unchanged.
 
     Raises:
         ExportError: the file is missing or was changed, or the journal has no record of it.
         Stopped: `stop` was set during an upload; the next run repeats it.
 
     """
-    part = journal.last_part()
+    part, completed = journal.last_part(), None
     if part is not None and part.state == BEGUN:
         if _is_ready(target, part):
             _upload(target, part, stop)
@@ -350,9 +350,11 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
     if part is not None and part.state != CLEANED:
         target.store.remove(part.content.replaces)
         journal.clean(part, finished=not target.folder)
+        completed = part
     target.clear()
     if part is not None and not target.folder:
         _check_unchanged(target, part.rows_file)
+    return completed
 
 
 def _upload(target: RemoteTarget, part: Part, stop: threading.Event) -> None:

@@ -39,7 +39,8 @@ class ExportResult:
             `written_invalid`.
         rows: number of fetched rows that the target lacked.
         sources: number of sources.
-        written: files that were written; empty if there was nothing new.
+        written: files that were written, or completed after a run that was stopped meanwhile; empty if there
+            was nothing new.
         skipped: number of finished sources that were not fetched again: their rows do not show which are new.
         closed: number of sources that later runs will not fetch again for this reason, skipped ones included.
         invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
@@ -104,9 +105,9 @@ class Exporter:
     async def _run(self, journal: Journal) -> ExportResult:
         target, progress, worker = self.target, self.progress, self._worker
         if isinstance(target, RemoteTarget):
-            await worker.run(recover_uploads, journal, target, worker.stop)
+            completed = await worker.run(recover_uploads, journal, target, worker.stop)
         else:
-            await worker.run(recover, journal, target, worker.stop)
+            completed = await worker.run(recover, journal, target, worker.stop)
         fetcher = Fetcher(
             self.spec,
             journal,
@@ -127,7 +128,7 @@ class Exporter:
         self._report("done")
         if fetcher.failures:
             raise self._incomplete(fetcher.failures)
-        return self._result(schedule.parts)
+        return self._result([*([] if completed is None else [completed]), *schedule.parts])
 
     def _window_opener(self, journal: Journal) -> WindowOpener | None:
         spec = self.spec

@@ -17,6 +17,7 @@ from chainapi.export.append import append
 from chainapi.export.files import digest_of, partial_of
 from chainapi.export.part_records import Base
 from chainapi.export.progress import ExportProgress
+from chainapi.export.run import ExportResult
 from chainapi.export.worker import Stopped
 from chainapi.simulator import Simulator
 from tests.export.held_steps import HeldStep
@@ -41,11 +42,11 @@ class Growing:
         self.path = folder / f"b.{format_}"
         folder.mkdir(exist_ok=True)
 
-    async def run(self, folder: Path | None = None, **options: Any) -> None:
+    async def run(self, folder: Path | None = None, **options: Any) -> ExportResult:
         """Run the export."""
         path = (folder or self.folder) / self.path.name
         async with simulated(self.simulator) as session:
-            await export(session.data.evm.blocks, CHAINS, path, **options)
+            return await export(session.data.evm.blocks, CHAINS, path, **options)
 
     async def begin(self) -> bytes:
         """Run the export, let the list grow, and return the file."""

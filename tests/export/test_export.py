@@ -703,12 +703,16 @@ async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
 
 
+class Row(TypedDict):
+    blockHash: str
+
+
 @pytest.mark.parametrize("format_", ["csv", "parquet", "sqlite", "duckdb"])
 async def test_rows_without_columns_are_refused_at_once(format_: str, tmp_path: Path) -> None:
     """A format with columns refuses rows without a model, or of one without columns, before any request."""
     simulator, path = Simulator(), "/v1/chains/43114/blocks"
     async with simulated(simulator) as session:
-        for model in (None, TypedDict("Row", {"blockHash": str})):
+        for model in (None, Row):
             with pytest.raises(ConfigurationError, match="with an attrs class, a dataclass or a Struct, or"):
                 await export(session.data.list, [path], tmp_path / f"b.{format_}", model=model)
     assert simulator.stats.requests == 0

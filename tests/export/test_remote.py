@@ -239,7 +239,7 @@ async def test_a_write_that_fails(url: str, when: str, files: type[Bucket], tmp_
         if url.endswith("/") or failing < 3:
             with pytest.raises(ExportError, match="cannot be written: the service is gone; what is there"):
                 await growing.run(journal=place)
-        await growing.run(journal=place)
+        assert (await growing.run(journal=place)).written, "also the files of the failed run"
         growing.check(files, tmp_path, new=0)
 
 

@@ -174,7 +174,7 @@ async def test_a_new_column_is_added_to_the_table(format_: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "SELECT * FROM rows"])
 async def test_a_locked_sqlite_database(lock: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock of another program is an error that says so; the next run adds the rows, without a request."""
+    """A lock of another program is an error that says so; the next run adds the rows, and names the file."""
     monkeypatch.setattr(sqlites, "BUSY", 0.0)
     growing, _ = await started(tmp_path, "sqlite")
     with closing(sqlite3.connect(growing.path, isolation_level=None)) as other:
@@ -185,7 +185,8 @@ async def test_a_locked_sqlite_database(lock: str, tmp_path: Path, monkeypatch: 
         ):
             await growing.run()
         reading.close()
-    await growing.run()
+    assert (await growing.run()).written == (growing.path,)
+    assert (await growing.run()).written == ()
     growing.check()
 
 
@@ -208,7 +209,7 @@ async def test_a_duckdb_database_that_is_open(tmp_path: Path) -> None:
         other.communicate()
     with closing(duckdb.connect(growing.path)), pytest.raises(TargetInUseError, match="another connection"):
         await growing.run()
-    await growing.run()
+    assert (await growing.run()).written == (growing.path,)
     growing.check()
 
 
