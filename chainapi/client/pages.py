@@ -308,9 +308,9 @@ class Pages(Generic[T]):
         """Return all rows as a table of Arrow, each row once.
 
         With `limit` it has at most that many rows, and you can then continue to read the stream. A partial
-        table is never returned: an error that ends the walk has the rows so far as `partial`, a table too,
-        and after a cancelled wait the next call has them. With ``on_invalid="raw"``, invalid rows are left
-        out.
+        table is never returned: an error that ends the walk has the rows so far as `partial`, a table of
+        Arrow too (a list of dicts without a model), and after a cancelled wait the next call has them. With
+        ``on_invalid="raw"``, invalid rows are left out.
 
         Args:
             limit: number of rows.
