@@ -576,7 +576,7 @@ IMPORTED = {
     *(f"chainapi.{name}" for name in ("api.view", "client.config", "client.transport")),
     *(f"chainapi.client.transport.{name}" for name in ("protocol", "sender", "direct", "connector")),
     *(f"chainapi.client.transport.{name}" for name in ("responses", "faults")),
-    *(f"chainapi.core.{name}" for name in ("arguments", "duration", "http", "numbers")),
+    *(f"chainapi.core.{name}" for name in ("arguments", "duration", "http", "numbers", "private")),
 }
 
 

@@ -120,8 +120,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("growth", [0, 1, 10, 11, 27, 200])
-@pytest.mark.parametrize("pages", [1, 4])
+@pytest.mark.parametrize(("pages", "growth"), [(1, 0), (1, 11), (4, 1), (4, 10), (4, 27), (4, 200)])
 @pytest.mark.parametrize("name", KINDS)
 async def test_rows_of_a_list_that_grew_meanwhile_come_once(
     name: str, pages: int, growth: int, tmp_path: Path
@@ -219,7 +218,7 @@ async def test_a_later_pass_that_is_stopped(name: str, tmp_path: Path) -> None:
         assert lines_in(path) == begun
 
 
-@pytest.mark.parametrize("limit", [35, 40, 41])
+@pytest.mark.parametrize("limit", [35, 41])
 @pytest.mark.parametrize("growth", [7, 27, 60])
 @pytest.mark.parametrize("name", KINDS)
 async def test_a_limit_counts_rows_once(name: str, growth: int, limit: int, tmp_path: Path) -> None:
@@ -283,7 +282,7 @@ async def test_a_stopped_update_of_a_list_that_grew(tmp_path: Path) -> None:
             assert lines_in(path) == await kind.lines(session, tmp_path / f"{name}-grown.jsonl")
 
 
-@pytest.mark.parametrize("growth", [0, 1, 7, 14, 30])
+@pytest.mark.parametrize("growth", [0, 7, 30])
 @pytest.mark.parametrize("name", ["key, cursor", "key, order", "number", "cursor", "order"])
 async def test_an_update_that_is_stopped_among_rows_of_the_target(
     name: str, growth: int, tmp_path: Path

@@ -24,7 +24,7 @@ from chainapi.simulator import Simulator
 
 CHAINS = (1, 2, 3)
 ROWS, PAGE = 60, 10
-FLIPS = 60  # of each image
+FLIPS = 30  # of each image
 ADVICE = r"[Cc]hoose another target|choose a target|make room|put it back|Put back"
 
 

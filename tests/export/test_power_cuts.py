@@ -208,7 +208,7 @@ BLOCK = {
 
 @pytest.mark.untraced
 async def test_memory_does_not_grow_with_the_sources(tmp_path: Path) -> None:
-    """An export of 1,000 sources takes as much memory as one of 520.
+    """An export of 720 sources takes as much memory as one of 520.
 
     A finished source leaves its name only; its rows would be 13 KiB. The number of pages that wait for a
     commit depends on the threads, up to a limit.
@@ -236,9 +236,6 @@ async def test_memory_does_not_grow_with_the_sources(tmp_path: Path) -> None:
         return at_the_end, most
 
     await held(20)  # what is loaded and compiled at first use
-    few, many = (
-        await held(520),
-        await held(1_000),
-    )  # the ledger of the gate, which is bounded, is full by then
+    few, many = await held(520), await held(720)  # the ledger of the gate, which is bounded, is full by then
     assert many[0] - few[0] < 600 * 1024
     assert many[1] - few[1] < 2 * 2**20
