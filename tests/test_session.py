@@ -280,16 +280,19 @@ async def test_exhausted_checkpoint() -> None:
 
 
 async def test_checkpoint_of_another_query() -> None:
-    """A checkpoint is refused for another chain, another page size or another service."""
+    """A checkpoint is refused for another chain, another page size or another service.
+
+    The error says what may differ.
+    """
     async with simulated(Simulator()) as session:
-        pages = session.metrics.avg_tps(43114)
+        pages, path = session.metrics.avg_tps(43114), "/v1/avg_tps/43114"
         await anext(pages)
-        for other in (
-            lambda: session.metrics.avg_tps(43113, resume=pages.checkpoint),
-            lambda: session.metrics.list("/v1/avg_tps/43114", page_size=5, resume=pages.checkpoint),
-            lambda: session.data.list("/v1/avg_tps/43114", resume=pages.checkpoint),
+        for said, other in (
+            ("than this one .+43113", lambda: session.metrics.avg_tps(43113, resume=pages.checkpoint)),
+            ("page size", lambda: session.metrics.list(path, page_size=5, resume=pages.checkpoint)),
+            ("address of the service", lambda: session.data.list(path, resume=pages.checkpoint)),
         ):
-            with pytest.raises(CheckpointError, match="another query"):
+            with pytest.raises(CheckpointError, match=rf"another query .+43114.+{said}"):
                 other()
         with pytest.raises(ConfigurationError, match="resume"):
             session.metrics.avg_tps(43114, resume="text")  # type: ignore[arg-type]

@@ -325,8 +325,11 @@ def _start(resume: Checkpoint | None, beginning: Checkpoint) -> Checkpoint:
             f"resume= must be a Checkpoint, not {type(resume).__name__}: read it with Checkpoint.loads"
         )
     if resume.query != beginning.query:
+        other = f"the checkpoint belongs to another query ({resume.path or 'no path'})"
+        if resume.path != beginning.path:
+            raise CheckpointError(f"{other} than this one ({beginning.path})")
         raise CheckpointError(
-            f"the checkpoint belongs to another query ({resume.path or 'no path'}) than this one"
-            f" ({beginning.path})"
+            f"{other} with the path of this one: pass the parameters, the page size and the address of the"
+            " service with which it was taken"
         )
     return resume
