@@ -521,6 +521,7 @@ def test_a_session_estimates_by_its_limits() -> None:
     [
         (0, 1, 1, (), "rows=0 must be"),
         (1.5, 1, 1, (), "rows=1.5 must be"),
+        (10**400, 1, 1, (), "from 1 to 1000000000000000"),
         (1, 0, 1, (), "page_size=0 must be"),
         (1, 1, 200, (Limit(100),), "a request costs 200 units: more than 100 in 60 s"),
     ],

@@ -15,6 +15,8 @@ from chainapi.errors import ConfigurationError
 
 __all__ = ["Estimate", "estimate", "seconds_left"]
 
+MOST = 10**15  # rows; no list has more, and floats have all whole numbers up to it
+
 
 @frozen
 class Estimate:
@@ -38,11 +40,12 @@ def estimate(rows: int, page_size: int, price: float, limits: Sequence[Limit] = 
     """Estimate `rows` rows in pages of `page_size`, at `price` units a request.
 
     Raises:
-        ConfigurationError: a number is not whole and above 0, or one request costs more than a limit.
+        ConfigurationError: a number is not whole, not above 0 or too large, or one request costs more than a
+            limit.
 
     """
     for name, number in (("rows", rows), ("page_size", page_size)):
-        whole_number(name, number)
+        whole_number(name, number, 1, MOST)
     requests = ceil(rows / page_size)
     units = requests * price
     seconds = max((_seconds(limit, requests, price) for limit in limits), default=0.0)
