@@ -220,7 +220,7 @@ def _unnamed(quick: bool) -> list[Row]:
     """Measure an unannounced inner limiter: refusals without its own fields."""
     found, shares, good = [], [], []
     ways = product(
-        (1.0, 10.0) if quick else (1.0, 10.0, 50.0),
+        (10.0,) if quick else (1.0, 10.0, 50.0),
         (1.0, 10.0, 20.0),
         (100,) if quick else (4, 100),
         ("none", "outer"),
@@ -309,7 +309,7 @@ def random_scene(seed: int) -> Scene:
 
 def _any(quick: bool) -> list[Row]:
     """Measure random services of all these kinds."""
-    found = [run(random_scene(seed), 1e7) for seed in range(60 if quick else 2000)]
+    found = [run(random_scene(seed), 1e7) for seed in range(30 if quick else 2000)]
     storms = sorted(one.storm for one in found)
     refusals = sorted(one.refusals for one in found)
     high = refusals[int(0.99 * len(refusals))]

@@ -250,7 +250,7 @@ def _random(quick: bool) -> list[Row]:
     # Headers give whole seconds, rounded up, so the first wait is up to one longer than it need be.
     rounding = 1.0
     lost, refusals, in_stops, hung = [], [], 0, 0
-    for seed in range(60, 90) if quick else range(2000):  # 85 tests a drip against a log
+    for seed in range(75, 90) if quick else range(2000):  # 85 tests a drip against a log
         case = random_case(seed)
         known = runs.knowing(case)
         run = runs.gate(case, limit=max(3600.0, runs.GIVE_UP * known.seconds))
