@@ -256,10 +256,9 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
         If so, the cancellation that the timer requested is taken back.
         """
         timeout = self._timeout
-        at = None if timeout is None else timeout.expired_at
-        if timeout is None or at is None or at >= self.flow.deadline or self.timeouts.closed:
+        if timeout is None or timeout.expired_at is None or self.timeouts.closed:
             return False
-        return timeout.settle()
+        return timeout.expired_at < self.flow.deadline and timeout.settle()
 
     def _late(self) -> APITimeoutError:
         return APITimeoutError(f"no whole answer within {self.call.options.timeout:g} s")
