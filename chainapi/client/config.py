@@ -25,6 +25,7 @@ from chainapi.errors import ConfigurationError
 
 __all__ = ["Provider", "Secret", "ServiceConfig", "Unconfigured", "resolve", "trusted"]
 
+_NAME = re.compile(r"{(\w+)}")  # of a parameter in a path
 MAX_KEY_LENGTH = 4_096  # characters; no service issues longer keys, and servers refuse longer headers
 
 
@@ -42,7 +43,7 @@ class Provider:
         api_key_header: name of the header that has the key of the Data API.
         api_key_required: whether the Data API refuses requests without a key.
         paths: routes that the deployment has at another path: pairs of the path of the route, with its
-            parameters in braces, and the path there.
+            parameters in braces, and the path there, with the same names in braces.
 
     """
 
@@ -142,7 +143,7 @@ def resolve(
     data_url = sources.base_url("data_base_url", data_base_url)
     key = _api_key(api_key, environment)
     header = sources.header(api_key_header)
-    paths = sources.provider.paths
+    paths = _checked_paths(sources.provider.paths)
     metrics: ServiceConfig | Unconfigured = Unconfigured(_missing("metrics_base_url"))
     data: ServiceConfig | Unconfigured = Unconfigured(_missing("data_base_url"))
     if metrics_url is not None:
@@ -171,6 +172,31 @@ def _provider(given: object, environment: Mapping[str, str]) -> tuple[Provider, 
         raise ConfigurationError(f"provider must be a Provider or the name of one, not {type(name).__name__}")
     names = ", ".join(Provider.NAMES)
     raise ConfigurationError(f"{shown}={quoted(name)} is no known deployment: the names are {names}")
+
+
+def _checked_paths(paths: object) -> tuple[tuple[str, str], ...]:
+    """Return the paths of a provider, checked: the key belongs to its addresses alone."""
+    from chainapi.core.url import checked_path  # the import of a session loads no module of requests
+
+    if not isinstance(paths, tuple) or not all(map(_is_pair, paths)):
+        raise ConfigurationError(
+            f"provider.paths={quoted(paths)} must be a tuple of pairs: path of a route, path there"
+        )
+    for route, path in paths:
+        try:
+            checked_path(path)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"provider.paths is wrong: {error}") from None
+        names = set(_NAME.findall(route))
+        if set(_NAME.findall(path)) != names or re.search("[{}]", _NAME.sub("", path)):
+            raise ConfigurationError(
+                f"provider.paths has {quoted(path)} for {quoted(route)}: give it the same names in braces"
+            )
+    return paths
+
+
+def _is_pair(pair: object) -> bool:
+    return isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(one, str) for one in pair)
 
 
 class _Sources(Struct, frozen=True):

@@ -24,6 +24,7 @@ from chainapi.client.config import (
 from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ChainAPIError, ConfigurationError
 
+ROUTE = "/v1/avg_tps/{chainId}"
 KEY = "k3y-\\'\"%s{0}-never-shown"
 ENVIRONMENT = {
     "CHAINAPI_METRICS_BASE_URL": "https://metrics.environment",
@@ -211,6 +212,28 @@ def test_bad_addresses_are_refused(url: Any) -> None:
         with pytest.raises(ConfigurationError, match=f"^{source} ") as caught:
             resolved(**arguments)
         assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        {ROUTE: "/v2/{chainId}"},
+        (ROUTE, "/v2/{chainId}"),
+        ((ROUTE, 5),),
+        ((ROUTE, "/v2/x", "/v3/x"),),
+        ((ROUTE, ".evil.example/{chainId}"),),
+        ((ROUTE, "/v2/../{chainId}"),),
+        ((ROUTE, "/v2/{chainId}?x=1"),),
+        ((ROUTE, "/v2/{chain_id}"),),
+        ((ROUTE, "/v2/x"),),
+        ((ROUTE, "/v2/{chainId}/{}"),),
+        ((ROUTE, "/v2/{chainId}/{chainId!r}"),),
+    ],
+)
+def test_bad_paths_of_a_provider_are_refused(paths: Any) -> None:
+    """Paths of a provider that lead elsewhere, or lack a parameter, are refused before a request."""
+    with pytest.raises(ConfigurationError, match=r"^provider\.paths"):
+        resolved(Provider(metrics_base_url="https://a.example", paths=paths))
 
 
 @given(st.text())
