@@ -242,8 +242,8 @@ class Endpoint:
 
     def encode(
         self, given: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], tuple[tuple[str, str], ...], bytes | None]:
-        """Return path values by their names on the wire, query parameters, and body.
+    ) -> tuple[dict[str, str], tuple[tuple[str, str], ...], bytes | None]:
+        """Return segments of the path, query parameters, and body (see `wire_parameters`).
 
         Raises:
             ConfigurationError: a value is invalid.
@@ -254,9 +254,7 @@ class Endpoint:
         if self.record.deprecated:
             warning = self.record.deprecation(self.function.__qualname__)
             warnings.warn(warning, DeprecationWarning, stacklevel=5)
-        path, query = wire_parameters(self.parameters, given)
-        wires = {parameter.name: parameter.wire for parameter in self.parameters}
-        return {wires[name]: (name, value) for name, value in path.items()}, query, self._body(given)
+        return *wire_parameters(self.parameters, given), self._body(given)
 
     def _body(self, given: Mapping[str, Any]) -> bytes | None:
         if self.record.method == "GET":

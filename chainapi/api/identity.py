@@ -10,10 +10,10 @@ from typing import Any, cast
 from chainapi._text import quoted
 from chainapi.api.routes import Route
 from chainapi.core.numbers import whole_of
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.dedupe import Deduplicator
 from chainapi.core.paging.order import Watermark
+from chainapi.core.paging.position import Start
 from chainapi.core.paging.rows import Column, Identity, column_of
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.unions import raw_path, wire_name
@@ -23,7 +23,7 @@ __all__ = ["cursor_of", "deduplicator", "descending_number", "identity_of", "key
 Reader = Callable[[Any], Any]
 
 
-def deduplicator(route: Route, start: Checkpoint, identity: Identity | None = None) -> Deduplicator:
+def deduplicator(route: Route, start: Start, identity: Identity | None = None) -> Deduplicator:
     """Return the deduplicator of a walk over `route` that begins at `start`.
 
     `identity` is that of a declared route; None for a route that the caller names.

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from chainapi._text import did_you_mean, quoted
 from chainapi.core.numbers import is_of
-from chainapi.core.url import query_params
+from chainapi.core.url import path_segment, query_params
 from chainapi.errors import ArgumentError
 from chainapi.models.schema import Type, type_of
 from chainapi.models.unions import wire_name
@@ -73,6 +73,8 @@ class WholeBody(Struct, frozen=True):
 
 
 WHOLE_BODY = WholeBody()
+
+_PLAIN = frozenset({bool, int, float, str})
 
 ChainId: TypeAlias = int | str  # a number, or the name of a chain in the service
 Timestamp: TypeAlias = Annotated[int | datetime, Bounds(0)]  # Unix seconds, or an aware datetime
@@ -157,9 +159,7 @@ class Parameter(Struct, frozen=True):
         return self._checked(value)
 
     def _checked(self, given: Any) -> Any:
-        value: Any = given.value if isinstance(given, Enum) else given
-        if isinstance(given, datetime) and datetime in self.kinds:
-            value = self._seconds(given)
+        value = given if type(given) in _PLAIN else self._plain(given)
         if self.choices:
             self._check_choice(value)
         elif not is_of(value, self.kinds):
@@ -168,6 +168,12 @@ class Parameter(Struct, frozen=True):
         if self.bounds is not None and not self.bounds.hold(value):
             raise ArgumentError(f"{self.name}={value!r} is not {self.bounds}")
         return value
+
+    def _plain(self, value: Any) -> Any:
+        """Return the value of a member of an enumeration, and the Unix time of a datetime."""
+        if isinstance(value, datetime) and datetime in self.kinds:
+            return self._seconds(value)
+        return value.value if isinstance(value, Enum) else value
 
     def _check_choice(self, value: Any) -> None:
         if value in self.choices:
@@ -190,14 +196,14 @@ def _classes(part: Type) -> tuple[type, ...]:
 
 def wire_parameters(
     parameters: Sequence[Parameter], given: Mapping[str, Any]
-) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-    """Return the path values by Python name, and the query values as sent.
+) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """Return segments of the path by their names on the wire, and query values.
 
     Raises:
         ArgumentError: a value cannot be sent.
 
     """
-    path: dict[str, Any] = {}
+    path: dict[str, str] = {}
     query: list[tuple[str, str]] = []
     for parameter in parameters:
         value = given[parameter.name]
@@ -205,7 +211,7 @@ def wire_parameters(
             continue
         value = parameter.checked(value)
         if parameter.in_path:
-            path[parameter.name] = value
+            path[parameter.wire] = path_segment(parameter.name, value)
         elif parameter.wire == "pageSize":
             query.insert(0, (parameter.wire, str(value)))
         elif parameter.repeated and isinstance(value, list):

@@ -11,6 +11,7 @@ from msgspec import Struct
 from chainapi.api.identity import number_reader
 from chainapi.client.source import Source
 from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.position import Beginning
 from chainapi.core.paging.ranges import Interval, Ranged
 from chainapi.core.paging.walk import Walk
 from chainapi.core.url import Query
@@ -30,7 +31,7 @@ class ListRanges(Struct, frozen=True, eq=False):
         ranged: the range parameters of the list.
         query: path and parameters of the whole list.
         within: the interval of a range; open at both ends for the whole list.
-        start: checkpoint at the start of the whole list.
+        beginning: position before the first page of the whole list.
         parameters: names of the query parameters that the route has.
         open: opens a query at a checkpoint.
 
@@ -39,7 +40,7 @@ class ListRanges(Struct, frozen=True, eq=False):
     ranged: Ranged
     query: Query
     within: Interval
-    start: Checkpoint
+    beginning: Beginning
     parameters: Collection[str]
     open: Callable[[Query, Checkpoint | None], tuple[Walk, Source]]
 
@@ -64,7 +65,7 @@ class ListRanges(Struct, frozen=True, eq=False):
 
     def part(self, within: Interval) -> tuple[Walk, Source]:
         """Return the walk of a range of the list, and the source of its pages."""
-        return self.open(self.query, evolve(self.start, range=within))
+        return self.open(self.query, evolve(self.beginning.checkpoint(), range=within))
 
     async def outermost(self, *, newest: bool) -> int | None:
         """Return the number of the newest or oldest row, by one request.

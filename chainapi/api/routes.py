@@ -173,10 +173,13 @@ def _raw_key(row: Any, names: Sequence[str]) -> Any:
     return tuple(found) if len(found) > 1 else found[0]
 
 
+_IDENTIFIER = re.compile(r"(?<=/)(?!v\d+(?:/|$))[^/:]*\d[^/:]*")  # segment with a digit, but no version
+
+
 def route_name(service: str, path: str, method: str = "GET") -> str:
     """Return the name that requests of one cost share.
 
     They have the same method, and their paths differ only in identifiers.
     """
-    shape = re.sub(r"(?<=/)(?!v\d+(?:/|$))[^/:]*\d[^/:]*", "*", path)
+    shape = _IDENTIFIER.sub("*", path)
     return f"{service}:{shape}" if method == "GET" else f"{service}:{method} {shape}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from chainapi.client.service import Service
 from chainapi.core.call import Call, CallOptions, Exchange
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Walk
-from chainapi.core.url import Query, checked_page_size, checked_path, path_segment, query_params
+from chainapi.core.url import Query, checked_page_size, checked_path, query_params
 from chainapi.errors import ConfigurationError
 from chainapi.models.codec import ResourceDecoder
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["ServiceAPI"]
 
 T = TypeVar("T")
+
+_not_sent = itemgetter(*NOT_SENT)
 
 
 class ServiceAPI:
@@ -242,7 +244,7 @@ class ServiceAPI:
 
         """
         query = self._encoded(endpoint, given)
-        options = Options(*(given[name] for name in NOT_SENT))
+        options = Options(*_not_sent(given))
         return endpoint.stream(*self._walk(endpoint.unloaded, query, options, endpoint))
 
     async def get_route(self, endpoint: Endpoint, given: Mapping[str, Any]) -> Any:
@@ -266,11 +268,6 @@ class ServiceAPI:
     def _service(self) -> Service:
         return self._connection.service(self._name)
 
-    def _path(self, route: Route, segments: Mapping[str, tuple[str, object]]) -> str:
-        """Return the path of a route with its parameters filled in; each is one segment."""
-        path = self._service().endpoint.path(route.path)
-        return re.sub(r"{(\w+)}", lambda match: path_segment(*segments[match[1]]), path)
-
     def _query(
         self,
         path: str,
@@ -284,7 +281,7 @@ class ServiceAPI:
         """Return the query of a declared route."""
         segments, params, body = endpoint.encode(given)
         route = endpoint.unloaded
-        path = self._path(route, segments)
+        path = self._service().endpoint.path(route.path).format_map(segments)
         query = self._query(path, params, route.units, route.path)
         if route.method == "GET":
             return query

@@ -21,6 +21,7 @@ from chainapi.core.call import Call, CallOptions, GivenUp
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi.core.paging.cursor import Cursor
+from chainapi.core.paging.position import Beginning, Start
 from chainapi.core.paging.ranges import Interval
 from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.core.url import Query
@@ -60,9 +61,11 @@ def open_list(
         CheckpointError: the checkpoint to resume from belongs to another query.
 
     """
-    start = _start(options.resume, _beginning(service, query))
+    start = _start(options.resume, Beginning(service.endpoint.base_url, query))
     source = ListSource(connection, service, route, query, options, call_options, endpoint, start.range)
-    known = evolve(start, watermark=None, rows=0) if start.following else start
+    known = start
+    if isinstance(start, Checkpoint) and start.following:
+        known = evolve(start, watermark=None, rows=0)
     dedupe = deduplicator(route, known, None if endpoint is None else endpoint.identity)
     return Walk(source.facts, connection.states(start), dedupe, start), source
 
@@ -133,7 +136,12 @@ class ListSource:
         if ranged is None or endpoint is None or not self._route.since or not can_be_cut(query):
             return None
         names = frozenset(parameter.wire for parameter in endpoint.parameters)
-        return ListRanges(ranged, query, self._within, _beginning(self._service, query), names, self._open)
+        return ListRanges(ranged, query, self._within, self._beginning, names, self._open)
+
+    @property
+    def _beginning(self) -> Beginning:
+        """Position before the first page of the whole list."""
+        return Beginning(self.address, self._whole)
 
     @property
     def address(self) -> str:
@@ -175,7 +183,7 @@ class ListSource:
             self._service.name,
             self._query.where,
             bounded=until is not None and self._route.descending_key is not None,
-            end=_whole_parameter(self._query.params, until),
+            end=None if until is None else _whole_parameter(self._query.params, until),
             tag=self._service.tag(self._call_options),
         )
 
@@ -191,7 +199,7 @@ class ListSource:
 
         A list with a start begins at the number `since`; its source then has ranges.
         """
-        ranges, start = self.ranges, _beginning(self._service, self._whole)
+        ranges, start = self.ranges, self._beginning.checkpoint()
         first = None if ranges is None else ranges.ends.start
         if since is None or ranges is None or since <= max(0, first or 0):
             within = None if self._part is None else self._within
@@ -306,28 +314,30 @@ class ListSource:
         return self._service.shown_fault(fault).changed(where=self._query.where)
 
 
-def _whole_parameter(params: Sequence[tuple[str, str]], name: str | None) -> int | None:
+def _whole_parameter(params: Sequence[tuple[str, str]], name: str) -> int | None:
     """Return a query parameter as a whole number, or None."""
     return next((int(value) for key, value in params if key == name and value.isdecimal()), None)
 
 
-def _beginning(service: Service, query: Query) -> Checkpoint:
-    """Return the checkpoint at the start of a list."""
-    origin, path = service.endpoint.base_url, query.path if query.method == "GET" else query.where
-    return Checkpoint(query_fingerprint(origin, query.path, query.params, query.method, query.body), path)
+def _start(resume: Checkpoint | None, beginning: Beginning) -> Start:
+    """Return the position at which a walk begins.
 
+    Raises:
+        ConfigurationError: `resume` is no checkpoint.
+        CheckpointError: it belongs to another query.
 
-def _start(resume: Checkpoint | None, beginning: Checkpoint) -> Checkpoint:
+    """
     if resume is None:
         return beginning
     if not isinstance(resume, Checkpoint):
         raise ConfigurationError(
             f"resume= must be a Checkpoint, not {type(resume).__name__}: read it with Checkpoint.loads"
         )
-    if resume.query != beginning.query:
+    first = beginning.checkpoint()
+    if resume.query != first.query:
         other = f"the checkpoint belongs to another query ({resume.path or 'no path'})"
-        if resume.path != beginning.path:
-            raise CheckpointError(f"{other} than this one ({beginning.path})")
+        if resume.path != first.path:
+            raise CheckpointError(f"{other} than this one ({first.path})")
         raise CheckpointError(
             f"{other} with the path of this one: pass the parameters, the page size and the address of the"
             " service with which it was taken"

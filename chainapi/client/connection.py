@@ -17,7 +17,7 @@ from chainapi.client.service import Service
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call, CallFlow, CallOptions, CallSettings, Exchange
 from chainapi.core.limits.waiting import WaitingLimit
-from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.position import Start
 from chainapi.core.paging.states import StateMachine
 from chainapi.errors import ConfigurationError, SessionClosedError
 
@@ -41,7 +41,7 @@ class Connection:
         transport: sends the requests.
         owned: whether the transport is closed with the session; that of a user stays open.
         settings: settings of all calls.
-        states: returns the state machine of a walk that begins at a checkpoint.
+        states: returns the state machine of a walk that begins at a position.
         gates: source of the gates.
         page_token_lifetime: age in seconds at which a page token, and a cached page, is not used any more.
         closed: whether the session is closed.
@@ -52,7 +52,7 @@ class Connection:
     transport: Transport
     owned: bool
     settings: CallSettings
-    states: Callable[[Checkpoint], StateMachine]
+    states: Callable[[Start], StateMachine]
     gates: Gates
     page_token_lifetime: float
     closed: bool = field(default=False, init=False)

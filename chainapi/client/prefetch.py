@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from chainapi.client.source import Source
-from chainapi.core.paging.states import PageToken
+from chainapi.core.paging.position import PageToken
 from chainapi.core.paging.walk import Answer, Fetched, Walk
 
 __all__ = ["Prefetcher"]

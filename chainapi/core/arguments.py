@@ -33,14 +33,14 @@ def whole_number(name: str, value: object, least: int | None = 1, most: int | No
         ArgumentError: it is not.
 
     """
-    if not is_whole(value) or not _within(value, least, most):
-        bounds = "" if least is None else f", {least} or more" if most is None else f" from {least} to {most}"
-        raise ArgumentError(f"{name}={quoted(value)} must be a whole number{bounds}")
-    return value
-
-
-def _within(value: int, least: int | None, most: int | None) -> bool:
-    return (least is None or least <= value) and (most is None or value <= most)
+    if (
+        (type(value) is int or is_whole(value))
+        and (least is None or least <= value)
+        and (most is None or value <= most)
+    ):
+        return value
+    bounds = "" if least is None else f", {least} or more" if most is None else f" from {least} to {most}"
+    raise ArgumentError(f"{name}={quoted(value)} must be a whole number{bounds}")
 
 
 def seconds_of(name: str, value: object, *, zero: bool = False) -> float:

@@ -30,6 +30,7 @@ _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")  # most page tokens: nothing in th
 _MAX_WHOLE = 10**100  # identifiers are smaller, and Python does not convert every larger one to text
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SEPARATOR = re.compile(r"[/?#%\\\s]")  # of a segment
+_PLAIN_SEGMENT = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_SEGMENT}}}")  # most segments
 _PATH_END = re.compile(r"[?#\\\s]")  # of a path
 _HALF = re.compile(r"[\ud800-\udfff]")  # halves of characters, which UTF-8 cannot carry
 
@@ -174,6 +175,10 @@ def path_segment(name: str, value: object) -> str:
         ArgumentError: it is not a whole number or a string that can be one segment.
 
     """
+    if type(value) is int and 0 <= value < _MAX_WHOLE:
+        return str(value)
+    if type(value) is str and _PLAIN_SEGMENT.fullmatch(value):
+        return value
     value = _plain(value)
     if not is_of(value, (int, str)):
         raise ArgumentError(f"{name} must be an int or a str, not {type(value).__name__}")

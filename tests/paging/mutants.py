@@ -34,10 +34,10 @@ from chainapi.core.paging.history import OrderHistory
 from chainapi.core.paging.keys import KeyWindow
 from chainapi.core.paging.loop_guard import LoopGuard
 from chainapi.core.paging.order import Order, Rows, Watermark
-from chainapi.core.paging.position import checkpoint_of
+from chainapi.core.paging.position import PageToken, checkpoint_of
 from chainapi.core.paging.resumed import ResumedPage
 from chainapi.core.paging.rows import RowsOfPage
-from chainapi.core.paging.states import PageToken, State, StateMachine
+from chainapi.core.paging.states import State, StateMachine
 from chainapi.core.paging.walk import Answer, Fetch, Fetched, Walk
 from chainapi.errors import APIStatusError, ServerError
 from tests.paging.machine import FlowMachine, PagingMachine

@@ -24,15 +24,14 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.loop_guard import LoopGuard
+from chainapi.core.paging.position import PageToken, Start
 from chainapi.core.private import Private
 from chainapi.errors import APIStatusError, PageRefusedError, PageTokenExpiredError, PaginationLoopError
 
 __all__ = [
     "DEAD_TOKEN_STATUSES",
     "TRANSITIONS",
-    "PageToken",
     "State",
     "StateMachine",
     "Step",
@@ -97,18 +96,6 @@ TRANSITIONS: Mapping[State, Mapping[Step, State]] = {
 _PAGE, _LAST_PAGE = Step.PAGE, Step.LAST_PAGE  # the members of an Enum are slow to look up
 
 
-class PageToken(Struct, frozen=True):
-    """Page token and when the request that returned it was sent, in seconds.
-
-    `minted` is on the loop's clock, which no change of the wall clock moves; None where the token comes from
-    a checkpoint. `minted_at` is Unix time.
-    """
-
-    value: str
-    minted: float | None
-    minted_at: float
-
-
 class StateMachine(Private, Struct, eq=False):
     """State of one walk over the pages of one query, with the page token to send next.
 
@@ -135,19 +122,19 @@ class StateMachine(Private, Struct, eq=False):
     @classmethod
     def resume(
         cls,
-        checkpoint: Checkpoint,
+        start: Start,
         *,
         lifetime: float,
         on_expired: Literal["restart", "raise"],
     ) -> StateMachine:
-        """Return the state machine of a walk that is resumed at a checkpoint."""
-        states = cls(lifetime, on_expired, restarts=checkpoint.restarts, depth=checkpoint.pages)
-        if checkpoint.done:
+        """Return the state machine of a walk that begins at a position."""
+        states = cls(lifetime, on_expired, restarts=start.restarts, depth=start.pages)
+        if start.done:
             states.state = State.EXHAUSTED
-        elif checkpoint.token is not None and checkpoint.minted_at is not None:
+        elif start.token is not None and start.minted_at is not None:
             states.state = State.NEXT
             states.proven = True
-            states.token = PageToken(checkpoint.token, None, checkpoint.minted_at)
+            states.token = PageToken(start.token, None, start.minted_at)
         return states
 
     @property

@@ -27,9 +27,9 @@ from msgspec import Struct
 from chainapi.core.call import SentAt
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
-from chainapi.core.paging.position import PagePosition, Position, checkpoint_of
+from chainapi.core.paging.position import PagePosition, PageToken, Position, Start, checkpoint_of
 from chainapi.core.paging.rows import EmptyPage, RowsOfPage
-from chainapi.core.paging.states import PageToken, State, StateMachine
+from chainapi.core.paging.states import State, StateMachine
 from chainapi.core.paging.stored import StoredRows
 from chainapi.core.private import Private
 from chainapi.errors import (
@@ -187,13 +187,11 @@ class Walk:
         query: facts about the list query.
         states: the state machine of page tokens and restarts, at `start`.
         dedupe: finds rows that were given before, from `start` on.
-        start: checkpoint at which the walk begins.
+        start: position at which the walk begins.
 
     """
 
-    def __init__(
-        self, query: ListQuery, states: StateMachine, dedupe: Deduplicator, start: Checkpoint
-    ) -> None:
+    def __init__(self, query: ListQuery, states: StateMachine, dedupe: Deduplicator, start: Start) -> None:
         self.query = query
         self.keeps_rows = False  # their digests stay after a page was left
         self.reads_cache = True  # whether a page may come from a cache

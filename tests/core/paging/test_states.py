@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.loop_guard import LoopGuard
+from chainapi.core.paging.position import PageToken
 from chainapi.core.paging.states import (
     DEAD_TOKEN_STATUSES,
     MAX_IDLE_PAGES,
     TRANSITIONS,
-    PageToken,
     State,
     StateMachine,
     Step,
