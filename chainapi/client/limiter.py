@@ -214,10 +214,12 @@ class Gate:
         """Apply the settings of a session; its limits hold from now on."""
         member.account = self._spenders.account(member.process, member.tag)
         self._members.join(member)
+        self._turns.advance()
 
     def leave(self, member: Member) -> None:
         """Forget the settings of a closed session; its requests in flight continue."""
         self._members.leave(member)
+        self._turns.advance()
 
     def _full(self, member: Member, limit: WaitingLimit | None) -> WaitingLimit | None:
         """Return the limit of a request if as many wait as it allows."""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.client.limiter import Gate
+from chainapi.client.member import Member
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.errors import QuotaWaitError
@@ -97,6 +98,24 @@ async def test_refused_request_goes_first_and_priority_before_the_rest() -> None
 
     await asyncio.gather(call("a"), call("b"), call("urgent", 1), call("refused", again=True))
     assert order == ["refused", "urgent", "a", "b"]
+
+
+async def test_session_that_allows_more_in_flight_lets_others_leave_at_once() -> None:
+    """Waiting requests use the places of a session that joins, not after the next response."""
+    gate = await opened()
+    (await gate.acquire()).answered(200, reported(98))
+    small, large = Member(max_in_flight=2), Member(max_in_flight=5)
+    gate.join(small)
+    tasks = [asyncio.create_task(gate.acquire()) for _ in range(6)]
+    await asyncio.sleep(1)
+    assert sum(task.done() for task in tasks) == 2
+    gate.join(large)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert sum(task.done() for task in tasks) == 5
+    (await tasks[0]).answered(200, reported(97))
+    for task in tasks:
+        (await task).unsent()
 
 
 async def test_max_wait_is_checked_at_once() -> None:
