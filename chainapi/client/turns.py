@@ -124,8 +124,7 @@ class Turns:
             raise member.queue_full(deadlines.cleared(now, turn, joins=not full.most), full.most)
         if deadlines.misses(now, turn):
             raise turn.too_late(now, deadlines.again(now, turn))
-        self.queue.add(turn)
-        if not self.quota.full:
+        if self.queue.add(turn) and not self.quota.full:
             self.advance()
         wait = self.scheduler.wait
         if turn.queued and wait is not None:

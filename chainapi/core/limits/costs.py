@@ -59,6 +59,8 @@ class Costs:
         A `prior` above a whole limit is in other units than the limit, so it does not count.
         """
         known = self.learned.get(route)
+        if known is not None and (prior is None or prior == known):
+            return known
         if prior is not None and (prior > self.roof or self.units is False):
             prior = None
         if known is None:

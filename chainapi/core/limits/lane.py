@@ -283,6 +283,11 @@ class Lane(Generic[W]):
         mine = (one for one in waiters if one.group is group)
         return next((one for one in mine if not one.by_floor), None)
 
+    def has_only(self, waiter: Waiter) -> bool:
+        """Return whether each waiter has the cost of this one; it may be of another lane."""
+        kinds = self._load.kinds
+        return not kinds or (len(kinds) == 1 and (waiter.route, waiter.prior) in kinds)
+
     def cheapest(self) -> float:
         """Return the lowest cost of a waiter."""
         return min((self.costs.price(*kind) for kind in self._load.kinds), default=inf)

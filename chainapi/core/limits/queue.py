@@ -44,15 +44,19 @@ class Queue(Generic[W]):
     def __attrs_post_init__(self) -> None:
         self.ranks = Ranks(self.costs)
 
-    def add(self, waiter: W) -> None:
+    def add(self, waiter: W) -> bool:
         """Add a waiter, or add it again at its old place.
 
-        Waiters that stand aside take free places first.
+        Waiters that stand aside take free places first. Returns whether a request may leave because of it:
+        not if the same one is first as before, and all have one cost, and no route is closed.
         """
+        first = None if self._freed or self._parked else self.first()
         self.fill()
         waiter.queued = True
         self.waiting += 1
         self._place(waiter)
+        same = first is not None and self.first() is first
+        return not same or not all(lane.has_only(waiter) for lane in self.ranks.lanes.values())
 
     def remove(self, waiter: W, *, granted: bool = False) -> None:
         """Remove a waiter that was `granted` its turn or gave up."""
