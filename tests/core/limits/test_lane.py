@@ -6,12 +6,14 @@ import random
 from collections.abc import Callable
 from itertools import combinations, count
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.group import Group
 from chainapi.core.limits.lane import Waiter
 from chainapi.core.limits.queue import Queue
 
@@ -260,6 +262,48 @@ def test_cheaper_requests_of_all_processes_may_pass() -> None:
     assert first is not None
     assert [one.number for one in queue.behind(first, 16)] == [2, 4, 1, 3, 5]
     assert [one.number for one in queue.behind(first, 4)] == [2, 1, 3]
+
+
+@settings(max_examples=150)
+@given(st.lists(st.one_of(arrivals, arrivals, grants), max_size=60))
+def test_waiter_that_changes_no_turn_is_known(steps: list[tuple[Any, ...]]) -> None:
+    """Where `add` returns False, the next turn is as before, and no waiter behind is cheaper."""
+    queue, numbers = new_queue(), count()
+    for kind, *values in steps:
+        before = queue.first()
+        if kind == "add":
+            process, route, rank = values
+            changed = queue.add(Waiter(next(numbers), rank, route, None, process=process))
+            if not changed:
+                assert before is not None
+                assert queue.first() is before
+                assert queue.cheapest() == PRICES[before.route]
+        elif before is not None:
+            queue.remove(before, granted=True)
+
+
+def test_only_a_waiter_behind_others_of_one_cost_changes_no_turn() -> None:
+    """The first waiter, one of a better rank, and one of another cost each change a turn."""
+    queue, numbers = new_queue(), count()
+
+    def add(route: str, rank: float = 0.0, group: Group | None = None) -> bool:
+        return queue.add(Waiter(next(numbers), rank, route, None, group))
+
+    assert add("dear")
+    assert not add("dear")
+    assert add("dear", -1.0)
+    assert add("cheap")
+    assert add("dear")
+    while (first := queue.first()) is not None:
+        queue.remove(first, granted=True)
+    assert add("dear")
+    queue.park(Waiter(next(numbers), 0.0, "heavy", None), inf)
+    assert add("dear")
+    queue, narrow = new_queue(), Group(most=1)
+    assert add("dear", group=narrow)
+    assert not add("dear", group=narrow)
+    queue.freed(narrow)
+    assert add("dear", group=narrow)
 
 
 def test_lanes_forget_processes_that_went() -> None:

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from chainapi.client.config import resolve
 from chainapi.core.paging.checkpoint import CHECKPOINT_VERSION, Checkpoint, query_fingerprint
 from chainapi.core.paging.order import Watermark
+from chainapi.core.paging.position import Beginning
+from chainapi.core.url import Query
 from chainapi.errors import CheckpointError
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
@@ -325,3 +327,20 @@ def test_the_key_is_not_inside() -> None:
     ]
     assert texts[0] == texts[1]
     assert "secret" not in texts[0]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_beginning_reads_as_its_checkpoint(method: str) -> None:
+    """The position before the first page has the fields of its checkpoint, which is made once."""
+    query = Query("/v1/rows", (("pageSize", "5"),), method=method, body=None if method == "GET" else b"{}")
+    beginning = Beginning("https://data.example", query)
+    made = beginning.checkpoint()
+    shared = {field.name for field in fields(Checkpoint)} - {"query", "path"}
+    assert {name: getattr(beginning, name) for name in shared} == {
+        name: getattr(made, name) for name in shared
+    }
+    assert made == Checkpoint(made.query, "/v1/rows" if method == "GET" else "POST /v1/rows")
+    assert made.query == query_fingerprint(
+        "https://data.example", "/v1/rows", query.params, method, query.body
+    )
+    assert beginning.checkpoint() is made
