@@ -26,29 +26,21 @@ from chainapi.errors import APITimeoutError, QuotaWaitError
 __all__ = ["Turn", "Turns"]
 
 
-class Turn(Ticket):
-    """Request of a member in the queue, with the future that its task awaits.
+class Turn(Ticket, kw_only=True):
+    """Request of a member in the queue.
 
-    The grant sets `reservation`. `alarm` fires when `max_wait` is over.
+    Attributes:
+        member: the member.
+        future: its task awaits this.
+        reservation: set by the grant.
+        alarm: fires when `max_wait` is over.
+
     """
 
-    __slots__ = ("alarm", "future", "member", "reservation")
-
-    def __init__(
-        self,
-        number: int,
-        rank: float,
-        route: str,
-        prior: float | None,
-        member: Member,
-        future: asyncio.Future[None],
-    ) -> None:
-        group, ceiling = member.group, member.ceiling
-        super().__init__(number, rank, route, prior, group=group, process=member.process, ceiling=ceiling)
-        self.member = member
-        self.future = future
-        self.reservation: Reservation | None = None
-        self.alarm: asyncio.TimerHandle | None = None
+    member: Member
+    future: asyncio.Future[None]
+    reservation: Reservation | None = None
+    alarm: asyncio.TimerHandle | None = None
 
     @property
     def over(self) -> bool:
@@ -114,11 +106,21 @@ class Turns:
 
         """
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        turn = Turn(next(self._numbers), rank, route, cost, member, loop.create_future())
-        turn.deadline = deadline
-        if max_wait is not None:
-            turn.max_wait, turn.waits_until = max_wait, now + max_wait
+        now, most = loop.time(), inf if max_wait is None else max_wait
+        turn = Turn(
+            next(self._numbers),
+            rank,
+            route,
+            cost,
+            member.group,
+            member.process,
+            ceiling=member.ceiling,
+            max_wait=most,
+            waits_until=now + most,
+            deadline=deadline,
+            member=member,
+            future=loop.create_future(),
+        )
         deadlines = self.scheduler.deadlines
         if full is not None and not self.scheduler.ready(now, turn):
             raise member.queue_full(deadlines.cleared(now, turn, joins=not full.most), full.most)

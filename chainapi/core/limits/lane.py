@@ -10,66 +10,54 @@ queue.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
 from itertools import islice
 from math import ceil, floor, inf
 from typing import Any, Generic, TypeVar
 
 from attrs import define, field
+from msgspec import Struct
 
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.group import Group
 from chainapi.core.limits.line import Line
+from chainapi.core.private import Private
 
 __all__ = ["Lane", "Waiter", "number_of"]
 
 RESTING = 8  # flows without a waiter that a lane remembers at least, because their last turn was early
 
 
-class Waiter:
+class Waiter(Private, Struct, eq=False):
     """Request in the queue.
 
     The lower `rank` goes first, then its process's turn, then the lower `number`.
+
+    Attributes:
+        queued: whether it is in the queue.
+        parked: whether it waits for its route to open.
+        inside: whether it is counted in its group.
+        flow: its flow; None while it is parked or stepped out.
+        start: start of its flow, before its grant moved it.
+        passed: units of later waiters that left before it.
+        charges: changes of what ranks owe to lower ones, by its grant: balances, rank, and units.
+        entered: whether it has a place in its lane, also while it is parked or stepped out.
+
     """
 
-    __slots__ = (
-        "charges",
-        "entered",
-        "flow",
-        "group",
-        "inside",
-        "number",
-        "parked",
-        "passed",
-        "prior",
-        "process",
-        "queued",
-        "rank",
-        "route",
-        "start",
-    )
-
-    def __init__(
-        self,
-        number: int,
-        rank: float,
-        route: str,
-        prior: float | None,
-        group: Group | None = None,
-        process: str = "",
-    ) -> None:
-        self.number, self.rank, self.route, self.prior = number, rank, route, prior
-        self.group = group
-        self.process = process
-        self.queued = False
-        self.parked = False
-        self.inside = False  # counted in its group
-        self.flow: _Flow[Any] | None = None  # its flow; None while it is parked or stepped out
-        self.start: float | None = None  # of its flow, before its grant moved it
-        self.passed = 0.0  # units of later waiters that left before it
-        # Changes of what ranks owe to lower ones, by its grant: the balances, the rank, and the units.
-        self.charges: tuple[tuple[dict[float, float], float, float], ...] = ()
-        self.entered = False  # whether it has a place in its lane, also while it is parked or stepped out
+    number: int
+    rank: float
+    route: str
+    prior: float | None
+    group: Group | None = None
+    process: str = ""
+    queued: bool = False
+    parked: bool = False
+    inside: bool = False
+    flow: _Flow[Any] | None = None
+    start: float | None = None
+    passed: float = 0.0
+    charges: tuple[tuple[dict[float, float], float, float], ...] = ()
+    entered: bool = False
 
     @property
     def by_floor(self) -> bool:
@@ -90,15 +78,16 @@ class _Load:
     """Waiting requests by route and documented cost, and the sum of their units."""
 
     costs: Costs
-    kinds: Counter[tuple[str, float | None]] = field(factory=Counter[tuple[str, float | None]])
+    kinds: dict[tuple[str, float | None], int] = field(factory=dict[tuple[str, float | None], int])
     _units: float = 0.0
     _priced: object = None
 
     def count(self, waiter: Waiter, number: int) -> None:
         """Count a waiter in or out."""
         kind, kinds = (waiter.route, waiter.prior), self.kinds
-        kinds[kind] += number
-        if not kinds[kind]:
+        if left := kinds.get(kind, 0) + number:
+            kinds[kind] = left
+        else:
             del kinds[kind]
         if self._priced == (self.costs.version, self.costs.units):
             # Exactly zero without waiters, or rounding errors would accumulate over the years.
@@ -314,7 +303,7 @@ class Lane(Generic[W]):
 
     def _divide(self, only: _Flow[W]) -> None:
         """Let flows take turns from now on."""
-        self._only, self._load = None, _Load(self.costs, Counter(only.load.kinds))
+        self._only, self._load = None, _Load(self.costs, dict(only.load.kinds))
         self._place(only)
 
     def _place(self, flow: _Flow[W]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 from typing import Protocol
 
-from chainapi.core.limits.group import Group
 from chainapi.core.limits.lane import Waiter
 
 __all__ = ["Ceiling", "Ticket"]
@@ -38,25 +37,11 @@ class Ticket(Waiter):
 
     """
 
-    __slots__ = ("ceiling", "deadline", "max_wait", "paid", "waits_until")
-
-    def __init__(
-        self,
-        number: int,
-        rank: float,
-        route: str,
-        prior: float | None,
-        *,
-        group: Group | None = None,
-        process: str = "",
-        ceiling: Ceiling | None = None,
-    ) -> None:
-        super().__init__(number, rank, route, prior, group, process)
-        self.ceiling = ceiling
-        self.paid = False
-        self.max_wait = inf
-        self.waits_until = inf
-        self.deadline = inf
+    ceiling: Ceiling | None = None
+    paid: bool = False
+    max_wait: float = inf
+    waits_until: float = inf
+    deadline: float = inf
 
     @property
     def latest(self) -> float:

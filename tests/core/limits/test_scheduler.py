@@ -22,7 +22,7 @@ numbers = count()
 class Caller(Ticket):
     """Request whose caller may give up."""
 
-    gave_up = False
+    gave_up: bool = False
 
     @property
     def over(self) -> bool:
