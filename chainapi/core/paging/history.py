@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from msgspec import Struct, field
 
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.core.paging.order import Marks, Order, Rows, Run, listed
 from chainapi.core.paging.rows import mark_digest, number_digest
+from chainapi.core.private import Private
 
 __all__ = ["OrderHistory", "Runs"]
 
 
-class Runs:
+class Runs(Private, Struct, eq=False, gc=False):
     """Runs: numbers as arithmetic runs, such as consecutive blocks or daily points.
 
     The number of runs is bounded. A span proves nothing about the rows in it once the order breaks; the runs
     list the numbers one by one.
     """
 
-    LIMIT = 1_024
+    LIMIT: ClassVar[int] = 1_024
 
-    def __init__(self) -> None:
-        self._runs: list[Run] | None = []
+    _runs: list[Run] | None = []
 
     @property
     def overflowed(self) -> bool:
@@ -50,17 +53,16 @@ class Runs:
             self._runs = None
 
 
-class OrderHistory:
+class OrderHistory(Private, Struct, eq=False, gc=False):
     """Rows given while a list kept its order.
 
     If the order breaks, no other record of them is left. Rows at the ends of spans are kept by their marks,
     because rows that come later may share their number. The others are kept by their numbers.
     """
 
-    def __init__(self) -> None:
-        self._given = Runs()
-        self._met: Runs | None = None  # in this pass; None in the first one, where it would be the same
-        self._ends: Mapping[int, tuple[Marks, Marks]] = {}
+    _given: Runs = field(default_factory=Runs)
+    _met: Runs | None = None  # in this pass; None in the first one, where it would be the same
+    _ends: Mapping[int, tuple[Marks, Marks]] = {}
 
     @property
     def later(self) -> bool:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from msgspec import Struct
+
+from chainapi.core.private import Private
+
 __all__ = ["LoopGuard"]
 
 
-class LoopGuard:
+class LoopGuard(Private, Struct, eq=False, gc=False):
     """Finds pages that came before, in constant memory for a walk of any length.
 
     It keeps the last `LIMIT` pages, and a sample of those before: `LIMIT` of them, then those whose hash ends
     in ever more zeros. A short loop closes on a recent page, a longer one on a page of the sample.
     """
 
-    LIMIT = 1_024
+    LIMIT: ClassVar[int] = 1_024
 
-    def __init__(self) -> None:
-        self._mask = 0
-        # Empty dicts take less memory than empty sets.
-        self._pages: dict[int, None] = {}
-        self._tokens: dict[int, None] = {}  # with their tokens, those that are not recent
-        self._recent: dict[int, None] = {}  # with their tokens, in order
+    _mask: int = 0
+    # Empty dicts take less memory than empty sets.
+    _pages: dict[int, None] = {}
+    _tokens: dict[int, None] = {}  # with their tokens, those that are not recent
+    _recent: dict[int, None] = {}  # with their tokens, in order
 
     def loops(self, token: str, rows: int) -> bool:
         """Check whether this token came before with these rows; `rows` is a hash of them."""
