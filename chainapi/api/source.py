@@ -236,7 +236,7 @@ class ListSource:
             if self._part is not None:
                 page = self._part.own_rows(page)
         except ChainAPIError as error:
-            return error
+            return error.with_traceback(None)  # its frames refer to the reader, and that to the error
         except GivenUp:
             return None
         return Fetched(page, exchange.sent, service.received(exchange))

@@ -240,7 +240,10 @@ class Pages(Generic[T]):
                         runner.check(reader)
                         return
                 if isinstance(result, ChainAPIError):
-                    raise result
+                    try:
+                        raise result
+                    finally:
+                        del result  # else the frame and the error would refer to each other
                 if not result:
                     return
 

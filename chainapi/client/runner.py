@@ -159,6 +159,8 @@ class WalkRunner:
             return await self._carry_out(walk.advance(*self._source.times(), reports=reports), answer)
         except ChainAPIError as error:
             self._failed(error)
+            answer = None
+            error.__traceback__ = None  # its frames have the answer, which may be the error itself
             raise
         finally:
             self._running = False

@@ -14,14 +14,15 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Coroutine
+import weakref
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 import aiohttp
 import pytest
 from attrs import define
 
-from chainapi import Checkpoint, MetricPoint, Provider, Session
+from chainapi import Checkpoint, MetricPoint, Pages, Provider, Session, merge
 from chainapi.api.metrics import MetricsAPI
 from chainapi.client.transport import AiohttpTransport
 from chainapi.core.call import CallOptions
@@ -970,3 +971,60 @@ async def test_models_pages_errors_and_checkpoints_are_pickled() -> None:
             assert type(twin) is type(error)
             assert (str(twin), vars(twin)) == (str(error), vars(error))
     assert isinstance(caught.value.checkpoint, Checkpoint)
+
+
+# Errors that were left
+
+
+async def read_all(stream: AsyncIterable[object]) -> None:
+    """Read a stream to its end."""
+    async for _ in stream:
+        pass
+
+
+READERS: dict[str, Callable[[Pages[MetricPoint]], Awaitable[object]]] = {
+    "pages": read_all,
+    "items": lambda pages: read_all(pages.items()),
+    "batches": lambda pages: read_all(pages.batches(5)),
+    "arrow_batches": lambda pages: read_all(pages.arrow_batches(5)),
+    "collect": lambda pages: pages.collect(),
+    "to_arrow": lambda pages: pages.to_arrow(),
+    "merge": lambda pages: read_all(merge([pages])),
+}
+FAULTS: dict[str, Response | None] = {
+    "refused": Response(403, {}, b"{}"),
+    "no JSON": Response(200, {}, b"{"),
+    "wrong type": Response(200, {}, b'{"results": [{"timestamp": true, "value": 1}]}'),
+    "page again": OK,
+    "no answer": None,
+}
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("reader", READERS)
+async def test_error_of_a_stream_is_freed_with_its_last_reference(reader: str, prefetch: int) -> None:
+    """An error and its stream, with the rows so far, wait for no garbage collection."""
+    for fault in FAULTS.values():
+        session, _ = scripted(OK, fault, max_attempts=1, timeout=1.0)
+        async with session:
+            gc.collect()
+            gc.disable()
+            try:
+                refs = await failed(READERS[reader], session.metrics.avg_tps(43114, prefetch=prefetch))
+                await asyncio.sleep(1)
+                assert [ref() for ref in refs] == [None, None]
+            finally:
+                gc.enable()
+
+
+async def failed(
+    read: Callable[[Pages[MetricPoint]], Awaitable[object]], pages: Pages[MetricPoint]
+) -> list[weakref.ref[object]]:
+    """Return weak references to a stream and to the error with which reading it ends."""
+    try:
+        await read(pages)
+    except ChainAPIError as error:
+        return [weakref.ref(pages), weakref.ref(error)]
+    except ExceptionGroup as group:
+        return [weakref.ref(pages), weakref.ref(group.exceptions[0])]
+    raise AssertionError("the stream has an error")

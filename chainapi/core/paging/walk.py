@@ -16,6 +16,7 @@ what was not answered. An error that ends a generator leaves the walk in place a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from copy import copy
 from itertools import islice
 from math import inf
 from operator import length_hint
@@ -413,7 +414,7 @@ class Walk:
 
         """
         if self._failure is not None:
-            raise self._failure
+            raise _copied(self._failure)
         if self._begin.following:
             raise CheckpointError("the checkpoint is one of follow(): call follow() on this stream")
         self._reports = reports
@@ -473,7 +474,7 @@ class Walk:
             error.call = self._call
             error.request_id = None if self._answer is None else self._answer.request_id
         if self._states.state is State.FAILED:
-            self._failure = error
+            self._failure = _copied(error)  # a raised error refers to this walk by its traceback
 
     def _fetch_next(self) -> Generator[Command, Answer, Fetched]:
         """Fetch until a page arrives that the walk can open.
@@ -515,6 +516,7 @@ class Walk:
                 states.expired()
                 yield from self._restart("its page token has expired")
             case _:
+                self._answer = None
                 raise error
 
     def _check(self, fetched: Fetched) -> Steps:
@@ -650,3 +652,10 @@ class Walk:
     def _report(self, kind: Callable[..., Event], *values: object) -> Report:
         query = self.query
         return Report(kind(query.service, query.where, *values, call=self._call, tag=query.tag))
+
+
+def _copied(error: PagingError) -> PagingError:
+    """Return an error without its traceback."""
+    made = copy(error)
+    made.__cause__ = error.__cause__
+    return made

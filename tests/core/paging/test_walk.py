@@ -267,7 +267,7 @@ def test_a_loop_fails_the_walk_for_good() -> None:
     assert (walk.state, walk.failed, walk.checkpoint) == (State.FAILED, True, before)
     with pytest.raises(PaginationLoopError) as again:
         play(walk)
-    assert again.value is caught.value
+    assert (again.value.args, vars(again.value)) == (caught.value.args, vars(caught.value))
 
 
 def test_large_pages_are_compared_outside_of_the_event_loop() -> None:
