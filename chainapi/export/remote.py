@@ -178,6 +178,12 @@ class RemoteTarget(Target):
         if not self.store.create(self._claim, own):
             self._check_claim(own)
 
+    def has_others(self) -> bool:
+        """Check for the object, or for objects in the folder beside the claim."""
+        if not self.folder:
+            return self.exists(self.path.name)
+        return any(name != self._claim for name in self.store.names())
+
     def _check_claim(self, own: bytes) -> None:
         """Refuse a claim with another id; write the claim again if a kill left half of it."""
         found = self.store.read(self._claim)

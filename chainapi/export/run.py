@@ -166,8 +166,11 @@ class Exporter:
 
     def _open(self) -> Journal:
         self.target.prepare()
-        self._journal = Journal.open(self.target.journal, compress=self.target.format.name == "parquet")
-        return self._journal
+        journal = Journal.open(self.target.journal, compress=self.target.format.name == "parquet")
+        self._journal = journal
+        if not journal.settings():  # files may have come since a run that was refused
+            self.target.refuse_others()
+        return journal
 
     def _begin_groups(self, journal: Journal, codec: Codec) -> None:
         """Let the journal store pages as row groups, if the files can have them."""

@@ -165,17 +165,30 @@ class Target:
                     f"{self.journal} is not a journal that this version of chainapi reads: move it away, or "
                     "choose another target"
                 )
-            foreign = any(self._others()) if self.folder else self.path.exists()
-        if foreign:
+        self.refuse_others()
+
+    def refuse_others(self) -> None:
+        """Refuse a file, or a folder with files; no export has begun here.
+
+        Raises:
+            ExportError: there is such a file.
+
+        """
+        if self.has_others():
             held, place = ("is not empty", "in") if self.folder else ("exists", "beside")
+            known = (self.journal / JOURNAL).exists()  # of a run that was refused
+            missing = "" if known else f" (no {self.journal.name} is {place} it)"
             raise ExportError(
-                f"{self.path} {held}, and no export wrote it (no {self.journal.name} is {place} it): "
-                "move it away, or choose another target"
+                f"{self.address} {held}, and no export wrote it{missing}: move it away, or choose another"
+                " target"
             )
 
-    def _others(self) -> Iterator[Path]:
-        """Yield what is in the folder beside that of the journal."""
-        return (path for path in self.path.iterdir() if path != self.journal)
+    def has_others(self) -> bool:
+        """Check for the file, or for files in the folder beside the journal."""
+        with os_errors_explained(self.root):
+            if not self.folder:
+                return self.path.exists()
+            return any(path != self.journal for path in self.path.iterdir())
 
 
 def _journal_of(path: Path, *, folder: bool) -> Path:

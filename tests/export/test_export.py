@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypedDict
 
+import fsspec  # type: ignore[import-untyped]
 import pytest
 
 from chainapi import Session
@@ -404,6 +405,29 @@ async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
     assert simulator.stats.requests == 0
     assert (tmp_path / "mine.jsonl").read_text() == "mine"
     assert not (tmp_path / "mine.jsonl.export").exists()
+
+
+async def test_a_foreign_file_beside_a_refused_export_is_left_alone(tmp_path: Path) -> None:
+    """A file or folder that came after a refused run is refused as before it."""
+    simulator = Simulator()
+    async with simulated(simulator) as session:
+        for name in ("mine.jsonl", "ours/", "memory://refused/ours/", "memory://refused2/mine.jsonl"):
+            local = "://" not in name
+            target = f"{tmp_path}/{name}" if local else name
+            options: dict[str, Any] = {
+                "format": "jsonl",
+                "journal": None if local else tmp_path / str(len(name)),
+            }
+            with pytest.raises(ConfigurationError, match="nothing to export"):
+                await export(session.data.evm.blocks, [], target, **options)
+            own = f"{target}mine.jsonl" if target.endswith("/") else target
+            with fsspec.open(own, "wb") as file:
+                file.write(b"mine")
+            with pytest.raises(ExportError, match="no export wrote it"):
+                await export(session.data.evm.blocks, [43114], target, **options)
+            with fsspec.open(own, "rb") as file:
+                assert file.read() == b"mine"
+    assert simulator.stats.requests == 0
 
 
 async def test_two_exports_on_one_target(tmp_path: Path) -> None:
