@@ -121,7 +121,7 @@ class Matchers:
             try:
                 encoded = encode(new.batch.rows)
             except ColumnValueError as error:
-                batch.source.failure = error
+                batch.source.failure = new.batch.in_page(error)
             else:
                 self._keep(walk, new, page)
                 return new, encoded

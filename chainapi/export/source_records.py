@@ -265,6 +265,7 @@ class Batch:
         size: bytes of the page as the service sent it.
         values: values of the rows by columns, as `Codec.values` returns them, where `rows` has numbers in
             their place; None for other rows.
+        indices: indices of the rows in the page; None if these are all of its rows.
 
     """
 
@@ -287,6 +288,12 @@ class Batch:
     share: float | None = None
     size: int = 0
     values: Sequence[Values] | None = None
+    indices: Sequence[int] | None = None
+
+    def in_page(self, error: ColumnValueError) -> ColumnValueError:
+        """Return the error of one of the rows with the index of that row in its page."""
+        indices = self.indices
+        return error if indices is None else error.changed(row=indices[error.row or 0])
 
     def unmatched(self, known: Sequence[bool], *, met: bool) -> Batch:
         """Return the page of a later pass with the rows to store alone.
@@ -315,6 +322,7 @@ class Batch:
         return evolve(
             self,
             rows=[self.rows[place] for place in places],
+            indices=places if self.indices is None else [self.indices[place] for place in places],
             digests=[self.digests[place] for place in places],
             newest=newest,
             oldest=min(numbers, default=None),

@@ -119,6 +119,7 @@ class SourceStream:
             seen=self._rows_of_pass,
             share=self._reach.share,
             size=len(page.body),
+            indices=None if len(new) == len(page.items) else new,
         )
 
     def _begin_pass(self, *, matched: bool) -> None:

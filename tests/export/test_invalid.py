@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections import Counter
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chainapi import Session
+from chainapi.client.transport import Transport
 from chainapi.core.http import Request, Response
 from chainapi.errors import ColumnValueError, DecodeError, IncompleteExportError
 from chainapi.export import export
@@ -57,7 +59,7 @@ CHAINS = (1, 2, 3)
 EXPECTED = Counter((str(chain), number) for chain in CHAINS for number in range(FIRST, FIRST - 20, -1))
 
 
-def session_of(chains: Served) -> Session:
+def session_of(chains: Transport) -> Session:
     """Return a session of these chains."""
     return Session(data_base_url="https://data.invalid", api_key="key", transport=chains)
 
@@ -168,6 +170,36 @@ async def test_a_value_that_does_not_fit_fails_its_source_alone(
     assert (result.rows, result.invalid) == (11, 1)
     found = Counter(number for _, number in made_in(tmp_path, "jsonl"))
     assert found == Counter({number: 2 if number == FIRST - 9 else 3 for _, number in EXPECTED})
+
+
+class Restarting:
+    """List whose page token dies, and whose first page then has a row more, with a fee that does not fit."""
+
+    def __init__(self) -> None:
+        self.newest = [block(FIRST), block(FIRST - 1)]
+
+    async def send(self, request: Request) -> Response:
+        """Return the first page, or refuse the token."""
+        if "pageToken" in request.url:
+            self.newest.append(block(FIRST - 2, feesSpent=str(2**256)))
+            return Response(400, {}, b"{}")
+        token = b',"nextPageToken":"t"' if len(self.newest) == 2 else b""
+        return Response(200, {}, b'{"blocks":[%b]%b}' % (b",".join(self.newest), token))
+
+    async def aclose(self) -> None:
+        """Hold nothing."""
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_row_of_a_misfit_is_its_index_in_the_page(ordered: bool, tmp_path: Path) -> None:
+    """Rows of the page that the export has already are counted too."""
+    async with session_of(Restarting()) as session:
+        walk: Any = session.data.evm.blocks if ordered else partial(session.data.list, model=EvmBlock)
+        with pytest.raises(IncompleteExportError) as caught:
+            await export(walk, [43114 if ordered else "/v1/x"], tmp_path / "b.jsonl", amounts="binary")
+    (failure,) = caught.value.failures.values()
+    assert isinstance(failure, ColumnValueError)
+    assert failure.row == 2
 
 
 @pytest.mark.parametrize("shape", ["file", "folder"])
