@@ -132,10 +132,10 @@ class Cache:
         try:
             async with _until(deadline):
                 stored = await self.store.get(key)
-        except Exception as error:  # noqa: BLE001 - a store of the user may raise anything
+            return None if stored is None else CachedResponse.loads(stored)
+        except Exception as error:  # noqa: BLE001 - a store of the user may raise or return anything
             _log.warning("the store of the cache failed to read: %s", type(error).__name__)
             return None
-        return None if stored is None else CachedResponse.loads(stored)
 
     async def write(self, key: str, response: CachedResponse, deadline: float) -> None:
         """Store a response; a store that fails or is late loses it."""

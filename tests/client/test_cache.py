@@ -322,6 +322,24 @@ async def test_a_store_that_fails_costs_a_request(caplog: pytest.LogCaptureFixtu
     assert "secret-host" not in caplog.text
 
 
+async def test_a_store_that_returns_no_bytes_costs_a_request(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store that returns strings, as one with a serializer of text does, costs a request and a log line."""
+    server, store = Server(), Store()
+
+    async def text(*_: object) -> str:
+        return "secret-host"
+
+    monkeypatch.setattr(Store, "get", text)
+    async with opened(server) as session:
+        view = session.with_options(cache=Cache(100.0, store=store))
+        with caplog.at_level(logging.WARNING, "chainapi"):
+            assert [await number(view) for _ in range(2)] == [1, 2]
+    assert "failed to read: TypeError" in caplog.text
+    assert "secret-host" not in caplog.text
+
+
 @pytest.mark.parametrize("part", ["get", "set"])
 async def test_a_store_that_hangs_costs_a_second(
     part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
