@@ -21,6 +21,7 @@ from chainapi.models.unions import raw_path, wire_name
 __all__ = ["cursor_of", "deduplicator", "descending_number", "identity_of", "key_names", "number_reader"]
 
 Reader = Callable[[Any], Any]
+_NO_FIELD = object()
 
 
 def deduplicator(route: Route, start: Start, identity: Identity | None = None) -> Deduplicator:
@@ -171,20 +172,23 @@ def _hashable(value: Any) -> Hashable:
 
 
 def descending_number(route: Route) -> Callable[[Any], int | None]:
-    """Return a reader of the number of a row, which may have been sent as a string."""
+    """Return a reader of the number of a row, which may have been sent as a string.
+
+    The reader returns None for a row with null in place of its number.
+    """
     name = route.descending_key or ""
     read = _reader(name, route.model)
 
     def number(row: Any) -> int | None:
+        raw = hasattr(row, "raw")  # not made into its model: it may have any fields
         try:
             value = read(row)
         except (LookupError, AttributeError, TypeError):
-            value = raw_path(row, name) if hasattr(row, "raw") else None
-        if (whole := whole_of(value)) is not None:
-            return whole
-        if hasattr(row, "raw"):  # not made into its model: it may have any fields
-            return None
-        raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
+            value = raw_path(row, name) if raw else _NO_FIELD
+        whole = whole_of(value)
+        if whole is None and value is not None and not raw:
+            raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
+        return whole
 
     return number
 

@@ -500,6 +500,14 @@ def points(session: Session, key: str | None = None, **options: Any) -> Pages[Js
     return session.data.list(ROWS, descending_key="n", key=key, **options)
 
 
+@frozen
+class Numbered:
+    """Row of `numbered` in a class, whose number may be null."""
+
+    n: int | None
+    value: int
+
+
 def swapped() -> list[Json]:
     """Return 100 descending rows, two of them swapped across the border of pages."""
     rows = numbered(range(100, 0, -1))
@@ -548,8 +556,25 @@ async def test_an_order_that_is_none(name: str, key: str | None, how: str) -> No
     assert counted(rows) == counted(service.rows)
     broken = [event for event in heard if isinstance(event, OrderBroken)]
     assert len(broken) == 1
-    assert broken[0].reason == "a row rises above the one before it"
+    assert broken[0].reason == "a row rises above the one before it, or has no number"
     assert all(event.exact for event in heard if isinstance(event, Restarted))
+
+
+@pytest.mark.parametrize("where", [0, 5, 14])
+@pytest.mark.parametrize("model", [None, Numbered])
+async def test_a_row_whose_number_is_null_breaks_the_order(where: int, model: Any) -> None:
+    """A null number loses no row, also after a restart, and an event reports it."""
+    rows = numbered(range(15, 0, -1))
+    rows[where]["n"] = None
+    service = Service(rows, size=5)
+    heard: list[Event] = []
+    async with session_of(service, heard) as session:
+        pages = points(session, model=model)
+        given = await through_a_restart(service, pages, 7)
+    assert [(row["n"], row["value"]) if model is None else (row.n, row.value) for row in given] == [
+        (row["n"], row["value"]) for row in rows
+    ]
+    assert sorted(kinds(heard)) == ["OrderBroken", "Restarted"]
 
 
 @pytest.mark.parametrize("how", ["once", "restart", "resume"])

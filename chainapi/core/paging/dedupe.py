@@ -35,7 +35,7 @@ class Assumption(Enum):
     """Assumption about a list, by the evidence that refutes it."""
 
     KEY = "two rows of one page share a key"
-    ORDER = "a row rises above the one before it"
+    ORDER = "a row rises above the one before it, or has no number"
     TIES = "too many rows share one number"
 
 
