@@ -180,13 +180,13 @@ def descending_number(route: Route) -> Callable[[Any], int | None]:
     read = _reader(name, route.model)
 
     def number(row: Any) -> int | None:
-        raw = hasattr(row, "raw")  # not made into its model: it may have any fields
         try:
             value = read(row)
         except (LookupError, AttributeError, TypeError):
-            value = raw_path(row, name) if raw else _NO_FIELD
+            value = raw_path(row, name) if hasattr(row, "raw") else _NO_FIELD
         whole = whole_of(value)
-        if whole is None and value is not None and not raw:
+        # A row that was not made into its model may have any fields.
+        if whole is None and value is not None and not hasattr(row, "raw"):
             raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
         return whole
 
