@@ -286,8 +286,8 @@ class ConnectError(APIConnectionError):
 class OutcomeUnknownError(ChainAPIError):
     """A write got no answer that says whether the service carried it out.
 
-    The response was lost, came too late, or was a 5xx. The session does not send such a request again,
-    because that may do everything twice. `__cause__` is the fault.
+    The response was lost, came too late, or was a 5xx or a web page. The session does not send such a request
+    again, because that may do everything twice. `__cause__` is the fault.
 
     Attributes:
         where: method and path of the request.

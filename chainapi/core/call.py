@@ -307,14 +307,14 @@ class CallFlow:
             return (yield from self._undecoded(missing_body(response), now)), None
         now, decoded = yield Decode(response)
         if isinstance(decoded, DecodeError):
-            repeatable = not is_markup(response.body)
-            return (yield from self._undecoded(decoded, now, repeatable=repeatable)), None
+            foreign = decoded.malformed and is_markup(response.body)
+            return (yield from self._undecoded(decoded, now, foreign=foreign)), None
         self.succeeded()
         return now, (decoded, exchange)
 
     def has_body(self, response: Response) -> bool:
         """Return whether a response is a success with a body to decode."""
-        if not 200 <= response.status < 300 or self._call.query.bodiless:
+        if not 200 <= response.status < 300 or self._is_bodiless(response):
             return False
         return bool(response.body) and not response.body.isspace()
 
@@ -396,7 +396,14 @@ class CallFlow:
         query = self._call.query
         if response.status == 404:
             return self._doubtful and query.method == "DELETE"
-        return query.bodiless and 200 <= response.status < 300
+        return 200 <= response.status < 300 and self._is_bodiless(response)
+
+    def _is_bodiless(self, response: Response) -> bool:
+        """Return whether the route has no body to decode.
+
+        A web page is decoded all the same: it is no answer of the service.
+        """
+        return self._call.query.bodiless and not is_markup(response.body)
 
     def _failed(self, response: Response, exchange: Exchange, now: float) -> Flow[float]:
         """Wait for another attempt after an error status, or raise its error."""
@@ -429,17 +436,20 @@ class CallFlow:
         if not again:
             raise self.final(self.last, now)
 
-    def _undecoded(self, fault: DecodeError, now: float, *, repeatable: bool = True) -> Flow[float]:
+    def _undecoded(self, fault: DecodeError, now: float, *, foreign: bool = False) -> Flow[float]:
         """Wait for another attempt after a body that is no JSON, or raise the error.
 
-        A web page is not `repeatable`: its sender would send it again.
+        A web page is `foreign`: its sender would send it again, and need not be the service.
         """
         query = self._call.query
+        if foreign:
+            self._doubt(fault, now)
+            raise self.final(fault, now)
         if query.idempotency is not Idempotency.SAFE:
             check = f"; session.{query.lookup}() shows its effect" if query.lookup else ""
             fault = fault.changed(advice=f"the service carried the request out: do not repeat it{check}")
             raise self.final(fault, now)
-        if not fault.malformed or not repeatable:
+        if not fault.malformed:
             raise self.final(fault, now)
         return (yield from self._retry(fault, now))
 
@@ -478,7 +488,7 @@ class CallFlow:
         self._doubtful = True
         if self._call.query.idempotency is Idempotency.NON_IDEMPOTENT:
             final = self.final(failure, now)
-            reason = final.reason if isinstance(final, APIConnectionError) else str(failure)
+            reason = str(failure) if isinstance(final, APIStatusError) else final.reason
             raise self._unknown(reason, now) from final
 
     def _unknown(self, reason: str, now: float) -> OutcomeUnknownError:

@@ -107,6 +107,15 @@ async def test_the_other_writes() -> None:
         await session.data.nfts.reindex(43114, "0xabc", 7)
 
 
+async def test_a_web_page_is_no_success_of_a_write_without_an_answer() -> None:
+    """A sign-in page in place of the answer to a reindexing is OutcomeUnknownError, not a success."""
+    sim = Simulator(faults=[Fault(route="data.nfts.reindex", status=200, body=b"<html>Sign in</html>")])
+    async with simulated(sim) as session:
+        with pytest.raises(OutcomeUnknownError, match=r"HTML.*session\.data\.nfts\.token\(\)"):
+            await session.data.nfts.reindex(43114, "0xabc", 7)
+    assert sim.stats.requests == 1
+
+
 async def test_numbers_in_a_body_are_sent_as_the_service_reads_them() -> None:
     """Amounts are sent as texts, lists as lists, and missing fields are left out."""
     request = PrimaryNetworkAddressWebhookRequest(

@@ -36,6 +36,7 @@ REFUSED = ConnectError("cannot connect")
 LIMITED = refusal(Verdict.QUOTA)
 LOST = (BROKEN, SLOW, ResponseTooLargeError("large"), *map(status, (500, 502, 503, 504, 520)))
 NOT_DONE = (REFUSED, LIMITED)
+PAGE = status(200, b"<html>Please sign in</html>")
 
 
 def call(query: Query, attempts: int = 5, deadline: float | None = None) -> Call:
@@ -130,6 +131,25 @@ def test_an_answer_that_cannot_be_read_is_not_asked_for_again(fault: DecodeError
     script = Script(decoded=[fault])
     with pytest.raises(DecodeError, match="carried the request out: do not repeat it"):
         script.run(call(query))
+    assert script.kinds.count("Send") == 1
+
+
+@pytest.mark.parametrize("bodiless", [False, True])
+def test_a_web_page_says_nothing_about_a_write(bodiless: bool) -> None:
+    """A web page leaves the outcome unknown: the service may never have seen the write."""
+    script = Script([PAGE], decoded=[NO_JSON])
+    with pytest.raises(OutcomeUnknownError, match=r"unknown: no JSON\. .*look it up") as caught:
+        script.run(call(replace(POST, bodiless=bodiless)))
+    assert isinstance(caught.value.__cause__, DecodeError)
+    assert script.kinds.count("Send") == 1
+
+
+def test_a_web_page_for_a_delete_claims_nothing() -> None:
+    """A web page for a DELETE is DecodeError at once, which does not say that it was done."""
+    script = Script([PAGE], decoded=[NO_JSON])
+    with pytest.raises(DecodeError) as caught:
+        script.run(call(DELETE))
+    assert "carried" not in str(caught.value)
     assert script.kinds.count("Send") == 1
 
 
