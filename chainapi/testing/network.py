@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,52 +18,77 @@ class NetworkBlockedError(RuntimeError):
     """
 
 
+# Methods of a socket that take an address, and its place among their arguments.
+_METHODS: Mapping[str, int] = {"connect": 0, "connect_ex": 0, "sendto": -1, "sendmsg": 3}
+# Functions that look up a host, and the addresses in their results.
+_LOOK_UPS: Mapping[str, Callable[[Any], Iterable[object]]] = {
+    "getaddrinfo": lambda found: [address[0] for *_, address in found],
+    "gethostbyname": lambda found: [found],
+    "gethostbyname_ex": lambda found: found[2],
+    "gethostbyaddr": lambda found: found[2],
+}
+
+
 @contextmanager
 def network_blocked(allowed: Collection[str] = ()) -> Iterator[None]:
     """Block the network.
 
-    Connections and look-ups of names raise NetworkBlockedError inside the ``with`` block. Loopback addresses,
-    sockets of the file system and the hosts in `allowed` stay reachable. The block is in Python's `socket`
-    module and acts on all threads; a library that connects without it, such as a database driver in C, is not
-    affected.
+    Connections, datagrams and look-ups of hosts raise NetworkBlockedError inside the ``with`` block. Loopback
+    addresses, the name of this machine, sockets of the file system and the hosts in `allowed` stay reachable.
+    The block is in Python's `socket` module and acts on all threads; a library that connects without it, such
+    as a database driver in C, is not affected.
     """
-    known, getaddrinfo = set(allowed), socket.getaddrinfo
-    before = {name: vars(socket.socket).get(name) for name in ("connect", "connect_ex")}
-
-    def checked(method: Callable[[socket.socket, Any], Any]) -> Callable[[socket.socket, Any], Any]:
-        def call(self: socket.socket, address: Any, /) -> Any:
-            if isinstance(address, tuple):  # a string is the path of a socket of the file system
-                _check(address[0], known)
-            return method(self, address)
-
-        return call
-
-    def look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
-        _check(host, known)
-        found = getaddrinfo(host, *args, **kwargs)
-        if _name(host) in known:
-            known.update(_name(address[0]) for *_, address in found)
-        return found
-
-    for name in before:
-        setattr(socket.socket, name, checked(getattr(socket.socket, name)))
-    socket.getaddrinfo = look_up
+    known = {*allowed, socket.gethostname()}
+    functions = {name: getattr(socket, name) for name in _LOOK_UPS}
+    methods = {name: vars(socket.socket).get(name) for name in _METHODS if hasattr(socket.socket, name)}
+    for name, function in functions.items():
+        setattr(socket, name, _checked_look_up(function, _LOOK_UPS[name], known))
+    for name in methods:
+        setattr(socket.socket, name, _checked_method(getattr(socket.socket, name), _METHODS[name], known))
     try:
         yield
     finally:
-        socket.getaddrinfo = getaddrinfo
-        for name, method in before.items():
+        for name, function in functions.items():
+            setattr(socket, name, function)
+        for name, method in methods.items():
             if method is None:  # inherited
                 delattr(socket.socket, name)
             else:
                 setattr(socket.socket, name, method)
 
 
+def _checked_method(method: Callable[..., Any], place: int, known: Collection[str]) -> Callable[..., Any]:
+    """Return a method of sockets that checks the address among its arguments."""
+
+    def call(self: socket.socket, *args: Any) -> Any:
+        for address in args[place:][:1]:
+            if isinstance(address, tuple):  # a string is the path of a socket of the file system
+                _check(address[0], known)
+        return method(self, *args)
+
+    return call
+
+
+def _checked_look_up(
+    function: Callable[..., Any], addresses: Callable[[Any], Iterable[object]], known: set[str]
+) -> Callable[..., Any]:
+    """Return a look-up that checks its host, and allows the addresses of a host that is known."""
+
+    def look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
+        _check(host, known)
+        found = function(host, *args, **kwargs)
+        if _name(host) in known:
+            known.update(map(_name, addresses(found)))
+        return found
+
+    return look_up
+
+
 def _check(host: object, allowed: Collection[str]) -> None:
     name = _name(host)
     if not is_local(name) and name not in allowed:
         raise NetworkBlockedError(
-            f"the test tried to connect to {name}, but it uses a fixture of chainapi, which blocks the"
+            f"the test tried to reach {name}, but it uses a fixture of chainapi, which blocks the"
             " network except for loopback addresses. To allow it, mark the test with"
             f" @pytest.mark.chainapi_network (any host) or @pytest.mark.chainapi_network({name!r}), or run"
             " pytest with --chainapi-network"

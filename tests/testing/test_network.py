@@ -46,22 +46,51 @@ async def test_loopback_stays_reachable() -> None:
                     assert len(await session.metrics.avg_tps(43114).collect()) == 1_000
 
 
+LOOK_UPS = ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr")
 CONNECTS: dict[str, Callable[[socket.socket], Any]] = {
     "connect": lambda one: one.connect((OUTSIDE, 9)),
     "connect_ex": lambda one: one.connect_ex((OUTSIDE, 9)),
     "look-up": lambda _: socket.getaddrinfo("outside.invalid", 443),
     "bytes": lambda _: socket.getaddrinfo(b"outside.invalid", 443),
+    "look-up of one address": lambda _: socket.gethostbyname("outside.invalid"),
+    "look-up of all addresses": lambda _: socket.gethostbyname_ex("outside.invalid"),
+    "look-up of a name": lambda _: socket.gethostbyaddr(OUTSIDE),
+    "sendto": lambda one: one.sendto(b"", (OUTSIDE, 9)),
+    "sendto with flags": lambda one: one.sendto(b"", 0, (OUTSIDE, 9)),
 }
+if sys.platform != "win32":
+    CONNECTS["sendmsg"] = lambda one: one.sendmsg([b""], [], 0, (OUTSIDE, 9))
 
 
 @pytest.mark.parametrize("connect", CONNECTS.values(), ids=CONNECTS)
 def test_sockets_cannot_reach_the_network(connect: Callable[[socket.socket], Any]) -> None:
     """Sockets of other libraries are blocked too, until the end of the block."""
-    methods = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
-    with socket.socket() as one, network_blocked(), pytest.raises(NetworkBlockedError):
+    functions = {name: getattr(socket, name) for name in LOOK_UPS}
+    with (
+        socket.socket(type=socket.SOCK_DGRAM) as one,
+        network_blocked(),
+        pytest.raises(NetworkBlockedError),
+    ):
         connect(one)
-    assert (socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo) == methods
-    assert {"connect", "connect_ex"}.isdisjoint(vars(socket.socket))
+    assert {name: getattr(socket, name) for name in LOOK_UPS} == functions
+    assert {"connect", "connect_ex", "sendto", "sendmsg"}.isdisjoint(vars(socket.socket))
+
+
+def test_datagrams_to_this_machine_are_sent() -> None:
+    """A datagram to a loopback address, or of a connected socket, arrives; this machine can be looked up."""
+    with (
+        network_blocked(),
+        socket.socket(type=socket.SOCK_DGRAM) as server,
+        socket.socket(type=socket.SOCK_DGRAM) as one,
+    ):
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+        assert one.sendto(b"a", server.getsockname()) == 1
+        one.connect(server.getsockname())
+        assert (one.sendmsg([b"b"]) if hasattr(one, "sendmsg") else one.send(b"b")) == 1
+        assert (server.recv(9), server.recv(9)) == (b"a", b"b")
+        assert socket.gethostbyname("localhost") == "127.0.0.1"
+        assert socket.getfqdn()
 
 
 def test_allowed_hosts_are_reachable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +108,27 @@ def test_allowed_hosts_are_reachable(monkeypatch: pytest.MonkeyPatch) -> None:
             socket.getaddrinfo("other.invalid", 443)
     assert reached == [(OUTSIDE, 443)]
     assert vars(socket.socket)["connect"] is not None
+
+
+@pytest.mark.parametrize(
+    ("look_up", "found"),
+    [
+        ("gethostbyname", OUTSIDE),
+        ("gethostbyname_ex", ("db.invalid", [], [OUTSIDE])),
+        ("gethostbyaddr", ("db.invalid", [], [OUTSIDE])),
+    ],
+)
+def test_addresses_of_an_allowed_host_are_reachable(
+    look_up: str, found: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any look-up of a host that is allowed allows its addresses."""
+    reached: list[Any] = []
+    monkeypatch.setattr(socket.socket, "connect", lambda _, address: reached.append(address))
+    monkeypatch.setattr(socket, look_up, lambda host: found)
+    with network_blocked(["db.invalid"]), socket.socket() as one:
+        assert getattr(socket, look_up)("db.invalid") == found
+        one.connect((OUTSIDE, 443))
+    assert reached == [(OUTSIDE, 443)]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no sockets of the file system")
