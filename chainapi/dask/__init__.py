@@ -32,6 +32,18 @@ __all__ = ["export", "register", "session"]
 
 PART_ROWS = 100_000
 PART_BYTES = 64 << 20  # of rows as JSON
+# Arguments of local exports that a cluster has no use for, and why.
+_COMMIT = "a part is the commit of the positions after its rows, and"
+_LOCAL = {
+    "format": "its workers write Parquet; leave it out",
+    "journal": "its workers keep their state beside the parts; leave it out",
+    "lookback": f"{_COMMIT} is never written again; leave it out, or export without a cluster",
+    "part_bytes": "a part has at most 64 MiB of rows as JSON; give part_rows= for smaller ones",
+    "part_seconds": "a part is written when it is full; give part_rows= for smaller ones",
+    "partition": f"{_COMMIT} so one file; leave it out, or export to a local folder",
+    "progress": "give on_progress= a function",
+    "resume": "make the same call again to continue an export",
+}
 
 
 def export(
@@ -116,20 +128,8 @@ def export(
             whole_number(name, value)
     for name, value in (("concurrency", concurrency), ("part_rows", part_rows)):
         whole_number(name, value)
-    if "partition" in query:
-        raise ConfigurationError(
-            "partition= does not apply to a cluster: a part is one file, because it is the commit of the"
-            " positions after its rows; leave it out, or export to a local folder"
-        )
-    if "resume" in query:
-        raise ConfigurationError(
-            "export() does not take resume=: call it again with the same target to continue an export"
-        )
-    if "lookback" in query:
-        raise ConfigurationError(
-            "export() on a cluster does not take lookback=: a part is the commit of the positions after its "
-            "rows, and is never written again; leave it out, or export without a cluster"
-        )
+    for name in query.keys() & _LOCAL.keys():
+        raise ConfigurationError(f"{name}= does not apply to a cluster: {_LOCAL[name]}")
     sources = checked_sources("sources", sources)
     check_reporter(on_progress)
     options = compression, compression_level, row_group_rows

@@ -119,7 +119,8 @@ class DistributedExport:
         loop = asyncio.get_running_loop()
         arguments = await self._arguments()
         self.progress = ExportProgress(len(arguments), clock=loop.time)
-        self.progress.incremental = ROUTES[self.route].record.shows_new_rows
+        if self.route in ROUTES:  # of paths it is not known before the first page
+            self.progress.incremental = ROUTES[self.route].record.shows_new_rows
         async with self._sessions() as sessions:
             jobs = await self._jobs(arguments, sessions)
             self.client.subscribe_topic(topic_of(self.name), self._received)

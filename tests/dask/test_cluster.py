@@ -32,6 +32,7 @@ from chainapi.errors import (
 )
 from chainapi.export import export
 from chainapi.export.progress import ExportProgress
+from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
 from tests.dask.clusters import arguments_of, cluster_of, simulated
 from tests.dask.disks import job_of, rows_in, rows_of
@@ -89,6 +90,20 @@ async def test_the_rows_are_those_of_a_local_export(tmp_path: Path) -> None:
         more = await chainapi.dask.export(client, ROUTE, [*CHAINS[2:], 1], target, page_size=10)
         assert (more.rows, more.sources, len(more.written)) == (5, 7, 1)
         assert rows_in(target) == await straight(simulator, tmp_path / "new")
+
+
+async def test_paths_are_sources(tmp_path: Path) -> None:
+    """Lists by their paths are exported with a class for their rows, and refused without one."""
+    async with registered() as (client, simulator):
+        paths = [f"/v1/chains/{chain}/blocks" for chain in CHAINS[:2]]
+        run: Any = chainapi.dask.export
+        options: dict[str, Any] = {"model": EvmBlock, "descending_key": "block_number"}
+        result = await run(client, "data.list", paths, tmp_path / "b", **options)
+        assert (result.rows, result.sources) == (120, 2)
+        simulator.insert(paths[0], 5)
+        assert (await run(client, "data.list", paths, tmp_path / "b", **options)).rows == 5
+        with pytest.raises(ConfigurationError, match="model="):
+            await run(client, "data.list", paths, tmp_path / "c")
 
 
 async def test_targets_are_urls_of_fsspec(tmp_path: Path) -> None:
@@ -272,6 +287,12 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
             ({"partitions": 0}, "partitions"),
             ({"resume": "x"}, "resume="),
             ({"lookback": "1d"}, "lookback="),
+            ({"partition": "source"}, "partition= does not apply to a cluster"),
+            ({"part_bytes": 5}, "part_bytes= does not apply to a cluster.*part_rows="),
+            ({"part_seconds": 5}, "part_seconds= does not apply to a cluster.*part_rows="),
+            ({"journal": "j"}, "journal= does not apply to a cluster"),
+            ({"format": "csv"}, "format= does not apply to a cluster"),
+            ({"progress": True}, "progress= does not apply to a cluster.*on_progress="),
             ({"ranges": "x"}, "ranges='x' must be a number of ranges"),
             ({"ranges": 8, "limit": 5}, "ranges= does not apply with a limit"),
             ({"ranges": 8}, "cannot be split into ranges"),
