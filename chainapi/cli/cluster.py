@@ -47,6 +47,9 @@ async def _connected(address: str) -> AsyncIterator[Any]:
         ) from error
     except ValueError as error:
         raise ConfigurationError(f"--dask {address}: {error}") from error
+    finally:
+        if client.status != "running":  # else its destructor would write warnings after the error
+            await client.close()
     async with client:
         yield client
 

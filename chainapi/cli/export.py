@@ -181,14 +181,12 @@ async def export(
     }
     again = command_words("export", route, values, {**options, **changed(connection)})
     words = [*dict.fromkeys([*values, *(_lines(from_) if from_ is not None else ())])]
+    name, sources, query = _plan(route, words, param or [], page_size, over=over, api=api, items=items)
+    if dask is not None:
+        _check_distributed(route, format_, parts, lookback, partition, journal)
     async with _started(terminal, connection, dask) as (view, start):
         try:
             with calling(terminal, route), cancelled_by_sigterm():
-                name, sources, query = _plan(
-                    route, words, param or [], page_size, over=over, api=api, items=items
-                )
-                if dask is not None:
-                    _check_distributed(route, format_, parts, lookback, partition, journal)
                 if progress == "bar" and lookback is None and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, progress):

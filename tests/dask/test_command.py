@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,3 +100,24 @@ def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
         outcome = chainapi("export", ROUTE, "1", "--out", str(tmp_path / "b"), "--dask", "tcp://127.0.0.1:9")
     assert outcome.code == FAILED
     assert "the Dask scheduler at tcp://127.0.0.1:9 cannot be reached" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "tokens", [("/v1/chains/1/blocks",), (ROUTE, "1", "--part-bytes", "5"), ("data.evm",)]
+)
+def test_wrong_usage_needs_no_scheduler(tokens: tuple[str, ...], tmp_path: Path) -> None:
+    """A command that no cluster can carry out is refused before it connects to one."""
+    with config.set({"distributed.comm.timeouts.connect": "0.2s"}):
+        outcome = chainapi("export", *tokens, "--out", str(tmp_path / "b"), "--dask", "tcp://127.0.0.1:9")
+    assert outcome.code == WRONG_USAGE
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("address", ["nowhere", "tcp://", "nowhere://127.0.0.1:9"])
+def test_no_address_of_a_scheduler(address: str, tmp_path: Path) -> None:
+    """A malformed address is one line on standard error, and leaves no client that would warn at its end."""
+    outcome = chainapi("export", ROUTE, "1", "--out", str(tmp_path / "b"), "--dask", address)
+    gc.collect()
+    assert outcome.code == WRONG_USAGE
+    assert outcome.err.startswith(f"chainapi: --dask {address}: ")
+    assert outcome.err.count("\n") == 1
