@@ -72,7 +72,10 @@ def _checked_method(method: Callable[..., Any], place: int, known: Collection[st
 def _checked_look_up(
     function: Callable[..., Any], addresses: Callable[[Any], Iterable[object]], known: set[str]
 ) -> Callable[..., Any]:
-    """Return a look-up that checks its host, and allows the addresses of a host that is known."""
+    """Return a look-up that checks its host.
+
+    The addresses of a host that is known are known from then on.
+    """
 
     def look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
         _check(host, known)
