@@ -38,10 +38,11 @@ def validate_webhook(body: bytes, signature: str | None, secret: str | SharedSec
     Raises:
         WebhookSignatureError: the service did not sign this body.
         DecodeError: it did, and the event does not have the documented form.
-        ConfigurationError: the secret has no hexadecimal digits.
+        ConfigurationError: an argument has another type, or the secret no hexadecimal digits.
 
     """
     key = _key(secret)
+    _check_types(body, signature)
     try:
         signed = canonical_json(body)
     except (ValueError, RecursionError):
@@ -62,10 +63,21 @@ def validate_webhook(body: bytes, signature: str | None, secret: str | SharedSec
     return _event(signed)
 
 
-def _key(secret: str | SharedSecret) -> bytes:
-    text = secret if isinstance(secret, str) else secret.secret
+def _check_types(body: object, signature: object) -> None:
+    """Refuse a body that was read already, and a signature that is no text."""
+    if not isinstance(body, bytes | bytearray):
+        raise ConfigurationError(f"body must be bytes, as the call arrived, not a {type(body).__name__}")
+    if signature is not None and not isinstance(signature, str):
+        raise ConfigurationError(
+            f"signature must be the text of the header {SIGNATURE_HEADER}, or None,"
+            f" not a {type(signature).__name__}"
+        )
+
+
+def _key(secret: object) -> bytes:
+    text = getattr(secret, "secret", secret)
     try:
-        key = binascii.unhexlify(text.strip())
+        key = binascii.unhexlify(text.strip()) if isinstance(text, str) else b""
     except ValueError:
         key = b""
     if not key:

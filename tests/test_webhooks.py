@@ -96,6 +96,23 @@ def test_a_signed_event_of_a_wrong_form_is_a_decode_error() -> None:
     assert caught.value.path == "$.event.transaction"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((BODY.decode(), "x", SECRET), "body must be bytes, as the call arrived, not a str"),
+        ((EVENT, "x", SECRET), "body must be bytes, as the call arrived, not a dict"),
+        ((BODY, b"x", SECRET), "signature must be the text of the header x-signature, or None, not a bytes"),
+        ((BODY, "x", SECRET.encode()), "hexadecimal"),
+        ((BODY, "x", None), "hexadecimal"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(arguments: Any, message: str) -> None:
+    """A parsed body, or a variable that is not set, is the receiver's fault, and its value is not shown."""
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        validate_webhook(*arguments)
+    assert SECRET not in str(caught.value)
+
+
 @pytest.mark.parametrize("secret", ["", "not hexadecimal", "abc", "h\u00e9x"])
 def test_a_secret_of_another_form_is_refused(secret: str) -> None:
     """Secrets without hexadecimal digits are ConfigurationError, and are not shown."""
