@@ -313,8 +313,11 @@ class CallFlow:
         return now, (decoded, exchange)
 
     def has_body(self, response: Response) -> bool:
-        """Return whether a response is a success with a body to decode."""
-        if not 200 <= response.status < 300 or self._is_bodiless(response):
+        """Return whether a response is a success with a body to decode.
+
+        A web page has one, whatever the route: it is no answer of the service.
+        """
+        if not 200 <= response.status < 300 or (self._call.query.bodiless and not is_markup(response.body)):
             return False
         return bool(response.body) and not response.body.isspace()
 
@@ -396,14 +399,7 @@ class CallFlow:
         query = self._call.query
         if response.status == 404:
             return self._doubtful and query.method == "DELETE"
-        return 200 <= response.status < 300 and self._is_bodiless(response)
-
-    def _is_bodiless(self, response: Response) -> bool:
-        """Return whether the route has no body to decode.
-
-        A web page is decoded all the same: it is no answer of the service.
-        """
-        return self._call.query.bodiless and not is_markup(response.body)
+        return 200 <= response.status < 300 and query.bodiless and not is_markup(response.body)
 
     def _failed(self, response: Response, exchange: Exchange, now: float) -> Flow[float]:
         """Wait for another attempt after an error status, or raise its error."""

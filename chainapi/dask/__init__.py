@@ -128,7 +128,7 @@ def export(
             whole_number(name, value)
     for name, value in (("concurrency", concurrency), ("part_rows", part_rows)):
         whole_number(name, value)
-    for name in query.keys() & _LOCAL.keys():
+    for name in sorted(query.keys() & _LOCAL.keys()):
         raise ConfigurationError(f"{name}= does not apply to a cluster: {_LOCAL[name]}")
     sources = checked_sources("sources", sources)
     check_reporter(on_progress)
