@@ -51,6 +51,7 @@ class SourceStream:
         self._trend = source.trend
         self._last = source.last
         self._rows_of_pass = 0
+        self._has_met = False  # this pass has had a row of an earlier one
         # Marks of the target's rows with its newest number that this pass has met, and has not met.
         self._met = Counter(source.met_ties)
         self._unmet = Counter(source.exported_ties) - self._met
@@ -123,7 +124,7 @@ class SourceStream:
         )
 
     def _begin_pass(self, *, matched: bool) -> None:
-        self._rows_of_pass, self._last = 0, None
+        self._rows_of_pass, self._last, self._has_met = 0, None, False
         if matched:  # rows with the newest number of the target come again
             self._met, self._unmet = Counter(), Counter(self.source.exported_ties)
 
@@ -193,21 +194,32 @@ class SourceStream:
         new = self._not_exported(indices, numbers)
         ends = self._is_behind_exported(numbers)
         if self._limit is not None and not matched:  # else the journal holds the limit
-            new = self._limited(new, numbers, self._limit, restarted=page.restarts > 0)
+            if page.restarts:
+                new = self._not_added(new, numbers)
+            new = self._limited(new, self._limit)
             ends = ends or self._taken >= self._limit
         self._done = ends or self._walk.end.done
         return new
 
-    def _limited(
-        self, new: Sequence[int], numbers: Sequence[int | None], limit: int, *, restarted: bool
-    ) -> Sequence[int]:
-        """Return as many rows as the limit allows.
+    def _not_added(self, new: Sequence[int], numbers: Sequence[int | None]) -> Sequence[int]:
+        """Leave out what a later pass brings above the rows that the target may have.
 
-        The limit is about the list as it was at first: what a later pass brings above its rows is left
-        to the next run, because a limit inside of it would leave a gap.
+        The limit is about the list as it was at first: these rows are left to the next run, because a limit
+        inside of them would leave a gap. Those that share the newest number precede the rows of that pass.
         """
-        if restarted and (newest := self._newest) is not None:
-            new = [index for index in new if (number := numbers[index]) is None or number <= newest]
+        newest, known = self._newest, {*self._walk.stale} - {*self._walk.repeated}
+        first = -1 if self._has_met else min(known, default=len(numbers))
+        self._has_met = self._has_met or bool(known)
+        if newest is None:
+            return new
+        return [
+            index
+            for index in new
+            if (number := numbers[index]) is None or number < newest or (number == newest and index > first)
+        ]
+
+    def _limited(self, new: Sequence[int], limit: int) -> Sequence[int]:
+        """Return as many rows as the limit allows."""
         new = new[: limit - self._taken]
         self._taken += len(new)
         return new

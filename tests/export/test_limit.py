@@ -21,7 +21,7 @@ from chainapi.export.progress import ExportProgress
 from chainapi.export.run import ExportResult
 from chainapi.simulator import Simulator
 from chainapi.testing import run
-from tests.ledger import ADDRESS, Ledger
+from tests.ledger import ADDRESS, Ledger, block
 from tests.sessions import reaching, simulated
 
 BLOCKS = "/v1/chains/1/blocks"
@@ -97,6 +97,28 @@ async def test_an_update_has_the_rows_that_a_limit_skipped(tmp_path: Path) -> No
         (0, 0, 0),
     ]
     assert serials_in(path) == [*range(303, 249, -1)]
+
+
+@pytest.mark.parametrize("ties", [1, 3, 30])
+async def test_a_limit_leaves_out_new_rows_that_share_the_newest_number(ties: int, tmp_path: Path) -> None:
+    """A limited walk that restarts leaves out blocks added since, also those of the newest block's second."""
+    numbers, path = [*range(99), 98], tmp_path / "b.jsonl"
+    ledger = Ledger(numbers, block, "blocks", lifetime=LIFETIME, latency=1.0)
+    async with reaching(ledger) as session:
+
+        async def run_once() -> list[int]:
+            await export(session.data.evm.blocks, [1], path, page_size=10, limit=25)
+            return numbers_in(path)
+
+        stopped = asyncio.create_task(run_once())
+        await asyncio.sleep(2.5)
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+        await asyncio.sleep(LIFETIME)
+        ledger.numbers += [98] * ties + [99]
+        assert await run_once() == [*range(99, 74, -1)]
+        assert await run_once() == [*range(100 + ties, 74, -1)]
 
 
 STEPS = st.lists(
