@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -101,9 +102,8 @@ class Target:
         It keeps the number of the part that first had these rows.
         """
         old = self.root / name
-        return old.with_name(
-            f"part-{number:05}-{old.name.removesuffix(self.format.suffix)[-5:]}{self.format.suffix}"
-        )
+        first = old.name.removesuffix(self.format.suffix).rpartition("-")[2]
+        return old.with_name(f"part-{number:05}-{first}{self.format.suffix}")
 
     def invalid_part(self, number: int) -> Path:
         """Return the path of the JSON lines with the invalid rows of a part.
@@ -145,6 +145,8 @@ class Target:
             ExportError: the target holds other files, or cannot be written.
 
         """
+        with os_errors_explained(self.path):
+            self._check_names()
         with os_errors_explained(self.root):
             refuse_link(self.root, dangling=True)
             _check_is_folder(self.root)
@@ -190,6 +192,19 @@ class Target:
                 return self.path.exists()
             return any(path != self.journal for path in self.path.iterdir())
 
+    def _check_names(self) -> None:
+        """Refuse a new file if the names of those beside it would be too long, once its rows are fetched.
+
+        The log of a database that is being written has a name as long as this one.
+
+        Raises:
+            OSError: the file system takes no such name.
+
+        """
+        if not self.folder and not (self.journal / JOURNAL).exists():
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.lstat(partial_of(self.invalid_part(1)))
+
 
 def _journal_of(path: Path, *, folder: bool) -> Path:
     """Return the folder of the journal of a local file or folder."""
@@ -225,6 +240,8 @@ def _fault_of_name(name: str) -> str | None:
         return "the name is empty"
     if "\0" in name:
         return "a file name cannot contain NUL"
+    if (encoding := sys.getfilesystemencoding()) != "utf-8" and not name.isascii():
+        return f"Python encodes file names as {encoding} here, and libraries as UTF-8: set PYTHONUTF8=1"
     return None if is_utf_8(name) else "its name is not UTF-8, as the libraries of most formats need it"
 
 

@@ -22,6 +22,7 @@ from chainapi.export import export
 from chainapi.export.formats import FORMATS, format_of, without_source
 from chainapi.export.lookback import Lookback
 from chainapi.export.run import ExportResult
+from chainapi.export.target import Target
 from chainapi.simulator import Simulator
 from chainapi.tables.columns import columns_of
 from tests.documents import Maker
@@ -118,6 +119,16 @@ async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
     assert [line["sources"][0]["highest"] for line in lines] == [2 * DAY, 4 * DAY]
     assert sorted(path.name for path in (tmp_path / "out").glob("*.jsonl")) == sorted(names)
     assert values_of(tmp_path / "out") == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4}
+
+
+def test_copies_of_parts_have_names_of_their_own(tmp_path: Path) -> None:
+    """Copies of all parts that one correction replaces have different names, also beyond part 99,999."""
+    target = Target.of(tmp_path, "jsonl.gz")
+    parts = [target.part(number) for number in (1, 3, 100_001)]
+    old = [*parts, target.corrected(4, parts[1].name)]
+    assert old[3].name == "part-00004-00003.jsonl.gz"
+    copies = [target.corrected(100_002, one.name).name for one in (old[0], *old[2:])]
+    assert copies == [f"part-100002-{first}.jsonl.gz" for first in ("00001", "100001", "00003")]
 
 
 def take_invalid_away(out: Path) -> None:
