@@ -123,7 +123,7 @@ def write_partial(path: Path, write: Callable[[Path], object]) -> tuple[int, str
         if isinstance(error, OSError):
             raise ExportError(
                 f"{path} cannot be written: {reason_of(error)}; all rows are kept in the journal: "
-                "make room and start the same export again"
+                "make room, or remove another cause, and start the same export again"
             ) from error
         raise
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from chainapi.export.files import put_in_place, write_partial
+from chainapi.export.files import put_in_place, refuse_link, write_partial
 from chainapi.export.journal import Journal
 from chainapi.export.part_records import Part, PartFile
 from chainapi.export.target import Target
@@ -25,10 +25,11 @@ def write_manifest(journal: Journal, target: Target) -> None:
     """Write the manifest of all parts that are in place.
 
     Raises:
-        ExportError: it cannot be written.
+        ExportError: it cannot be written, or is a symbolic link.
 
     """
     path, content = target.path / MANIFEST, manifest_of(journal)
+    refuse_link(path)
     write_partial(path, lambda partial: partial.write_bytes(content))
     put_in_place(path)
 
@@ -37,12 +38,13 @@ def check_manifest(journal: Journal, target: Target) -> None:
     """Write the manifest again if it is missing or has other parts.
 
     Raises:
-        ExportError: it cannot be written.
+        ExportError: it cannot be written, or is a symbolic link.
 
     """
-    found = None
-    with suppress(FileNotFoundError):
-        found = (target.path / MANIFEST).read_bytes()
+    path, found = target.path / MANIFEST, None
+    refuse_link(path)
+    with suppress(FileNotFoundError, IsADirectoryError):
+        found = path.read_bytes()
     if found != manifest_of(journal):
         write_manifest(journal, target)
 

@@ -48,6 +48,37 @@ def blocks_in(folder: Path) -> Counter[tuple[str, int]]:
     return sum((numbers_in(path) for path in parts_of(folder)), Counter[tuple[str, int]]())
 
 
+@pytest.mark.parametrize("same", [True, False])
+async def test_a_link_in_place_of_the_manifest(same: bool, tmp_path: Path) -> None:
+    """A symbolic link in place of the manifest is refused by name, and neither followed nor replaced."""
+    simulator, out = Simulator(chains=CHAINS, rows=20), tmp_path / "out"
+    async with simulated(simulator) as session:
+        await export(session.data.evm.blocks, [1], out)
+        theirs = (out / MANIFEST).rename(tmp_path / "theirs")
+        if not same:
+            theirs.write_bytes(b"")
+        content = theirs.read_bytes()
+        (out / MANIFEST).symlink_to(theirs)
+        with pytest.raises(ExportError, match=rf"{MANIFEST} is a symbolic link to .*theirs, which"):
+            await export(session.data.evm.blocks, [1, 2], out)
+    assert (out / MANIFEST).is_symlink()
+    assert theirs.read_bytes() == content
+    assert len(parts_of(out)) == 1
+
+
+async def test_a_folder_in_place_of_the_manifest(tmp_path: Path) -> None:
+    """A folder in place of the manifest is an error that names it and the remedy."""
+    async with simulated(Simulator(chains=CHAINS, rows=20)) as session:
+        await export(session.data.evm.blocks, [1], tmp_path)
+        (tmp_path / MANIFEST).unlink()
+        (tmp_path / MANIFEST).mkdir()
+        with pytest.raises(ExportError, match=rf"{MANIFEST} cannot be written: .*: remove the cause and"):
+            await export(session.data.evm.blocks, [1, 2], tmp_path)
+        (tmp_path / MANIFEST).rmdir()
+        await export(session.data.evm.blocks, [1, 2], tmp_path)
+    assert len(manifest_of(tmp_path)) == 2
+
+
 async def test_a_folder_gets_parts_while_the_export_runs(tmp_path: Path) -> None:
     """A part has the rows of unfinished sources too, and later ones follow it in the same run."""
     simulator = Simulator(chains=CHAINS, rows=200, latency=1.0)
