@@ -207,11 +207,14 @@ class SourceStream:
         The limit is about the list as it was at first: these rows are left to the next run, because a limit
         inside of them would leave a gap. Those that share the newest number precede the rows of that pass.
         """
-        newest, known = self._newest, {*self._walk.stale} - {*self._walk.repeated}
-        first = -1 if self._has_met else min(known, default=len(numbers))
-        self._has_met = self._has_met or bool(known)
+        newest, repeated = self._newest, self._walk.repeated
         if newest is None:
             return new
+        # An earlier pass may have left out newer rows, which then count as given, too.
+        given = (index for index in self._walk.stale if index not in repeated)
+        known = [index for index in given if (number := numbers[index]) is None or number <= newest]
+        first = -1 if self._has_met else min(known, default=len(numbers))
+        self._has_met = self._has_met or bool(known)
         return [
             index
             for index in new
