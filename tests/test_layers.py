@@ -47,6 +47,7 @@ PURE = frozenset(
         "base64",
         "bisect",
         "collections",
+        "copy",
         "decimal",
         "enum",
         "fractions",

@@ -193,9 +193,9 @@ class Target:
             return any(path != self.journal for path in self.path.iterdir())
 
     def _check_names(self) -> None:
-        """Refuse a new file if the names of those beside it would be too long, once its rows are fetched.
+        """Refuse a new file if a name beside it would be too long.
 
-        The log of a database that is being written has a name as long as this one.
+        Such names are used once its rows are fetched. The log of a database that is being written has a name as long as this one.
 
         Raises:
             OSError: the file system takes no such name.

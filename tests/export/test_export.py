@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypedDict
 
-import fsspec  # type: ignore[import-untyped]
 import pytest
+from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
 from chainapi import Session
 from chainapi.core.events import Event, PageReceived
@@ -424,12 +424,11 @@ async def test_a_foreign_file_beside_a_refused_export_is_left_alone(tmp_path: Pa
             with pytest.raises(ConfigurationError, match="nothing to export"):
                 await export(session.data.evm.blocks, [], target, **options)
             own = f"{target}mine.jsonl" if target.endswith("/") else target
-            with fsspec.open(own, "wb") as file:
-                file.write(b"mine")
+            files, path = url_to_fs(own)
+            files.pipe_file(path, b"mine")
             with pytest.raises(ExportError, match="no export wrote it"):
                 await export(session.data.evm.blocks, [43114], target, **options)
-            with fsspec.open(own, "rb") as file:
-                assert file.read() == b"mine"
+            assert files.cat_file(path) == b"mine"
     assert simulator.stats.requests == 0
 
 
