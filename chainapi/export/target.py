@@ -195,7 +195,8 @@ class Target:
     def _check_names(self) -> None:
         """Refuse a new file if a name beside it would be too long.
 
-        Such names are used once its rows are fetched. The log of a database that is being written has a name as long as this one.
+        Such names are used once its rows are fetched. The log of a database that is being written has a name
+        as long as this one.
 
         Raises:
             OSError: the file system takes no such name.

@@ -91,14 +91,20 @@ class DirectSender:
         url = request.url
         if request.method != "GET" or request.body is not None or not _is_plain(url):
             return None
-        end = url.find("/", 8) if url.startswith(("http://", "https://")) else -1
-        if end < 0 or "#" in url or "@" in url[:end]:
+        end = url.find("/", 8)
+        if end < 0 or "#" in url:
             return None
-        origin = self._origins.get(url[:end]) or self._add_origin(url[:end])
-        lines = origin.header_lines(request.headers)
-        return None if lines is None else Message(origin, f"GET {url[end:]} HTTP/1.1\r\n{lines}\r\n".encode())
+        text = url[:end]
+        origin = self._origins.get(text) or self._add_origin(text)
+        lines = None if origin is None else origin.header_lines(request.headers)
+        if origin is None or lines is None:
+            return None
+        return Message(origin, f"GET {url[end:]} HTTP/1.1\r\n{lines}\r\n".encode())
 
-    def _add_origin(self, text: str) -> Origin:
+    def _add_origin(self, text: str) -> Origin | None:
+        """Return the origin of URLs that begin with a text; None if only the client can send them."""
+        if not text.startswith(("http://", "https://")) or "@" in text:
+            return None
         request = aiohttp.ClientRequest("GET", URL(text, encoded=True), session=self._client)
         headers = {name.lower(): value for name, value in request.headers.items()}
         origin = self._origins[text] = Origin(request, headers)

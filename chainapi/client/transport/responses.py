@@ -131,7 +131,8 @@ def _retrieve(lost: asyncio.Future[None]) -> None:
 
 def _folded(headers: CIMultiDictProxy[str]) -> Mapping[str, str]:
     """Return the headers with lower-case names; repeated ones are joined."""
-    folded = {name.lower(): value for name, value in headers.items()}
+    # Of a repeated name, multidict lists each value, but not in all versions each key.
+    folded = dict(zip(map(str.lower, headers.keys()), headers.values(), strict=False))
     if len(folded) == len(headers):
         return folded
     return {name: ", ".join(headers.getall(name)) for name in folded}
