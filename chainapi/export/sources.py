@@ -11,6 +11,7 @@ from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend, trend_of
 from chainapi.core.paging.newest import mark_of_row
+from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.stored import Since, StoredRows
 from chainapi.export.reach import Reach
 from chainapi.export.source_records import Batch, SourceRecord
@@ -48,10 +49,12 @@ class SourceStream:
         self._reach = Reach(source.exported if ends.start is None else ends.start, ends.end)
         self._taken = source.taken  # until the journal matches rows
         self._newest = source.newest
+        self._newest_ties = Counter(source.newest_ties)  # marks of the rows with that number
         self._trend = source.trend
         self._last = source.last
         self._rows_of_pass = 0
-        self._has_met = False  # this pass has had a row of an earlier one
+        # Whether this pass has had a row that an earlier one stored.
+        self._has_met = limit is not None and _has_met(pages.checkpoint.watermark, source)
         # Marks of the target's rows with its newest number that this pass has met, and has not met.
         self._met = Counter(source.met_ties)
         self._unmet = Counter(source.exported_ties) - self._met
@@ -165,8 +168,11 @@ class SourceStream:
         """
         if newest is None or (self._newest is not None and newest < self._newest):
             return ()
-        self._newest = newest
-        return tuple(self._walk.marks(index) for index in indices if numbers[index] == newest)
+        if newest != self._newest:
+            self._newest, self._newest_ties = newest, Counter()
+        marks = tuple(self._walk.marks(index) for index in indices if numbers[index] == newest)
+        self._newest_ties.update(marks)
+        return marks
 
     def _marked(
         self, indices: Sequence[int], numbers: Sequence[int | None]
@@ -210,9 +216,9 @@ class SourceStream:
         newest, repeated = self._newest, self._walk.repeated
         if newest is None:
             return new
-        # An earlier pass may have left out newer rows, which then count as given, too.
+        # Rows that an earlier pass left out for the limit count as given, too.
         given = (index for index in self._walk.stale if index not in repeated)
-        known = [index for index in given if (number := numbers[index]) is None or number <= newest]
+        known = [index for index in given if self._is_stored(index, numbers[index])]
         first = -1 if self._has_met else min(known, default=len(numbers))
         self._has_met = self._has_met or bool(known)
         return [
@@ -220,6 +226,13 @@ class SourceStream:
             for index in new
             if (number := numbers[index]) is None or number < newest or (number == newest and index > first)
         ]
+
+    def _is_stored(self, index: int, number: int | None) -> bool:
+        """Return whether a row that was given before is one that the export has."""
+        if number is None or self._newest is None or number < self._newest:
+            return True
+        known = number == self._newest and mark_of_row(self._newest_ties, self._walk.marks(index))
+        return bool(known)
 
     def _limited(self, new: Sequence[int], limit: int) -> Sequence[int]:
         """Return as many rows as the limit allows."""
@@ -259,6 +272,16 @@ class SourceStream:
         self._unmet -= Counter([known])
         self._met[known] += 1
         return True
+
+
+def _has_met(reached: Watermark | None, source: SourceRecord) -> bool:
+    """Return whether a pass that stands at a watermark has had a stored row of a source."""
+    newest = source.newest
+    if reached is None or reached.at is None or newest is None:
+        return False
+    if reached.at != newest or not reached.met:  # without ties, no other row has the number
+        return reached.at <= newest
+    return any(mark_of_row(source.newest_ties, mark) for mark in reached.met)
 
 
 def shows_new_rows(source: SourceRecord, pages: Pages[Any], *, limited: bool) -> bool:

@@ -99,8 +99,11 @@ async def test_an_update_has_the_rows_that_a_limit_skipped(tmp_path: Path) -> No
     assert serials_in(path) == [*range(303, 249, -1)]
 
 
+@pytest.mark.parametrize("stops", [1, 2])
 @pytest.mark.parametrize("ties", [1, 3, 30])
-async def test_a_limit_leaves_out_new_rows_that_share_the_newest_number(ties: int, tmp_path: Path) -> None:
+async def test_a_limit_leaves_out_new_rows_that_share_the_newest_number(
+    ties: int, stops: int, tmp_path: Path
+) -> None:
     """A limited walk that restarts leaves out blocks added since, also those of the newest block's second."""
     numbers, path = [*range(99), 98], tmp_path / "b.jsonl"
     ledger = Ledger(numbers, block, "blocks", lifetime=LIFETIME, latency=1.0)
@@ -110,15 +113,31 @@ async def test_a_limit_leaves_out_new_rows_that_share_the_newest_number(ties: in
             await export(session.data.evm.blocks, [1], path, page_size=10, limit=25)
             return numbers_in(path)
 
-        stopped = asyncio.create_task(run_once())
-        await asyncio.sleep(2.5)
-        stopped.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await stopped
-        await asyncio.sleep(LIFETIME)
-        ledger.numbers += [98] * ties + [99]
+        for added in ([98] * ties + [99], [99] * ties)[:stops]:
+            stopped = asyncio.create_task(run_once())
+            await asyncio.sleep(2.5)
+            stopped.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await stopped
+            await asyncio.sleep(LIFETIME)
+            ledger.numbers += added
         assert await run_once() == [*range(99, 74, -1)]
-        assert await run_once() == [*range(100 + ties, 74, -1)]
+        assert await run_once() == [*range(len(ledger.numbers) - 1, 74, -1)]
+
+
+@pytest.mark.parametrize("second", [1.5, 2.5, 3.5])
+async def test_a_limited_pass_that_stopped_among_ties_takes_the_others(second: float, tmp_path: Path) -> None:
+    """A second pass that stops after rows of the first one takes the blocks of that second behind them."""
+    ledger = Ledger([1, 2, 3, *[4] * 9], block, "blocks", lifetime=LIFETIME, latency=1.0)
+    async with reaching(ledger) as session:
+        for runs, pause in ((1.5, LIFETIME), (second, 0.0), (60.0, 0.0)):  # seconds; a page takes one
+            run_once = export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=3, limit=10)
+            stopped = asyncio.create_task(run_once)
+            await asyncio.wait((stopped,), timeout=runs)
+            stopped.cancel()
+            await asyncio.wait((stopped,))
+            await asyncio.sleep(pause)
+    assert numbers_in(tmp_path / "b.jsonl") == [*range(11, 1, -1)]
 
 
 STEPS = st.lists(
