@@ -275,7 +275,7 @@ class SourceStream:
 
 
 def _has_met(reached: Watermark | None, source: SourceRecord) -> bool:
-    """Return whether a pass that stands at a watermark has had a stored row of a source."""
+    """Return whether a pass at a watermark has had a stored row of a source."""
     newest = source.newest
     if reached is None or reached.at is None or newest is None:
         return False

@@ -197,7 +197,7 @@ class PagingMachine(RuleBasedStateMachine):
     def _may_break(self, event: OrderBroken) -> bool:
         """Check whether a page may show rows that rise, or too many with one number."""
         walked, service, manners = self.walked, self.service, self.manners
-        if "number" in event.reason:
+        if "share" in event.reason:
             return manners.small
         if service.disordered or manners.tokens == "position":  # which lets new rows in below older ones
             return True

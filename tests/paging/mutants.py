@@ -223,13 +223,13 @@ def prefetch_gives_a_page_twice() -> AbstractContextManager[object]:
     return patch.object(Prefetcher, "take", take)
 
 
-@mutant(150, 166, machine=PagingMachine)
+@mutant(1486, machine=PagingMachine)
 def prefetch_outlives_the_stream() -> AbstractContextManager[object]:
     """Cancel nothing that is on its way."""
     return patch.object(Prefetcher, "cancel", lambda self: self._tasks.clear())
 
 
-@mutant(150, 166, machine=PagingMachine)
+@mutant(1486, machine=PagingMachine)
 def prefetch_survives_a_restart() -> AbstractContextManager[object]:
     """Give pages fetched with the old token after a restart.
 

@@ -102,7 +102,10 @@ class DirectSender:
         return Message(origin, f"GET {url[end:]} HTTP/1.1\r\n{lines}\r\n".encode())
 
     def _add_origin(self, text: str) -> Origin | None:
-        """Return the origin of URLs that begin with a text; None if only the client can send them."""
+        """Return the origin of URLs that begin with a text.
+
+        None if only the client can send them.
+        """
         if not text.startswith(("http://", "https://")) or "@" in text:
             return None
         request = aiohttp.ClientRequest("GET", URL(text, encoded=True), session=self._client)
