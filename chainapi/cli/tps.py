@@ -63,8 +63,7 @@ async def tps(
     """
     if plot and json:
         raise ConfigurationError("--plot and --json exclude each other: give one of them")
-    if png is not None:
-        require_pictures()
+    _check_chart(options, drawn=plot, png=png)
     table = terminal.interactive and not json and not plot
     most = None if all_ else limit
     series: dict[str, list[MetricPoint]] = {chain: [] for chain in chains}
@@ -94,6 +93,14 @@ async def tps(
             print_series(terminal.console, found)
         present(terminal, options.applied(chart_of(found, "average TPS")), drawn=plot, png=png)
     return _report(terminal, failures)
+
+
+def _check_chart(options: ChartOptions, *, drawn: bool, png: Path | None) -> None:
+    """Refuse options of a chart without one, and a picture without its packages."""
+    if options != PLAIN and not drawn and png is None:
+        raise ConfigurationError("--title, --log and --top are options of a chart: add --plot or --png")
+    if png is not None:
+        require_pictures()
 
 
 def _report(terminal: Terminal, failures: Iterable[str]) -> int:

@@ -101,6 +101,16 @@ def test_tps_prints_json_to_a_terminal_on_request() -> None:
     assert chainapi("tps", "43114", "--json", tty=True).rows == chainapi("tps", "43114").rows
 
 
+@pytest.mark.parametrize("option", [("--top", "3"), ("--log",), ("--title", "TPS")])
+def test_tps_refuses_options_of_a_chart_without_one(option: tuple[str, ...]) -> None:
+    """An option of a chart without --plot or --png is an error of usage, before any request."""
+    simulator = Simulator()
+    outcome = chainapi("tps", "43114", *option, transport=simulator.transport())
+    assert (outcome.code, outcome.out, simulator.stats.requests) == (2, "", 0)
+    assert "add --plot or --png" in outcome.err
+    assert chainapi("tps", "43114", *option, "--plot", "--limit", "5").code == 0
+
+
 def test_tps_sets_the_chains_that_do_not_fit_below(monkeypatch: pytest.MonkeyPatch) -> None:
     """A narrow terminal gets several tables instead of squeezed columns."""
     monkeypatch.setenv("COLUMNS", "50")
