@@ -161,10 +161,10 @@ class RemoteTarget(Target):
         """Return the name of the object of a local file."""
         return path.relative_to(self.root).as_posix()
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         """Create the folder of the journal and the claim.
 
-        Objects that no export with this journal wrote are refused.
+        Objects that no export with this journal wrote are refused. Returns whether the export is new here.
 
         Raises:
             ExportError: the target holds other objects or belongs to another export, or cannot be written.
@@ -173,10 +173,12 @@ class RemoteTarget(Target):
         with os_errors_explained(self.journal, _JOURNAL_FOLDER):
             refuse_link(self.journal, dangling=True)
             about = self.journal / ABOUT
-            own = self._read_about(about) if about.exists() else self._begin(about)
+            is_new = not about.exists()
+            own = self._begin(about) if is_new else self._read_about(about)
             self.root.mkdir(parents=True, exist_ok=True)
         if not self.store.create(self._claim, own):
             self._check_claim(own)
+        return is_new
 
     def has_others(self) -> bool:
         """Check for the object, or for objects in the folder beside the claim."""

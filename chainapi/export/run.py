@@ -165,10 +165,10 @@ class Exporter:
         schedule.committed()
 
     def _open(self) -> Journal:
-        self.target.prepare()
+        is_new = self.target.prepare()
         journal = Journal.open(self.target.journal, compress=self.target.format.name == "parquet")
         self._journal = journal
-        if not journal.settings():  # files may have come since a run that was refused
+        if not is_new and not journal.settings():  # files may have come since a run that was refused
             self.target.refuse_others()
         return journal
 

@@ -138,8 +138,10 @@ class Target:
         else:
             yield from self.root.glob(f"{glob.escape(partial_of(self.path).name)}*")
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         """Create the folders; refuse a file, or a folder with files, that no export wrote.
+
+        Returns whether the export is new here: False if it has a journal, even one of a refused run.
 
         Raises:
             ExportError: the target holds other files, or cannot be written.
@@ -161,13 +163,14 @@ class Target:
                     f"{self.journal} is the journal of an export to a URL: choose another target"
                 )
             if (self.journal / JOURNAL).exists():
-                return
+                return False
             if self.journal.exists() and (not self.journal.is_dir() or any(self.journal.iterdir())):
                 raise ExportError(
                     f"{self.journal} is not a journal that this version of chainapi reads: move it away, or "
                     "choose another target"
                 )
         self.refuse_others()
+        return True
 
     def refuse_others(self) -> None:
         """Refuse a file, or a folder with files; no export has begun here.
