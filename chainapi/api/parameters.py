@@ -74,7 +74,7 @@ class WholeBody(Struct, frozen=True):
 
 WHOLE_BODY = WholeBody()
 
-_PLAIN = frozenset({bool, int, float, str})
+_PLAIN = frozenset({bool, int, float, str})  # of nearly all values: they are sent as they are
 
 ChainId: TypeAlias = int | str  # a number, or the name of a chain in the service
 Timestamp: TypeAlias = Annotated[int | datetime, Bounds(0)]  # Unix seconds, or an aware datetime

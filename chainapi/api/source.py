@@ -19,7 +19,7 @@ from chainapi.client.service import Service
 from chainapi.client.source import Numbered
 from chainapi.core.call import Call, CallOptions, GivenUp
 from chainapi.core.limits.limit import Limit
-from chainapi.core.paging.checkpoint import Checkpoint, query_fingerprint
+from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.position import Beginning, Start
 from chainapi.core.paging.ranges import Interval
@@ -162,8 +162,7 @@ class ListSource:
     @property
     def fingerprint(self) -> str:
         """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
-        query = self._query.unsized()
-        return query_fingerprint(self.address, query.path, query.params, query.method, query.body)
+        return Beginning(self.address, self._query.unsized()).checkpoint().query
 
     @property
     def numbered(self) -> Numbered | None:

@@ -317,7 +317,7 @@ class CallFlow:
 
         A web page has one, whatever the route: it is no answer of the service.
         """
-        if not 200 <= response.status < 300 or (self._call.query.bodiless and not is_markup(response.body)):
+        if not 200 <= response.status < 300 or (self._call.query.bodiless and self._is_done(response)):
             return False
         return bool(response.body) and not response.body.isspace()
 

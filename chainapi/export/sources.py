@@ -231,8 +231,7 @@ class SourceStream:
         """Return whether a row that was given before is one that the export has."""
         if number is None or self._newest is None or number < self._newest:
             return True
-        known = number == self._newest and mark_of_row(self._newest_ties, self._walk.marks(index))
-        return bool(known)
+        return number == self._newest and mark_of_row(self._newest_ties, self._walk.marks(index)) is not None
 
     def _limited(self, new: Sequence[int], limit: int) -> Sequence[int]:
         """Return as many rows as the limit allows."""

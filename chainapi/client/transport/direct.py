@@ -96,8 +96,7 @@ class DirectSender:
             return None
         text = url[:end]
         origin = self._origins.get(text) or self._add_origin(text)
-        lines = None if origin is None else origin.header_lines(request.headers)
-        if origin is None or lines is None:
+        if origin is None or (lines := origin.header_lines(request.headers)) is None:
             return None
         return Message(origin, f"GET {url[end:]} HTTP/1.1\r\n{lines}\r\n".encode())
 

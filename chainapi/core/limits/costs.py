@@ -59,7 +59,7 @@ class Costs:
         A `prior` above a whole limit is in other units than the limit, so it does not count.
         """
         known = self.learned.get(route)
-        if known is not None and (prior is None or prior == known):
+        if known is not None and (prior is None or prior == known):  # as for nearly all requests
             return known
         if prior is not None and (prior > self.roof or self.units is False):
             prior = None

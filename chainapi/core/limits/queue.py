@@ -55,8 +55,9 @@ class Queue(Generic[W]):
         waiter.queued = True
         self.waiting += 1
         self._place(waiter)
-        same = first is not None and self.first() is first
-        return not same or not all(lane.has_only(waiter) for lane in self.ranks.lanes.values())
+        if first is None or self.first() is not first:
+            return True
+        return not all(lane.has_only(waiter) for lane in self.ranks.lanes.values())
 
     def remove(self, waiter: W, *, granted: bool = False) -> None:
         """Remove a waiter that was `granted` its turn or gave up."""
