@@ -1003,7 +1003,7 @@ FAULTS: dict[str, Response | None] = {
 @pytest.mark.parametrize("prefetch", [0, 2])
 @pytest.mark.parametrize("reader", READERS)
 async def test_error_of_a_stream_is_freed_with_its_last_reference(reader: str, prefetch: int) -> None:
-    """An error and its stream, with the rows so far, wait for no garbage collection."""
+    """An error, its stream and the rows so far are freed without a garbage collection."""
     for fault in FAULTS.values():
         session, _ = scripted(OK, fault, max_attempts=1, timeout=1.0)
         async with session:

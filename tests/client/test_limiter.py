@@ -101,7 +101,7 @@ async def test_refused_request_goes_first_and_priority_before_the_rest() -> None
 
 
 async def test_session_that_allows_more_in_flight_lets_others_leave_at_once() -> None:
-    """Waiting requests use the places of a session that joins, not after the next response."""
+    """When a session joins that allows more requests in flight, waiting ones leave at once."""
     gate = await opened()
     (await gate.acquire()).answered(200, reported(98))
     small, large = Member(max_in_flight=2), Member(max_in_flight=5)

@@ -267,7 +267,7 @@ def test_cheaper_requests_of_all_processes_may_pass() -> None:
 @settings(max_examples=150)
 @given(st.lists(st.one_of(arrivals, arrivals, grants), max_size=60))
 def test_waiter_that_changes_no_turn_is_known(steps: list[tuple[Any, ...]]) -> None:
-    """Where `add` returns False, the next turn is as before, and no waiter behind is cheaper."""
+    """If `add` returns False, the next turn stays the same, and no other waiter is cheaper."""
     queue, numbers = new_queue(), count()
     for kind, *values in steps:
         before = queue.first()
