@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Protocol, TypeAlias, overload
@@ -32,6 +33,7 @@ __all__ = [
 
 
 Column: TypeAlias = Callable[[Sequence[Any]], list[Any]]  # reads an attribute, or several, of each row
+_Split: TypeAlias = Callable[[bytes], tuple[bytes, ...]]
 
 
 def column_of(*names: str) -> Column:
@@ -149,6 +151,7 @@ def _plain_keys(read: Column, rows: Sequence[Any]) -> tuple[Sequence[Any], Abstr
 
 
 HASH = 66  # characters of a hash of 32 bytes: 0x, and its digits
+MANY = 1_000  # hashes that are read at once
 
 _NO_KEYS = frozenset[Hashable]()
 _NO_INDICES = frozenset[int]()
@@ -342,17 +345,29 @@ def hash_digests(keys: Sequence[Any]) -> list[bytes]:
     These are as good as a digest of the text, and made of a whole page at once. A key of another form has
     its `key_digest`.
     """
+    if len(keys) > MANY:
+        parts = (keys[place : place + MANY] for place in range(0, len(keys), MANY))
+        return [*chain.from_iterable(map(hash_digests, parts))]
     try:
         lengths = {*map(len, keys)}
         if lengths == {HASH}:
-            ends = bytes.fromhex("".join([key[-2 * DIGEST_SIZE :] for key in keys]))
-            if len(ends) == DIGEST_SIZE * len(keys):  # without white space, which is skipped
-                return [ends[place : place + DIGEST_SIZE] for place in range(0, len(ends), DIGEST_SIZE)]
+            ends, digests = _splitters(len(keys))
+            packed = bytes.fromhex(b"".join(ends("".join(keys).encode("ascii"))).decode())
+            if len(packed) == DIGEST_SIZE * len(keys):  # without white space, which is skipped
+                return [*digests(packed)]
     except (TypeError, ValueError):  # a key is no string, or not hexadecimal
         lengths = {HASH}
     if HASH not in lengths or len(keys) == 1:
         return [*map(key_digest, keys)]
     return [digest for key in keys for digest in hash_digests((key,))]
+
+
+@lru_cache(maxsize=32)  # pages of a list have the same size, but for the last one
+def _splitters(count: int) -> tuple[_Split, _Split]:
+    """Return splitters of joined hashes, to their last digits, and of joined digests."""
+    digits = 2 * DIGEST_SIZE
+    last = struct.Struct(f"{HASH - digits}x{digits}s" * count)
+    return last.unpack, struct.Struct(f"{DIGEST_SIZE}s" * count).unpack
 
 
 def number_digest(number: int) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 from attrs import define, evolve, field, frozen
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi.api.routes import Route
@@ -23,7 +23,7 @@ from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.keys import NEIGHBOURS
 from chainapi.core.paging.order import MAX_TIES, Watermark
-from chainapi.core.paging.rows import HASH, Identity, PageRows, column_of, hash_digests, key_digest
+from chainapi.core.paging.rows import HASH, MANY, Identity, PageRows, column_of, hash_digests, key_digest
 from chainapi.models.codec import DecodedPage
 
 Row = dict[str, Any]
@@ -813,6 +813,7 @@ HASHES = st.binary(min_size=32, max_size=32).map(lambda content: "0x" + content.
 SPACED = HASHES.map(lambda text: f"{text[:-2]}  ")  # readers of hexadecimal digits skip white space
 
 
+@example([f"0x{number:064x}" for number in range(MANY + 1)])
 @given(st.lists(HASHES | SPACED | PARTS.filter(lambda part: part != [1]) | st.text(min_size=66, max_size=66)))
 def test_the_digest_of_a_key_depends_on_nothing_else(keys: list[Hashable]) -> None:
     """A hash has its last bytes as its digest, whatever else is on the page; marks are of the text."""
