@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
-__all__ = ["ahead", "in_background"]
+__all__ = ["ahead", "end", "in_background"]
 
 T = TypeVar("T")
 
@@ -19,9 +19,9 @@ async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await end(task)
+        if not task.cancelled():
+            task.result()
 
 
 async def ahead(work: AsyncGenerator[Coroutine[Any, Any, T], None], count: int) -> AsyncGenerator[T, None]:
@@ -57,7 +57,25 @@ async def ahead(work: AsyncGenerator[Coroutine[Any, Any, T], None], count: int) 
             room.release()
         await beginning
     finally:
-        left = [beginning, *begun]
-        for one in left:
-            one.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await end(beginning, *begun)
+
+
+async def end(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until they have ended; their errors are dropped.
+
+    It waits to the end also while the waiting itself is cancelled. Then it raises that cancellation, not one
+    of a task: anyio knows those of its scopes by their message.
+    """
+    cancelled = None
+    for task in tasks:
+        task.cancel()
+    while left := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # marked as retrieved
+    if cancelled is not None:
+        raise cancelled

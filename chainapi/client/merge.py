@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from attrs import frozen
 
+from chainapi.client.background import end
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.pages import MetricPages, Pages
 from chainapi.core.arguments import whole_number
@@ -219,7 +220,7 @@ class _Merge:
                     await changed.wait()
         finally:
             self._over = True
-            await _end(runner, watch)
+            await end(runner, watch)
         try:
             if self._failures:
                 raise ExceptionGroup("sources of a merge failed", self._failures)
@@ -333,23 +334,6 @@ def _forget_pages(error: BaseException) -> None:
         seen.add(id(one))
         clear_frames(one.__traceback__)
         chained += [other for other in (one.__cause__, one.__context__) if other is not None]
-
-
-async def _end(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have ended.
-
-    It waits to the end also while the waiting itself is cancelled.
-    """
-    cancelled = None
-    for task in tasks:
-        task.cancel()
-    while left := [task for task in tasks if not task.done()]:
-        try:
-            await asyncio.wait(left)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
 
 
 def _kind(value: object) -> str:

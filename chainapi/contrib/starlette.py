@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, Pages, Session, SessionView
+from chainapi.client.background import end
 from chainapi.contrib.deadlines import within
 from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error
@@ -208,10 +209,10 @@ class StreamResponse(Response):
             if sending.done():
                 sending.result()
         finally:
-            sending.cancel()
-            leaving.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-            await body.aclose()
+            try:
+                await end(sending, leaving)
+            finally:
+                await body.aclose()
         if not self._begun:  # BaseHTTPMiddleware takes an application without a response for a broken one
             await self._send_nothing(send)
         if self.background is not None:

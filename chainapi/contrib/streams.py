@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from attrs import evolve
 
+from chainapi.client.background import end
 from chainapi.client.pages import Pages
 from chainapi.contrib.problems import Problem, problem_of, upstream_error
 from chainapi.core.arguments import seconds_of, whole_number
@@ -269,8 +270,7 @@ async def _with_ticks(
                 queue.task_done()
         await reader  # raises its error
     finally:
-        reader.cancel()
-        await asyncio.gather(reader, return_exceptions=True)
+        await end(reader)
 
 
 async def _read(batches: AsyncGenerator[Batch, None], queue: asyncio.Queue[Batch | None]) -> None:

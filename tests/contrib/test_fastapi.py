@@ -178,7 +178,7 @@ def test_wrong_options_of_a_view_are_found_where_it_is_made() -> None:
     with pytest.raises(ConfigurationError, match="max_wait"):
         view(max_wait=-1.0)
     with pytest.raises(ConfigurationError, match="max_waits"):
-        view(max_waits=1.0)  # type: ignore[arg-type]
+        view(max_waits=1.0)
 
 
 async def test_limit_of_a_stream() -> None:
@@ -541,9 +541,15 @@ async def test_middleware_of_starlette_does_not_hide_that_a_client_left(pieces: 
         assert simulator.stats.requests == sent
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
 @pytest.mark.parametrize("make", [ndjson, server_sent_events])
-async def test_client_that_leaves_amid_a_piece_ends_a_generator(make: Callable[..., Response]) -> None:
-    """A user's generator ends, however long that takes, when the client leaves while a piece is sent."""
+async def test_client_that_leaves_amid_a_piece_ends_a_generator(
+    make: Callable[..., Response], cancelled: bool
+) -> None:
+    """A user's generator ends, however long that takes, when the client leaves while a piece is sent.
+
+    So it does if the response is cancelled before the server gave that piece up.
+    """
     ended = asyncio.Event()
 
     async def rows() -> AsyncIterator[dict[str, int]]:
@@ -560,9 +566,19 @@ async def test_client_that_leaves_amid_a_piece_ends_a_generator(make: Callable[.
 
     async def send(message: Message) -> None:
         if message.get("body"):
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(2)
 
-    await make(rows())({"type": "http", "method": "GET", "path": "/rows"}, receive, send)
+    scope: Scope = {"type": "http", "method": "GET", "path": "/rows"}
+    response = asyncio.create_task(make(rows())(scope, receive, send))
+    await asyncio.wait([response], timeout=11)
+    assert not response.done()
+    if cancelled:
+        response.cancel()
+    await asyncio.wait([response])
+    assert response.cancelled() == cancelled
     assert ended.is_set()
     assert len(asyncio.all_tasks()) == 1
 
