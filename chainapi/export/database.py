@@ -147,11 +147,6 @@ class Database:
             {"more": records, "table": table},
         )
 
-    def shrink(self) -> None:
-        """Return the room of deleted records to the file system."""
-        with _explained(self.path):
-            self._connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
-
     def _prepare(self, *, check: bool) -> None:
         db = self._connection
         db.execute("PRAGMA locking_mode = EXCLUSIVE")  # held from the first write on
@@ -163,7 +158,6 @@ class Database:
                 f"{self.path} is not a journal that this version of chainapi reads: "
                 "move it away, or choose another target"
             )
-        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
         with self.transaction():  # takes the lock
