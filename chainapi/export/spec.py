@@ -268,9 +268,10 @@ class ExportSpec:
         name = parameter.name
         given = {**self.query, **arguments.named}.get(name)
         least = number if given is None else max(number, parameter.checked(given))
-        named = {key: value for key, value in arguments.named.items() if key != name}
         query = {key: value for key, value in self.query.items() if key != name}
-        return evolve(self, query=query).open(evolve(arguments, named={**named, name: least}), **more)
+        return evolve(self, query=query).open(
+            evolve(arguments, named={**arguments.named, name: least}), **more
+        )
 
     def settings(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
         """Return the settings that must stay the same when the export is started again."""

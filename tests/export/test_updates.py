@@ -91,17 +91,21 @@ async def test_messages_whose_times_are_out_of_order_are_not_asked_again(tmp_pat
         assert (await exported(session, "data.icm.messages", path)).skipped == 1
 
 
-async def test_a_lower_bound_that_needs_another_argument(tmp_path: Path) -> None:
-    """The lower bound is sent with the argument that the service wants beside it."""
+@pytest.mark.parametrize("given", ["left out", "shared", "of the source"])
+async def test_a_lower_bound_that_needs_another_argument(given: str, tmp_path: Path) -> None:
+    """The lower bound is sent with the argument that the service wants beside it, in place of a caller's."""
     simulator, path = simulator_of(ties=3), tmp_path / "rows.jsonl"
     options: dict[str, Any] = {"addresses": ["avax1a"], "page_size": 7}
+    source: dict[str, Any] = {"network": "mainnet", "blockchain_id": "p-chain"}
+    if given != "left out":
+        (options if given == "shared" else source)["start_timestamp"] = 1
     place = "/v1/networks/mainnet/blockchains/p-chain/transactions"
     async with simulated(simulator) as session:
         walk = session.data.primary_network.transactions
-        assert (await export(walk, [("mainnet", "p-chain")], path, **options)).rows == ROWS
+        assert (await export(walk, [source], path, **options)).rows == ROWS
         simulator.insert(place, 5)
-        assert (await export(walk, [("mainnet", "p-chain")], path, **options)).rows == 5
-        fresh = await export(walk, [("mainnet", "p-chain")], tmp_path / "fresh.jsonl", **options)
+        assert (await export(walk, [source], path, **options)).rows == 5
+        fresh = await export(walk, [source], tmp_path / "fresh.jsonl", **options)
     assert fresh.rows == ROWS + 5
     assert lines(path) == lines(tmp_path / "fresh.jsonl")
 
@@ -131,6 +135,17 @@ async def test_rows_that_share_a_key(kind: str, same_number: bool, day: int, tmp
                 ledger.numbers.append(ledger.numbers[-1] + 1)
             await export(cast("Any", walk), [source], path)
             assert len(lines(path)) == lines(path).total() == len(ledger.numbers)
+
+
+async def test_equal_rows_of_the_newest_number(tmp_path: Path) -> None:
+    """An update adds each row that the list has more often than the file, also if the file has equal ones."""
+    ledger = Ledger([1, 2, 2], lambda number, _: block(number, number), "blocks")
+    path, options = tmp_path / "rows.jsonl", dict[str, Any](descending_key="blockTimestamp")
+    async with reaching(ledger) as session:
+        for growth in (0, 2, 0, 1):
+            ledger.numbers += [2] * growth
+            await export(session.data.list, ["/v1/chains/1/blocks"], path, **options)
+            assert lines(path).total() == len(ledger.numbers)
 
 
 async def test_a_newest_row_that_changes_is_not_new(tmp_path: Path) -> None:
