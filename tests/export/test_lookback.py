@@ -17,7 +17,7 @@ from hypothesis import given, settings
 
 from chainapi import Cache, Session, SessionView
 from chainapi.api.catalogue import ROUTES
-from chainapi.errors import ConfigurationError, ExportError
+from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import export
 from chainapi.export.formats import FORMATS, format_of, without_source
 from chainapi.export.lookback import Lookback
@@ -85,6 +85,7 @@ async def test_the_window_is_corrected(name: str, shape: str, tmp_path: Path) ->
         assert (result.rows, result.removed) == (3, 2)
         again = await exported(session, out, lookback="2d", **options)
         assert (again.rows, again.removed, again.written) == (0, 0, ())
+        assert not [*tmp_path.rglob("*.partial*")]  # noqa: ASYNC240
         if shape != "file":
             check_folder(out, name)
     found = [(int(seconds(row["timestamp"])), float(row["value"])) for row in _typed(session, out, name)]
@@ -249,6 +250,43 @@ async def test_other_sources_stay(tmp_path: Path) -> None:
         )
 
 
+async def test_a_window_that_was_fetched_in_part(tmp_path: Path) -> None:
+    """Rows stay while a failed source has fetched some of its window; the next run corrects them."""
+    ledger, out = points(range(6)), tmp_path / "out"
+    async with reaching(ledger, max_attempts=1) as session:
+        await exported(session, out)
+        ledger.changed = {day: {"value": 100 + day} for day in (1, 4)}
+        ledger.statuses = [200, 500]
+        with pytest.raises(IncompleteExportError):
+            await exported(session, out, lookback="9d")
+        assert values_of(out) == {day: day for day in range(6)}
+        result = await exported(session, out, lookback="9d")
+        assert (result.rows, result.removed) == (2, 2)
+    assert values_of(out) == {0: 0, 1: 101, 2: 2, 3: 3, 4: 104, 5: 5}
+
+
+async def test_windows_beside_a_new_source(tmp_path: Path) -> None:
+    """Rows of several windows wait until the rows of a new source are in a part; each is sorted by source."""
+    ledger, out, chains = points(range(4)), tmp_path / "out", (43114, 43113, 43112)
+    async with reaching(ledger) as session:
+        sources = [(chain, "txCount") for chain in chains]
+        await export(session.metrics.chains.metric, sources[:2], out)
+        ledger.changed = {day: {"value": 100 + day} for day in range(4)}
+        options: dict[str, Any] = {"page_size": 2, "lookback": "9d"}  # pages of the sources by turns
+        result = await export(session.metrics.chains.metric, sources, out, **options)
+        assert (result.rows, result.removed) == (12, 8)
+    assert [
+        [(one["source"], one["rows"], one["lowest"], one["highest"]) for one in entry["sources"]]
+        for entry in manifest_of(out)
+    ] == [
+        [("43112/txCount", 4, 0, 3 * DAY)],
+        [(f"{chain}/txCount", 4, 0, 3 * DAY) for chain in chains[:2]],
+    ]
+    assert [(row["source"], int(row["value"])) for row in rows_of(out)] == [
+        (f"{chain}/txCount", value) for chain in (43112, 43114, 43113) for value in (103, 102, 101, 100)
+    ]
+
+
 async def test_a_reorganisation_of_blocks(tmp_path: Path) -> None:
     """Transfers that moved to other blocks are there once, in their new blocks."""
     ledger, out = Ledger([1, 1, 2, 3, 3, 4], by_number=True), tmp_path / "out.jsonl"
@@ -328,8 +366,13 @@ async def test_a_limit_bounds_the_window(tmp_path: Path) -> None:
         ledger.gone.add(5)
         ledger.changed[2] = {"logIndex": 77}
         result = await transfers(session, out, limit=4, lookback=100)
-    assert (result.rows, result.removed) == (0, 1)
-    assert sorted(row["tx_hash"] for row in rows_of(out)) == ["0x2", "0x3", "0x4"]
+        assert (result.rows, result.removed) == (0, 1)
+        assert sorted(row["tx_hash"] for row in rows_of(out)) == ["0x2", "0x3", "0x4"]
+        other = tmp_path / "other.jsonl"
+        for growth in ([], [], [6]):  # at first no row is above the last number of the limit
+            ledger.numbers += growth
+            await transfers(session, other, limit=1, lookback=100)
+        assert [row["tx_hash"] for row in rows_of(other)] == ["0x4", "0x6"]
 
 
 async def test_a_moved_part_is_named(tmp_path: Path) -> None:
@@ -403,7 +446,7 @@ async def test_a_withdrawn_part_leaves_no_file(tmp_path: Path) -> None:
 
 
 async def test_a_replaced_file_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replaced file that cannot be removed is named; the next run removes it."""
+    """A replaced file that cannot be removed is named once the manifest lacks it; the next run removes it."""
     ledger, out = points(range(3)), tmp_path / "out"
 
     def locked(path: Path, *, missing_ok: bool = False) -> None:
@@ -419,6 +462,8 @@ async def test_a_replaced_file_that_stays(tmp_path: Path, monkeypatch: pytest.Mo
             patched.setattr(Path, "unlink", locked)
             with pytest.raises(ExportError, match=r"part-00001\.jsonl cannot be removed .* replaces it"):
                 await exported(session, out, lookback="1d")
+        names = ["part-00002-00001.jsonl", "part-00002.jsonl"]
+        assert [line["name"] for line in manifest_of(out)] == names
         await exported(session, out)
     assert not (out / "part-00001.jsonl").exists()
     assert values_of(out) == {0: 0, 1: 1, 2: 20}

@@ -33,6 +33,7 @@ from tests.export.held_steps import HeldStep
 from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of
 from tests.export.test_invalid import Chains, session_of
+from tests.export.windows import transfers
 from tests.ledger import Ledger
 from tests.sessions import reaching, simulated
 
@@ -415,6 +416,19 @@ async def test_a_correction_after_a_kill_at_any_step(
         images.restore(image)
         await corrected.run()
         corrected.check(files, tmp_path)
+
+
+async def test_a_copy_is_in_the_folder_of_its_partition(files: type[Bucket], tmp_path: Path) -> None:
+    """An object of a partition that loses some of its rows gets a copy beside it."""
+    ledger, options = Ledger([1, 2, 3]), {"partition": ["source"], "journal": str(tmp_path / "journal")}
+    async with reaching(ledger) as session:
+        await transfers(session, "bucket://b/x", **options)
+        ledger.changed[2] = {"logIndex": 99}
+        result = await transfers(session, "bucket://b/x", lookback="1 block", **options)
+    assert (result.rows, result.removed) == (1, 1)
+    names = [name for name in files.objects() if "part-" in name]
+    assert [name.rpartition("/")[2] for name in names] == ["part-00002-00001.jsonl", "part-00002.jsonl"]
+    assert len({name.rpartition("/")[0] for name in names}) == 1
 
 
 async def test_replaced_objects_that_cannot_be_removed(files: type[Bucket], tmp_path: Path) -> None:
