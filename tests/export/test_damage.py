@@ -18,6 +18,7 @@ from attrs import define
 from chainapi import Session
 from chainapi.errors import ExportError
 from chainapi.export import export
+from chainapi.export.database import Database
 from chainapi.export.integrity import checksum
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
@@ -247,6 +248,26 @@ async def test_another_schema_is_refused(tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "copy" / made.journal, isolation_level=None)) as database:
             database.execute(statement)
         assert await made.outcome(tmp_path / "copy"), statement
+
+
+def test_an_index_that_differs_from_its_table_is_refused(tmp_path: Path) -> None:
+    """An index that lacks a valid record is found: the rows of that record would be exported again."""
+    path, record = tmp_path / "journal", (1, 2, 0, 0, b"d", b"")
+    with closing(Database.open(path)) as journal, journal.transaction():
+        journal.insert("digests", [(1, 1, *record[2:])])
+    index = list[Any]()
+    for statement, values in (
+        ("SELECT * FROM sqlite_master WHERE name = 'digests_of_source'", ()),
+        ("DELETE FROM sqlite_master WHERE name = 'digests_of_source'", ()),
+        ("UPDATE digests SET source = 2, checksum = ?", (checksum(*record),)),  # the index is not known here
+        ("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", index),
+    ):
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            database.execute("PRAGMA writable_schema = ON")
+            for found in database.execute(statement, values):
+                index += found
+    with pytest.raises(ExportError, match=r"is damaged \(.*index digests_of_source"):
+        Database.open(path)
 
 
 async def test_invalid_values_with_valid_checksums_are_refused(tmp_path: Path) -> None:

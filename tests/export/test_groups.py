@@ -8,6 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from errno import EPERM
 from pathlib import Path
 from typing import Any, cast
@@ -25,10 +26,12 @@ from chainapi.export.formats.arrow import tables_of
 from chainapi.export.formats.page_groups import rows_of_group
 from chainapi.export.formats.parquet import FORMAT
 from chainapi.export.gathering import GroupedPages, GroupSize, PageValues
+from chainapi.export.journal import Journal
 from chainapi.export.part_records import PageRecord
 from chainapi.export.part_writer import _by_group
 from chainapi.export.partition import PageRows
 from chainapi.export.progress import ExportProgress
+from chainapi.export.segments import SegmentReader
 from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.writer import Writer
 from chainapi.models import EvmBlock, MetricPoint
@@ -38,6 +41,7 @@ from chainapi.tables.structs import StructDecoder
 from chainapi.tables.types import AMOUNTS
 from tests.documents import Maker
 from tests.export.crashes import groups_of
+from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of
 from tests.export.test_growth import model
 from tests.export.test_journal import batch_of
@@ -238,10 +242,11 @@ async def exported(
     simulator: Simulator, out: Path, size: GroupSize = SMALL, seconds: float | None = None
 ) -> set[int]:
     """Export blocks in pages of 10, for some seconds; return the numbers of segments of row groups."""
-    segments = set[int]()
+    segments, counts = set[int](), list[tuple[int, int]]()
 
-    def note(_: ExportProgress) -> None:
+    def note(progress: ExportProgress) -> None:
         segments.update(path.stat().st_ino for path in out.parent.rglob("groups-*"))
+        counts.append((progress.written, progress.to_write))
 
     async with simulated(simulator, max_attempts=1) as session:
         with groups_of(size):
@@ -250,6 +255,8 @@ async def exported(
                     await export(session.data.evm.blocks, CHAINS, out, page_size=10, on_progress=note)
             except TimeoutError:
                 assert seconds is not None
+            else:
+                assert counts[-1][0] == counts[-1][1] > 0
     return segments
 
 
@@ -322,18 +329,26 @@ async def test_an_unfinished_source_keeps_its_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 async def test_a_damaged_row_group_is_found(damage: str, tmp_path: Path) -> None:
-    """A segment that lacks a row group, or has another one, is refused when the journal is opened."""
+    """A segment that lacks a row group, or has another one, is refused when it is read, and at the start."""
     simulator, out = Simulator(chains=CHAINS, rows=120, latency=0.1), tmp_path / "b.parquet"
-    await exported(simulator, out, seconds=0.65)
+    with PowerCuts(tmp_path) as cuts:
+        await exported(simulator, out, seconds=0.65)
     (segment,) = tmp_path.rglob("groups-*")  # noqa: ASYNC240
     content = segment.read_bytes()
-    match damage:
-        case "flip":
-            segment.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-        case "cut":
-            segment.write_bytes(content[:-1])
-        case _:
-            segment.unlink()
+    assert cuts.images[-1][str(segment.relative_to(tmp_path))] == content
+    with closing(Journal.open(tmp_path / "b.parquet.export")) as journal:
+        pages = [page for _, page in journal.waiting_pages(finished=False, rows=10**9, size=10**9)]
+        groups = journal.groups_of(pages)
+        match damage:
+            case "flip":
+                segment.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+            case "cut":
+                segment.write_bytes(content[:-1])
+            case _:
+                segment.unlink()
+        last = max(pages, key=lambda page: page.start)
+        with SegmentReader(journal.folder, groups) as reader, pytest.raises(ExportError, match="is damaged"):
+            reader.table(last)
     with pytest.raises(ExportError, match=r"groups-00001 is damaged .*put back a copy"):
         await exported(simulator, out)
     segment.write_bytes(content + b"never committed")

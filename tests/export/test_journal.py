@@ -27,9 +27,10 @@ from chainapi.export.database import FORMAT, SCHEMA, Database
 from chainapi.export.integrity import checksum
 from chainapi.export.journal import Journal
 from chainapi.export.part_records import BEGUN, Content, Part, Waiting
-from chainapi.export.segments import SegmentReader
+from chainapi.export.segments import GROUPS, SegmentReader, Segments
 from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.writer import MAX_PENDING, Writer
+from tests.export.power_cuts import PowerCuts
 
 
 class BusyJournal:
@@ -194,7 +195,8 @@ def test_a_later_pass_is_matched_after_a_kill(tmp_path: Path) -> None:
         assert journal.commit([batch_of(one, [b"1"], walk_pass=1, matched=True)]) == 0
     with closing(Journal.open(tmp_path / "s")) as journal:
         one = journal.source("a", "q")
-        assert journal.commit([batch_of(one, [b"1", b"1"], walk_pass=1, matched=True, done=True)]) == 1
+        assert journal.commit([batch_of(one, [b"1", b"1"], walk_pass=1, matched=True)]) == 1
+        journal.commit([batch_of(one, walk_pass=1, matched=True, done=True)])
         assert rows_of(journal) == [b"1"] * 3
 
 
@@ -215,11 +217,12 @@ def test_a_limit_leaves_out_what_is_above_known_rows(tmp_path: Path) -> None:
         journal.commit([batch_of(one, [b"1", b"2"], limit=4)])
         assert not one.done
         assert journal.commit([batch_of(one, [b"8", b"9"], walk_pass=1, matched=True, limit=4, seen=2)]) == 0
-        assert journal.commit([batch_of(one, [b"0", b"1"], walk_pass=1, matched=True, limit=4, seen=3)]) == 0
-        again = batch_of(one, [b"2", b"3", b"4", b"5"], walk_pass=1, matched=True, limit=4, seen=7)
+        assert journal.commit([batch_of(one, [b"0", b"1"], walk_pass=1, matched=True, limit=4, seen=4)]) == 0
+        assert not one.done
+        again = batch_of(one, [b"2", b"3", b"4", b"5"], walk_pass=1, matched=True, limit=4, seen=8)
         assert journal.commit([again]) == 2
         assert (one.done, one.limited) == (True, True)
-        assert journal.commit([batch_of(one, [b"6"], walk_pass=1, matched=True, limit=4, seen=8)]) == 0
+        assert journal.commit([batch_of(one, [b"6"], walk_pass=1, matched=True, limit=4, seen=9)]) == 0
         assert rows_of(journal) == [b"1", b"2", b"3", b"4"]
 
 
@@ -461,6 +464,24 @@ def test_a_commit_that_fails_leaves_nothing(
         assert pending(journal, finished=False) == [("a", b"1"), ("a", b"4")]
         again = [b"4", b"2", b"1"]  # the digest of the second one was taken back, too
         assert journal.commit([batch_of(one, again, walk_pass=1, matched=True)]) == 1
+
+
+def test_what_others_append_to_a_segment_is_synced_and_taken_back(tmp_path: Path) -> None:
+    """A row group is on the disk after a sync of its segment; one behind it can be taken back."""
+    groups = Segments(tmp_path, GROUPS)
+
+    def append(path: Path, number: int) -> None:
+        with path.open("ab") as file:
+            file.write(b"group of segment %d," % number)
+
+    with PowerCuts(tmp_path) as cuts:
+        groups.grow(append)
+        groups.sync()
+    assert cuts.images[-1] == {"groups-00001": b"group of segment 1,"}
+    groups.grow(append)
+    groups.rewind()
+    groups.close()
+    assert (tmp_path / "groups-00001").read_bytes() == b"group of segment 1,"
 
 
 @pytest.mark.parametrize("change", ["flip", "cut", "remove"])

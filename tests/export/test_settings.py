@@ -14,8 +14,8 @@ from chainapi.export.journal import Journal
 from chainapi.export.run import ExportResult
 from chainapi.export.settings import settings_in
 from chainapi.simulator import Simulator
-from tests.export.windows import transfers
-from tests.ledger import Ledger
+from tests.export.windows import rows_of, transfers
+from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching, simulated
 
 CHAINS, ROWS, NEW = (1, 2), 20, 7
@@ -113,13 +113,14 @@ async def test_the_compression_is_kept_until_another_is_chosen(simulator: Simula
 
 
 async def test_an_export_without_pages_is_begun_in_another_way(tmp_path: Path) -> None:
-    """The form of an export that never had a page is no default: its call may have been a mistake."""
+    """Form and sources of an export that never had a page are forgotten: its call may have been a mistake."""
     ledger = Ledger([1, 2, 3], statuses=[401])
     async with reaching(ledger) as session:
         with pytest.raises(AuthenticationError):
-            await transfers(session, tmp_path / "out", format="parquet")
+            await transfers(session, tmp_path / "out", format="parquet", start_block=1)
         result = await transfers(session, tmp_path / "out")
     assert [Path(name).suffix for name in result.written] == [".jsonl"]
+    assert {row["source"] for row in rows_of(tmp_path / "out")} == {f"43114/{ADDRESS}"}
 
 
 async def test_a_journal_that_another_export_has_open(simulator: Simulator, tmp_path: Path) -> None:
