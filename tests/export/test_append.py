@@ -109,7 +109,7 @@ async def test_an_append_that_stopped_is_done_again(format_: str, tmp_path: Path
             growing.check(tmp_path / f"image-{number}-{second}")
 
 
-@pytest.mark.parametrize("damage", ["deleted", "shorter"])
+@pytest.mark.parametrize("damage", ["deleted", "shorter", "other"])
 async def test_an_append_whose_new_rows_are_gone(damage: str, tmp_path: Path) -> None:
     """The rows are written again from the journal if the ``.partial`` file was deleted or changed."""
     growing = Growing(tmp_path / "run", "jsonl")
@@ -120,8 +120,10 @@ async def test_an_append_whose_new_rows_are_gone(damage: str, tmp_path: Path) ->
         aside = partial_of(place / "b.jsonl")
         if damage == "deleted":
             aside.unlink()
-        else:
+        elif damage == "shorter":
             os.truncate(aside, 100)
+        else:
+            aside.write_bytes(b"x" * aside.stat().st_size)
         await growing.run(place)
         growing.check(place)
 

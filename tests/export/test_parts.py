@@ -16,6 +16,8 @@ from chainapi.errors import ConfigurationError, ExportError, IncompleteExportErr
 from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.manifest import MANIFEST
+from chainapi.export.part_records import Waiting
+from chainapi.export.part_schedule import PartLimits
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Fault, Simulator
 from tests.export.test_export import blocks_of, numbers_in, rows_in
@@ -115,6 +117,12 @@ async def test_bytes_and_time_end_a_part(limits: dict[str, Any], parts: int, tmp
         result = await export(session.data.evm.blocks, CHAINS, tmp_path, page_size=10, **limits)
     assert len(result.written) == pytest.approx(parts, abs=1)
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
+
+
+@pytest.mark.parametrize(("rows", "size", "allowed"), [(5, 10, True), (6, 10, False), (5, 11, False)])
+def test_a_part_is_larger_by_a_quarter_at_most(rows: int, size: int, allowed: bool) -> None:
+    """All that waits is one part unless its rows or its bytes exceed a limit by more than a quarter."""
+    assert PartLimits(rows=4, size=8).allow(Waiting(1, rows, size)) is allowed
 
 
 async def test_the_manifest_has_the_ranges_of_each_part(tmp_path: Path) -> None:
@@ -223,6 +231,18 @@ async def test_rows_of_a_failed_source_are_in_a_part(tmp_path: Path) -> None:
         simulator.faults = ()
         await export(session.data.evm.blocks, [1], tmp_path, page_size=20)
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 100, (1,)))
+
+
+async def test_what_a_stopped_run_fetched_becomes_several_parts(tmp_path: Path) -> None:
+    """Waiting rows that are too many for one part become parts with enough of the oldest rows each."""
+    simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
+    async with simulated(simulator) as session:
+        walk = session.data.evm.blocks
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(export(walk, CHAINS, tmp_path, page_size=10), 8.5)
+        await export(walk, CHAINS, tmp_path, page_size=10, part_rows=50)
+    assert all(50 <= entry["rows"] < 70 for entry in manifest_of(tmp_path)[:-1])
+    assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 100, CHAINS))
 
 
 async def test_a_part_that_cannot_be_written_ends_the_export(tmp_path: Path) -> None:

@@ -92,12 +92,15 @@ USERS = (
 
 @pytest.mark.parametrize("format_", FORMATS)
 async def test_new_rows_join_the_database_of_a_user(format_: str, tmp_path: Path) -> None:
-    """An update adds rows to the same file; indexes, tables and views of a user stay, and work."""
+    """An update adds rows to the same file, and syncs it; what a user added stays there, and works."""
     growing, _ = await started(tmp_path, format_)
-    number = growing.path.stat().st_ino
+    number, cuts = growing.path.stat().st_ino, PowerCuts(tmp_path)
     ask(growing.path, *USERS)
-    await growing.run()
+    cuts.settle()
+    with cuts:
+        await growing.run()
     growing.check()
+    assert cuts.images[-1][growing.path.name] == growing.path.read_bytes()
     assert growing.path.stat().st_ino == number
     counts = "SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM newest)"
     assert ask(growing.path, counts) == [(OLD, 10)]
@@ -366,6 +369,13 @@ async def test_a_write_ahead_log_of_a_user(tmp_path: Path) -> None:
     assert ask(growing.path, "PRAGMA journal_mode") == [("wal",)]
     await growing.run()
     growing.check()
+    before = growing.path.read_bytes()
+    with opened(growing.path) as theirs:
+        theirs.execute(CHANGES[0])
+        theirs.commit()
+        assert growing.path.read_bytes() == before  # the change is in the log alone
+        with pytest.raises(ExportError, match="has other rows than the export wrote"):
+            await growing.run()
 
 
 # Rows that replace others
