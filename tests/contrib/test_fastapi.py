@@ -178,7 +178,7 @@ def test_wrong_options_of_a_view_are_found_where_it_is_made() -> None:
     with pytest.raises(ConfigurationError, match="max_wait"):
         view(max_wait=-1.0)
     with pytest.raises(ConfigurationError, match="max_waits"):
-        view(max_waits=1.0)
+        view(max_waits=1.0)  # type: ignore[arg-type]
 
 
 async def test_limit_of_a_stream() -> None:
