@@ -104,9 +104,9 @@ class Fault:
         """Parse a fault written as ``ROUTE=KEY:VALUE,...``.
 
         An example is ``data.evm.blocks=status:503,every:3``. ROUTE is as `route`, or ``*`` for all of both
-        services. The keys are at, every, times, after-page, status, message, retry-after (seconds) and slow
-        (seconds); disconnect, stall, stall-body and truncate have no value. Without at and every, each
-        request is met. Raises ValueError for any other string.
+        services. The keys are at, every, times, share, page, after-page, status, message, retry-after
+        (seconds) and slow (seconds); disconnect, stall, stall-body, truncate, expire and malformed have no
+        value. Without at, every and share, each request is met. Raises ValueError for any other string.
         """
         route, equals, rest = text.partition("=")
         if not equals or not route:
