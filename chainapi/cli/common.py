@@ -136,13 +136,9 @@ async def open_session(
 
 async def write_rows(stream: Pages[T], limit: int | None, write: Callable[[T], None]) -> None:
     """Write each row, at most `limit` of them."""
-    async with aclosing(stream.items()) as rows:
-        given = 0
+    async with aclosing(stream.items(limit)) as rows:
         async for row in rows:
             write(row)
-            given += 1
-            if given == limit:
-                break
 
 
 def read_checkpoint(text: str | None) -> Checkpoint | None:

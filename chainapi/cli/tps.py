@@ -78,7 +78,7 @@ async def tps(
                 await write_rows(stream, most, _writer(terminal, chain, kept))
         except ChainAPIError as error:
             series[chain] = error.partial or series[chain]
-            failures.append(str(worded(error)))
+            failures.append(worded(error))
 
     async with open_session(terminal, connection, table=table or plot) as session:
         streams = {chain: session.metrics.avg_tps(chain) for chain in series}
