@@ -138,9 +138,9 @@ def query_params(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 
     """
     if "pageToken" in values:
-        raise ConfigurationError("pageToken is set by the walk: give a checkpoint to resume= instead")
-    if "pageSize" in values:
-        raise ConfigurationError("pageSize is an argument of its own: give page_size=")
+        raise ConfigurationError(
+            "pageToken is set by the walk of list(): give a checkpoint to its argument resume= instead"
+        )
     for name in values:
         if not name or _HALF.search(name):
             raise ConfigurationError(f"{quoted(name)} is no name of a query parameter")

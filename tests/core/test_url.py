@@ -312,11 +312,10 @@ def test_names_that_cannot_be_sent_are_refused(name: str) -> None:
         query_params({name: 1})
 
 
-@pytest.mark.parametrize(("name", "instead"), [("pageToken", "resume="), ("pageSize", "page_size=")])
-def test_the_parameters_of_the_walk_are_refused(name: str, instead: str) -> None:
-    """Parameters that the walk sets are refused, with the argument to use instead."""
-    with pytest.raises(ConfigurationError, match=instead):
-        query_params({name: "5"})
+def test_the_token_of_the_walk_is_refused() -> None:
+    """The page token, which the walk sets, is refused, with the argument to use instead."""
+    with pytest.raises(ConfigurationError, match="resume="):
+        query_params({"pageToken": "5"})
 
 
 @pytest.mark.parametrize("page_size", [1, 10, 100, MAX_PAGE_SIZE, None])
