@@ -20,7 +20,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.retry import RetryPolicy
 from chainapi.errors import ConfigurationError
 
-__all__ = ["NOT_SENT", "OPTIONS", "Options", "call_options", "own_options", "refuse_misspelt"]
+__all__ = ["NOT_SENT", "OPTIONS", "Options", "call_options", "is_misspelt", "own_options", "refuse_misspelt"]
 
 NOT_SENT = ("resume", "on_invalid", "prefetch", "priority", "deadline", "tag")
 MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
@@ -146,8 +146,13 @@ def refuse_misspelt(params: dict[str, object], what: str) -> None:
 
     """
     for name in params:
-        if "_" in name or closest(name, _LIST_ARGUMENTS, cutoff=0.8):
+        if is_misspelt(name):
             refuse_unknown([name], _KNOWN[what], what, params)
+
+
+def is_misspelt(name: str) -> bool:
+    """Check whether a query parameter was meant as an argument of a method."""
+    return "_" in name or closest(name, _LIST_ARGUMENTS, cutoff=0.8) is not None
 
 
 _RESPONSE_ARGUMENTS = ("path", "priority", "deadline", "tag")

@@ -12,9 +12,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.table import Table
 
+from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
 from chainapi.cli.common import Flag, Hidden, Many, Rows, refuse
-from chainapi.cli.names import RouteName, Value, read_values, resolve
+from chainapi.cli.names import RouteName, Value, is_path, read_values, resolve
 from chainapi.core.duration import DAY, HOUR, MINUTE
 from chainapi.core.limits import estimate as arithmetic
 from chainapi.core.limits.estimate import Estimate
@@ -59,6 +60,10 @@ def estimate(
         terminal: The streams of the command.
 
     """
+    if is_path(route):
+        raise ConfigurationError(
+            f"the cost of {quoted(route)} is not known: give the name of a route, see `chainapi routes`"
+        )
     endpoint = resolve(route)
     read_values(route, values, whole=False)
     limits = [read_limit(text) for text in limit or []]

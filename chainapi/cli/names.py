@@ -16,6 +16,7 @@ from cyclopts import Parameter as Option
 
 from chainapi._text import did_you_mean, quoted
 from chainapi.api.catalogue import ROUTES, WRITES
+from chainapi.api.options import is_misspelt
 from chainapi.api.service import ServiceAPI
 from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ConfigurationError, DecodeError
@@ -133,18 +134,23 @@ def read_query(texts: Sequence[str], options: Collection[str] = ()) -> dict[str,
     """Return query parameters of a path, each with its values.
 
     Raises:
-        ConfigurationError: a string is no pair, or a name is one of the `options` or an argument of ``list``.
+        ConfigurationError: a string is no pair, or a name is that of an option, an argument or a
+            parameter that the walk sets.
 
     """
     query: dict[str, Any] = {}
     for name, value in read_pairs(texts):
-        if name in _LIST_ARGUMENTS or name in options:
-            raise ConfigurationError(f"--param {name}={value} is not a query parameter, see --help")
+        if name in _SET_BY_WALK:
+            raise ConfigurationError(f"--param {name}={value} does not apply: {_SET_BY_WALK[name]}")
+        if name in _LIST_ARGUMENTS or name in options or is_misspelt(name):
+            why = ": those of the services have no underscore" if "_" in name else ""
+            raise ConfigurationError(f"--param {name}={value} is not a query parameter{why}, see --help")
         query.setdefault(name, []).append(value)
     return query
 
 
 _LIST_ARGUMENTS = frozenset(inspect.signature(ServiceAPI.list).parameters)
+_SET_BY_WALK = {"pageSize": "give --page-size", "pageToken": "the walk sets it; leave it out"}
 
 
 def usage(name: str) -> str:

@@ -134,6 +134,7 @@ async def simulate(
     from chainapi.simulator import Simulator
 
     settings: dict[str, Any] = {} if chains is None else {"chains": chains}
+    settings |= {"faults": [_fault(text) for text in fault or ()], "anomalies": _anomalies(anomalies)}
     try:
         simulator = Simulator(
             seed,
@@ -151,12 +152,10 @@ async def simulate(
             api_key_header=api_key_header,
             api_key_required=api_key_required,
             latency=latency,
-            faults=[_fault(text) for text in fault or ()],
-            anomalies=_anomalies(anomalies),
             **settings,
         )
-    except ValueError as error:
-        raise ConfigurationError(f"{error}") from None
+    except ValueError as error:  # of the chains: the options have checks of their own
+        raise ConfigurationError(f"--{error}") from None
     async with simulator:
         for name, value in simulator.environment().items():
             terminal.out.write(f"{name}={shlex.quote(value)}\n")

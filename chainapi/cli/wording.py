@@ -47,9 +47,9 @@ _PARAMETER = re.compile(r"\bpass ((?:start|end)_(?:block|timestamp))=")
 
 # An argument in a message of Python, such as "max_wait=5 s", "name one with items= (a, b)".
 _ARGUMENT = re.compile(
-    r"(?<!--param )\b(?:(metrics_base_url|data_base_url)\b=?|(provider|max_wait|timeout|deadline|max_body"
-    r"|items|limit|format|amounts|fields|lookback|ranges|partition|part_rows|part_bytes|part_seconds"
-    r"|compression|compression_level|row_group_rows|journal)=)"
+    r"(?<!--param )\b(?:(metrics_base_url|data_base_url|api_key_header)\b=?|(provider|max_wait|timeout"
+    r"|deadline|max_body|items|page_size|limit|format|amounts|fields|lookback|ranges|partition|part_rows"
+    r"|part_bytes|part_seconds|compression|compression_level|row_group_rows|journal)=)"
 )
 
 

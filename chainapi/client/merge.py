@@ -19,10 +19,11 @@ from weakref import WeakSet
 
 from attrs import frozen
 
+from chainapi._text import quoted
 from chainapi.client.background import end
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.pages import MetricPages, Pages
-from chainapi.core.arguments import whole_number
+from chainapi.core.arguments import one_of, whole_number
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import (
     AuthenticationError,
@@ -163,10 +164,9 @@ def merge(
 
     """
     whole_number("concurrency", concurrency)
-    if on_error not in ("raise", "yield"):
-        raise ConfigurationError(f"on_error={on_error!r} must be one of 'raise', 'yield'")
+    one_of("on_error", on_error, ("raise", "yield"))
     if stop is not None and not isinstance(stop, asyncio.Event):
-        raise ConfigurationError(f"stop={stop!r} must be an asyncio.Event")
+        raise ConfigurationError(f"stop={quoted(stop)} must be an asyncio.Event")
     if isinstance(streams, Pages) or not isinstance(streams, Iterable | AsyncIterable):
         raise ConfigurationError(f"merge() takes many Pages, such as a list of them, not {_kind(streams)}")
     return _Merge(streams, concurrency, on_error == "yield", stop or asyncio.Event()).pages()

@@ -11,6 +11,7 @@ from chainapi._text import quoted
 from chainapi.client.pages import Pages
 from chainapi.client.split import Split, Widths
 from chainapi.core.numbers import is_whole
+from chainapi.core.paging.ranges import MAX_RANGES
 from chainapi.errors import ArgumentError, ConfigurationError
 
 __all__ = ["RangesOfSources", "checked_ranges"]
@@ -31,7 +32,10 @@ class RangesOfSources:
             ConfigurationError: the list cannot be split.
 
         """
-        return pages.split(self.ranges, blocks=self.blocks, days=self.days)
+        try:
+            return pages.split(self.ranges, blocks=self.blocks, days=self.days)
+        except ConfigurationError as error:  # it names arguments of split(), or none
+            raise type(error)(f"ranges= does not apply: {error}") from None
 
 
 def checked_ranges(given: object, limit: int | None = None) -> RangesOfSources | None:
@@ -54,7 +58,7 @@ def checked_ranges(given: object, limit: int | None = None) -> RangesOfSources |
     except (ArgumentError, ValueError):
         raise ArgumentError(
             f"ranges={quoted(given)} must be a number of ranges, such as 8, or the width of each, such as"
-            " '100000 blocks' or '7 days'"
+            f" '100000 blocks' or '7 days'; there can be {MAX_RANGES:,}"
         ) from None
     return made
 

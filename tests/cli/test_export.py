@@ -206,7 +206,10 @@ def test_ranges_walk_side_by_side(words: list[str]) -> None:
     ("words", "error"),
     [
         (["--ranges", "many"], "--ranges 'many' must be a number of ranges, such as 8, or the width of each"),
-        (["--ranges", "7 days"], "days do not fit a list by block: split it by blocks"),
+        (
+            ["--ranges", "7 days"],
+            "--ranges does not apply: days do not fit a list by block: split it by blocks",
+        ),
         (["--ranges", "8", "--limit", "5"], "--ranges does not apply with a limit"),
     ],
 )
@@ -431,7 +434,7 @@ def test_a_target_of_another_command() -> None:
         ([ROUTE, "43114", "--out", "b.csv", "--limit", "0"], "--limit"),
         ([ROUTE, "43114", "--out", "b.csv", "--concurrency", "0"], "--concurrency"),
         ([ROUTE, "43114", "--out", "b.csv", "--page-size", "0"], "--page-size"),
-        ([ROUTE, "43114", "--out", "b.csv", "--page-size", "101"], "page_size=101"),
+        ([ROUTE, "43114", "--out", "b.csv", "--page-size", "101"], "--page-size 101"),
         ([ROUTE, "43114", "--out", "b.csv", "--page-size", "9", "--param", "page_size=9"], "page_size"),
         ([ROUTE, "43114", "--out", "b.csv", "--param", "chain_id=43114"], "one value too many"),
         ([ROUTE, "43114", "--out", "b.csv", "--param", "colour=red"], "colour"),

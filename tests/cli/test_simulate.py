@@ -130,11 +130,11 @@ def test_the_docs_show_every_option() -> None:
         ),
         (["--fault", "*=sta"], "--fault: a fault has no part 'sta': use at:VALUE, every:VALUE"),
         (["--fault", "*=stall", "--fault", "*=at:0,stall"], "--fault: 'at' must be >= 1: 0"),
-        (["--chains", "7", "7"], "chains must be at least one chain id, each given once"),
+        (["--chains", "7", "7"], "chainapi: --chains must be at least one chain id, each given once"),
         (["--chains", "C"], "--chains"),
         (
             ["--anomalies-in", "data.nothing", "--ties", "2"],
-            "--anomalies-in: no route is named 'data.nothing'",
+            "chainapi: --anomalies-in: no route is named 'data.nothing'",
         ),
         (["--ties", "0"], "--ties"),
         (["--order", "random"], "--order"),
