@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
 from typing import TypeAlias, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -27,7 +26,7 @@ Choice: TypeAlias = "str | Carrier"  # "local", the address of a Redis server, o
 LOCAL = "local"
 
 
-def chosen(share: object, environment: Mapping[str, str] = os.environ) -> Choice | None:
+def chosen(share: object) -> Choice | None:
     """Return how a session shares its quotas; None for a quota of its own.
 
     `share` is the argument of the session; None means the variable CHAINAPI_SHARE.
@@ -39,7 +38,7 @@ def chosen(share: object, environment: Mapping[str, str] = os.environ) -> Choice
     shown, others = "share", "True, False, 'local', a carrier"
     if share is None:
         shown, others = "CHAINAPI_SHARE", "1, 0, local"
-        share = environment.get("CHAINAPI_SHARE", "").strip()
+        share = os.environ.get("CHAINAPI_SHARE", "").strip()
         share = {"": False, "0": False, "1": True}.get(share, share)
     if share is False:
         return None

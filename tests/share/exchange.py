@@ -23,14 +23,12 @@ class DelayedEnd(LinkEnd):
         self.delay = delay
         self.other: DelayedEnd = self
         self.frames = 0  # sent from this end
-        self.octets = 0
         self._under_way: deque[bytes | None] = deque()  # to this end; None is the end of the link
 
     def send(self, frame: bytes) -> None:
         """Send a frame."""
         if self.open:
             self.frames += 1
-            self.octets += len(frame)
             self.other.approach(frame)
 
     def approach(self, frame: bytes | None) -> None:

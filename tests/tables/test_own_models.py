@@ -235,9 +235,6 @@ class Sourced(msgspec.Struct, tag="sourced"):
     source: str
 
 
-SOURCED = {"source": 1}
-
-
 class Other(msgspec.Struct, tag="other"):
     """A Struct of another kind."""
 

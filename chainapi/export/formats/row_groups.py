@@ -82,12 +82,12 @@ def copy_groups(
     """
     end = _end_of_groups(previous)
     with path.open("wb") as copy:
-        for number, chunk in enumerate(until(stop, _bytes_of(previous, 0, end)), 1):
+        for number, chunk in enumerate(until(stop, _bytes_of(previous, end)), 1):
             copy.write(chunk)
             if number % SYNC_EVERY == 0:
                 sync_file(path)
     written = write_behind(path, end, file.metadata, schema, options, write)
-    both = zip(_bytes_of(previous, 0, end), _bytes_of(path, 0, end), strict=True)
+    both = zip(_bytes_of(previous, end), _bytes_of(path, end), strict=True)
     if any(old != new for old, new in until(stop, both)):
         raise lost(path, "other rows when it is read back than were copied to it")
     return written
@@ -188,8 +188,7 @@ def _end_of_groups(path: Path) -> int:
         return file.seek(-TRAILER, os.SEEK_END) + end_of_groups(file.read())
 
 
-def _bytes_of(path: Path, start: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes of a file between two offsets."""
+def _bytes_of(path: Path, end: int) -> Iterator[bytes]:
+    """Yield the bytes of a file up to an offset."""
     with path.open("rb") as file:
-        file.seek(start)
-        yield from chunks(file, end - start)
+        yield from chunks(file, end)
