@@ -145,6 +145,7 @@ class APIStatusError(ChainAPIError):
         status: the HTTP status code.
         error: the error type in the body, or the reason phrase of the status.
         messages: the messages in the body; an excerpt of a body that has another form.
+        where: method and path of the request.
         attempts: requests sent for this call.
         elapsed: seconds from the first of them to this error.
 
@@ -251,13 +252,17 @@ class APIConnectionError(ChainAPIError):
     The connection was refused or reset, or the response was truncated or unreadable.
 
     Attributes:
+        reason: text of the fault.
+        where: method and path of the request.
+        transient: whether another attempt could succeed.
+        sent: whether the request may have reached the server.
         attempts: requests sent for this call.
         elapsed: seconds from the first of them to this error.
 
     """
 
-    transient: ClassVar[bool] = True  # another attempt may succeed
-    sent: ClassVar[bool] = True  # the request may have reached the server
+    transient: ClassVar[bool] = True
+    sent: ClassVar[bool] = True
 
     def __init__(self, reason: str, *, where: str = "", attempts: int = 1, elapsed: float = 0.0) -> None:
         self.reason = _plain(reason)
@@ -393,10 +398,14 @@ class DecodeError(ChainAPIError):
     """The body of a successful response does not match the route.
 
     Attributes:
+        reason: text of the fault.
         path: the JSON path of the fault, such as ``$.results[3].value``; ``$`` is the whole body.
+        where: method and path of the request; empty where there is none.
         malformed: True when the body is not JSON; such a request is retried first.
         row: index in its page, from 0, of the only wrong row; None if the fault is not in one row.
         advice: the way to continue in spite of it; empty without one.
+        attempts: requests sent for this call.
+        elapsed: seconds from the first of them to this error.
 
     """
 
