@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from attrs import frozen
 
-from chainapi.errors import ConfigurationError
+from chainapi._text import quoted
+from chainapi.errors import ArgumentError
 
 __all__ = [
     "AMOUNTS",
@@ -105,13 +106,13 @@ def checked_amounts(given: str) -> Amounts:
     """Return the choice of amounts.
 
     Raises:
-        ConfigurationError: there is no such choice.
+        ArgumentError: there is no such choice.
 
     """
     for amounts in AMOUNTS:
         if amounts == given:
             return amounts
-    raise ConfigurationError(f"amounts= must be one of {', '.join(AMOUNTS)}, not {given!r}")
+    raise ArgumentError(f"amounts= must be one of {', '.join(AMOUNTS)}, not {quoted(given)}")
 
 
 def double_of(value: int) -> float:
