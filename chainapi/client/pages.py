@@ -435,11 +435,13 @@ class Pages(Generic[T]):
 
         Args:
             rows: number of rows wanted.
-            limits: the limits of the plan; else those passed to the session.
+            limits: the limits of the plan, in units, with or without ``units=True``; else those passed to the
+                session.
             page_size: rows a page, where the query has no page size; most routes give 10 by default.
 
         Raises:
-            ConfigurationError: a number is not above 0, or the page size is not known.
+            ConfigurationError: a number is not above 0, the page size is not known, or one request costs more
+                than a limit.
 
         """
         return self._source.estimate(rows, limits, page_size)

@@ -75,6 +75,7 @@ def _seconds(limit: Limit, requests: int, price: float) -> float:
     fitting = int(limit.amount // price)
     if fitting < 1:
         raise ConfigurationError(
-            f"a request costs {price:g} units: more than {limit.amount:g} in {limit.per:g} s"
+            f"a request costs {price:g} units: more than {limit.amount:g} in {limit.per:g} s; give limits in"
+            " units, as the plan has them"
         )
     return float((ceil(requests / fitting) - 1) * limit.per)

@@ -26,6 +26,8 @@ def _is_bool(_: object, attribute: Attribute[bool], value: object) -> None:
 class Limit:
     """Limit of `amount` requests in any `per` seconds; with `units`, of quota units.
 
+    An estimate (`Pages.estimate`) takes any amount as units, in which it has the cost of a request.
+
     Raises:
         ConfigurationError: if one of them is not a finite number above 0.
 
