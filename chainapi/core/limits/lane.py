@@ -214,11 +214,6 @@ class Lane(Generic[W]):
             now = self._turns[0][0]
             self._keep([one for one in self._flows.values() if one.waiting or one.start > now])
 
-    @property
-    def units(self) -> float:
-        """Return the waiting units, at the current prices."""
-        return self._load.units
-
     def ahead(
         self, waiter: Waiter, rank: float, *, last: bool = False, aside: float = 0.0
     ) -> tuple[float, float]:
