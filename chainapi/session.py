@@ -288,7 +288,10 @@ def _transport(
     for name, value in (("max_body", max_body), ("ssl_context", ssl_context)):
         if value is not None:
             raise ConfigurationError(f"{name}= has no effect beside transport=: set it on that transport")
-    function("transport.send", getattr(given, "send", None))
+    if not callable(getattr(given, "send", None)):
+        raise ConfigurationError(
+            f"transport={quoted(given)} must have the methods of a chainapi.transport.Transport"
+        )
     return given
 
 
@@ -301,11 +304,8 @@ def _lifetime(value: object) -> float:
 def _limits(limits: object) -> Mapping[str, Sequence[Limit]]:
     if limits is None:
         return {}
-    from chainapi.core.limits.limit import Limit
+    from chainapi.core.limits.limit import limits_of
 
     if not isinstance(limits, Mapping) or not set(limits) <= {"metrics", "data"}:
         raise ConfigurationError("limits must map 'metrics' or 'data' to a sequence of Limit")
-    for name, known in limits.items():
-        if not isinstance(known, Sequence) or not all(isinstance(limit, Limit) for limit in known):
-            raise ConfigurationError(f"limits[{name!r}] must be a sequence of Limit")
-    return limits
+    return {name: limits_of(f"limits[{name!r}]", known) for name, known in limits.items()}

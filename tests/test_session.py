@@ -785,7 +785,7 @@ async def test_bad_page_size(page_size: Any) -> None:
         ({"probe": "no"}, "probe"),
         ({"now": 5}, "now"),
         ({"on_event": 5}, "on_event"),
-        ({"transport": 5}, "transport"),
+        ({"transport": 5}, r"^transport=5 must have the methods of a chainapi\.transport\.Transport$"),
         ({"timeout": 10**400}, "timeout"),
         ({"limits": {"data": 3}}, "limits"),
         ({"api_key": "a\nb"}, "api_key"),

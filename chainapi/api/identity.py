@@ -18,7 +18,15 @@ from chainapi.core.paging.rows import Column, Identity, column_of
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.unions import raw_path, wire_name
 
-__all__ = ["cursor_of", "deduplicator", "descending_number", "identity_of", "key_names", "number_reader"]
+__all__ = [
+    "cursor_of",
+    "deduplicator",
+    "descending_number",
+    "identity_of",
+    "key_names",
+    "name_of",
+    "number_reader",
+]
 
 Reader = Callable[[Any], Any]
 _NO_FIELD = object()
@@ -107,6 +115,18 @@ def key_names(key: object) -> tuple[str, ...]:
     if not isinstance(names, Sequence) or not names or not all(isinstance(n, str) and n for n in names):
         raise ConfigurationError(f"key={quoted(key)} must be the name of a row field, or several names")
     return tuple(names)
+
+
+def name_of(argument: str, name: object, what: str) -> str | None:
+    """Return an argument that names something, or None.
+
+    Raises:
+        ConfigurationError: it is no string, or empty.
+
+    """
+    if name is None or (isinstance(name, str) and name):
+        return name
+    raise ConfigurationError(f"{argument}={quoted(name)} must be the name of a {what}")
 
 
 def identity_of(route: Route, *, declared: bool) -> Identity:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
-from chainapi.api.identity import key_names
+from chainapi.api.identity import key_names, name_of
 from chainapi.api.options import NOT_SENT, Options, own_options, refuse_misspelt
 from chainapi.api.routes import Route, route_name
 from chainapi.api.source import ListSource, open_list
@@ -146,7 +146,14 @@ class ServiceAPI:
             raise ConfigurationError(
                 f"until={quoted(until)} needs descending_key=: give the row field that it bounds"
             )
-        route = Route(checked_path(path), items, model, descending_key, until=until, key=key_names(key))
+        route = Route(
+            checked_path(path),
+            items,
+            model,
+            name_of("descending_key", descending_key, "row field"),
+            until=name_of("until", until, "query parameter"),
+            key=key_names(key),
+        )
         options = Options(resume, on_invalid, prefetch, priority, deadline, tag)
         return Pages(*self._walk(route, self._query(route.path, self._params(page_size, params)), options))
 

@@ -251,16 +251,18 @@ class ListSource:
         """Return what fetching `rows` rows takes.
 
         Raises:
-            ConfigurationError: a number is not above 0, or the page size is not known.
+            ConfigurationError: an argument is invalid, the page size is not known, or a limit is below the
+                cost of a request.
 
         """
         from chainapi.core.limits.estimate import estimate
+        from chainapi.core.limits.limit import limits_of
 
         query, service = self._query, self._service
         size = query.page_size if page_size is None else page_size
         if size is None:
             raise ConfigurationError(f"page_size is not known for {query.where}: pass page_size=")
-        limits = service.member.limits if limits is None else tuple(limits)
+        limits = service.member.limits if limits is None else limits_of("limits", limits)
         return estimate(rows, size, service.price(query), limits)
 
     def _open(self, query: Query, start: Checkpoint | None) -> tuple[Walk, ListSource]:

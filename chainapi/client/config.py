@@ -364,7 +364,7 @@ def _api_key(given: str | None, environment: Mapping[str, str]) -> Secret | None
     if not _is_text(key):
         raise ConfigurationError(f"{name} must be a str, not {type(key).__name__}")
     if not key:
-        raise ConfigurationError(f"{name} is empty")
+        raise ConfigurationError(f"{name} is empty: give the key, or leave it out")
     if not re.fullmatch(r"[\x21-\x7e]+", key):
         raise ConfigurationError(
             f"{name} has a character that no HTTP header may carry, such as a line end, a space or a"
@@ -377,7 +377,7 @@ def _api_key(given: str | None, environment: Mapping[str, str]) -> Secret | None
 
 def _header_name(name: str, header: str | None) -> str:
     if not is_header_name(header):
-        raise ConfigurationError(f"{name} is no valid header name")
+        raise ConfigurationError(f"{name} is no valid header name, such as x-data-api-key")
     return header.lower()
 
 

@@ -508,6 +508,9 @@ def test_estimates() -> None:
     assert session.data.chains().estimate(rows=50, page_size=100).units == 1
     with pytest.raises(ConfigurationError, match="page_size is not known"):
         session.data.chains().estimate(rows=50)
+    for nonsense in list[Any]([5, [5], {"data": plan}]):
+        with pytest.raises(ConfigurationError, match=r"^limits must be a sequence of Limit$"):
+            session.data.evm.blocks(1).estimate(rows=1, limits=nonsense)
 
 
 def test_a_session_estimates_by_its_limits() -> None:

@@ -434,6 +434,18 @@ async def test_nonsense_is_no_key(key: Any) -> None:
     assert service.requests == 0
 
 
+@pytest.mark.parametrize("name", ["", 5, ["n"], b"n"])
+async def test_nonsense_is_no_name_of_a_number(name: Any) -> None:
+    """A descending_key= or an until= that is no name is refused before any request."""
+    service = Service([])
+    async with session_of(service) as session:
+        with pytest.raises(ConfigurationError, match=r"^descending_key=.* must be the name of a row field$"):
+            session.data.list(ROWS, descending_key=name)
+        with pytest.raises(ConfigurationError, match=r"^until=.* must be the name of a query parameter$"):
+            session.data.list(ROWS, descending_key="n", until=name)
+    assert service.requests == 0
+
+
 @pytest.mark.parametrize("key", ["idd", "id.x", ["id", "nme"], "a.b.c"])
 async def test_a_misspelt_key_names_the_field(key: str | Sequence[str]) -> None:
     """A misspelt key raises an error with the field's name before any row is yielded."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
+from typing import Any
 
 from attrs import Attribute, field, frozen
 
@@ -10,7 +12,7 @@ from chainapi.core.arguments import boolean
 from chainapi.core.numbers import is_number
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Limit"]
+__all__ = ["Limit", "limits_of"]
 
 
 def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
@@ -36,3 +38,15 @@ class Limit:
     amount: float = field(validator=_above_zero)
     per: float = field(default=60.0, validator=_above_zero)
     units: bool = field(default=False, validator=_is_bool, kw_only=True)
+
+
+def limits_of(name: str, given: Any) -> tuple[Limit, ...]:
+    """Return an argument that is a sequence of limits.
+
+    Raises:
+        ConfigurationError: it is something else.
+
+    """
+    if isinstance(given, Sequence) and all(isinstance(limit, Limit) for limit in given):
+        return tuple(given)
+    raise ConfigurationError(f"{name} must be a sequence of Limit")
