@@ -57,10 +57,24 @@ _DECODER = Decoder(_State)
 class QuotaSnapshot:
     """Snapshot of a quota at `time`.
 
-    Times are seconds on the event loop's clock, amounts are units. `remaining` has the units that the last
-    response reported, less those spent since, and those predicted to be back at `time`; those of requests in
-    flight count as left. `reset_at` is None while requests may leave. `spenders` shows who spent the quota:
-    each process and tag since the gate began, those with the most units first.
+    Amounts are units, or requests if the service counts requests. Times are seconds on the event loop's
+    clock.
+
+    Attributes:
+        time: time of the snapshot.
+        limit: greatest amount in a window; None if unknown.
+        remaining: amount that the last response reported, less what was spent since, and with what is
+            predicted to be back at `time`; that of requests in flight counts as left. None if unknown.
+        window: length of the window in seconds; None if unknown.
+        stopped_until: end of the stop after a refusal; None without a stop.
+        reset_at: predicted time when quota comes back; None while requests may leave, and if unknown.
+        costs: amounts that a request costs, by route, as learned.
+        waiting: number of requests that wait for quota.
+        in_flight: number of requests without a response.
+        unix_time: `time` as Unix time in seconds; None if unknown.
+        spenders: who spent the quota: each process and tag since the gate began, those with the most units
+            first.
+
     """
 
     time: float

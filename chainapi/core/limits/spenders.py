@@ -16,7 +16,7 @@ class Spender:
     """Requests and units of one process and tag, since the gate began.
 
     Attributes:
-        process: name of the process; "" for this one.
+        process: name of the process, if several share the quota; else "".
         tag: the ``tag=`` of the call or of its session; "" without one.
         requests: requests that were sent and ended.
         units: units that the service charged for them, as far as their costs are known.
