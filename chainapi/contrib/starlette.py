@@ -94,7 +94,7 @@ def get_session(connection: HTTPConnection) -> SessionView:
     if not isinstance(session, SessionView):
         raise ConfigurationError(
             "the application has no session in app.state.chainapi: pass lifespan=lifespan(...) of"
-            " chainapi.contrib to it, or set the attribute in a test"
+            " chainapi.contrib.fastapi or .starlette to it, or set the attribute in a test"
         )
     return session
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chainapi.errors import ConfigurationError
+from chainapi.core.extras import missing_extra
 from chainapi.export.chart.reading import read_chart
 from chainapi.export.chart.series import MOST, TOP, Chart, Point, chart_of, visible
 
@@ -41,7 +41,7 @@ def draw(chart: Chart, *, width: int, height: int = 20, coloured: bool = False) 
     try:
         from chainapi.export.chart import terminal
     except ModuleNotFoundError:
-        raise ConfigurationError("plotext is not installed: pip install 'chainapi[cli]'") from None
+        raise missing_extra("a chart as text needs", "plotext", "cli") from None
     return terminal.draw(chart, width=width, height=height, coloured=coloured)
 
 
@@ -55,7 +55,7 @@ def require_pictures() -> None:
     try:
         import chainapi.export.chart.image  # noqa: F401
     except ModuleNotFoundError:
-        raise ConfigurationError("matplotlib is not installed: pip install 'chainapi[plot]'") from None
+        raise missing_extra("a chart as PNG needs", "matplotlib", "plot") from None
 
 
 def save(chart: Chart, path: Path) -> None:
