@@ -12,8 +12,9 @@ import asyncio
 import functools
 import gc
 import inspect
+import logging
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import pytest
@@ -119,6 +120,14 @@ def _long_lived() -> None:
     """Exclude older objects from garbage collections: most tests run several."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _silent(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail a test in which asyncio logged an error: of a callback, or one that nobody retrieved."""
+    yield
+    records = [one for one in caplog.get_records("call") if one.name == "asyncio"]
+    assert not [one.getMessage() for one in records if one.levelno >= logging.ERROR]
 
 
 def pytest_sessionfinish() -> None:

@@ -227,7 +227,8 @@ async def test_many_deadlines_end_in_time() -> None:
         try:
             await asyncio.sleep(1e6)
         except asyncio.CancelledError:
-            assert timeout.settle()
+            if not timeout.settle():
+                raise
             ends.append(loop.time() - seconds)
         finally:
             timeout.end()
