@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from math import ceil, inf
+from math import ceil
 
 from attrs import define, field
 
@@ -52,8 +52,8 @@ class Ledger:
 
     @property
     def first_back(self) -> float:
-        """Return when the oldest units are back; inf without any."""
-        return self._entries[self._first].back if self._first < len(self._entries) else inf
+        """Return when the oldest units are back."""
+        return self._entries[self._first].back
 
     @property
     def last_back(self) -> float:
