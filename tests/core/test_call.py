@@ -232,6 +232,10 @@ def test_a_retry_after_is_kept() -> None:
     script = Script([busy, OK])
     script.run()
     assert script.pauses == [7.0]
+    for left, pause in ((0.0, 30.0), (9.0, 1.0)):  # a reset counts where nothing is left
+        script = Script([Exchange(SentAt(0.0, 0.0), status(500), RateLimitInfo(100.0, left, 30.0)), OK])
+        script.run()
+        assert script.pauses == [pause]
     script = Script([busy, OK])
     script.options = replace(script.options, max_wait=6.0)
     with pytest.raises(ServerError):

@@ -197,6 +197,9 @@ def test_window_on_the_clock_is_learned() -> None:
     late = begin + 40.0
     quota.answered(go(quota, late, cost=99.0), late, 200, reported(0.0), 0.5)
     assert opens_at(quota, late, 1.0) == pytest.approx(begin + 60.0)
+    later = begin + 160.0  # after an idle window: the next one begins by the clock, not by the request
+    quota.answered(go(quota, later, cost=100.0), later, 200, reported(0.0), 0.5)
+    assert opens_at(quota, later, 1.0) == pytest.approx(begin + 180.0)
 
 
 def test_announced_reset_needs_no_probe() -> None:
@@ -216,6 +219,36 @@ def test_policy_without_window_is_learned_from_refusals() -> None:
     quota.answered(go(quota, 10.0), 10.0, 200, bare, 0.5)
     quota.answered(go(quota, 10.0), 10.0, 200, RateLimitInfo(limit=2.0, remaining=0.0), 0.5)
     assert opens_at(quota, 10.0, 1.0) == pytest.approx(20.0)
+
+
+def test_window_of_a_refusal_counts_from_the_last_return_of_units() -> None:
+    """Of a limit without a window, a refusal shows only the time since the units last came back."""
+    quota = Quota()
+    for now, left in ((0.0, 1.0), (5.0, 0.0), (65.0, 1.0)):
+        quota.answered(go(quota, now), now, 200, RateLimitInfo(limit=2.0, remaining=left), 0.5)
+    info = RateLimitInfo(limit=2.0, remaining=0.0, retry_after=8.0)
+    quota.answered(go(quota, 66.0), 67.0, 429, info, 0.5)
+    assert quota.snapshot(67.0, 0).window == 10.0
+
+
+def test_units_spent_before_a_refusal_do_not_come_back_after_it() -> None:
+    """A limit whose remainder no response reports begins anew with the first success after a refusal."""
+    quota, silent = Quota(), RateLimitInfo(limit=2.0, policies=(PolicyField(2.0, 60.0),))
+    for _ in range(2):
+        quota.answered(go(quota, 0.0), 0.0, 200, silent, 0.5)
+    quota.answered(go(quota, 1.0), 1.0, 429, replace(silent, retry_after=5.0), 0.5)
+    for _ in range(2):
+        quota.answered(go(quota, 6.0), 6.0, 200, silent, 0.5)
+    assert opens_at(quota, 7.0, 1.0) == 66.0
+
+
+def test_window_that_a_later_response_names_counts() -> None:
+    """A limit that began without a window has the one that a list of policies names."""
+    quota = Quota()
+    quota.answered(go(quota, 0.0), 0.0, 200, RateLimitInfo(limit=100.0, remaining=99.0), 0.5)
+    assert quota.snapshot(0.0, 0).window is None
+    quota.answered(go(quota, 1.0), 1.0, 200, reported(98.0), 0.5)
+    assert quota.snapshot(1.0, 0).window == 60.0
 
 
 def test_second_policy_known_only_from_refusals_is_kept() -> None:
@@ -272,6 +305,15 @@ def test_limits_of_the_user_are_kept_by_counting() -> None:
     assert opens_at(quota, 10.0, 1.0) == 11.0
 
 
+def test_limit_of_the_user_is_used_at_once() -> None:
+    """With a limit of the user, requests do not leave ever more at once in search of another one."""
+    quota = Quota(limits=(Limit(50, 10),))
+    quota.answered(go(quota, 0.0), 0.0, 200, RateLimitInfo(), 0.5)
+    for _ in range(49):
+        go(quota, 0.0)
+    assert opens_at(quota, 0.0, 1.0) > 0.0
+
+
 def test_lost_request_counts_against_a_limit_of_the_user() -> None:
     """A request without an answer is counted as sent."""
     quota = Quota(limits=(Limit(1, 10),))
@@ -283,6 +325,9 @@ def test_request_above_the_limit_needs_all_of_it() -> None:
     """A cost above the limit does not wait for ever."""
     quota = started(100.0)
     go(quota, 1.0, cost=1000.0)
+    one = Policy(Balance(60.0, 60.0, reported=True), returns=Returns(TokenBucket()))
+    one.balance.remaining, one.balance.recorded_at = 0.0, 0.0
+    assert one.opens_at(0.0, 1000.0, 0.0) == one.opens_at(0.0, 60.0, 0.0)
 
 
 def test_forecast_counts_what_is_ahead() -> None:
@@ -357,6 +402,22 @@ def test_snapshot_of_a_limit_of_the_user_shows_it_while_it_is_used_up() -> None:
         quota.answered(go(quota, 0.0), 1.0, 200, RateLimitInfo(), 0.5)
     assert (quota.snapshot(5.0, 0).remaining, quota.snapshot(5.0, 0).reset_at) == (0.0, 11.0)
     assert (quota.snapshot(12.0, 0).remaining, quota.snapshot(12.0, 0).reset_at) == (None, None)
+
+
+def test_refused_request_costs_more_than_was_left() -> None:
+    """A request that was refused alone costs a unit more than its refusal reports as left."""
+    quota = started(50.0)
+    quota.answered(go(quota, 1.0, route="/new"), 2.0, 429, reported(3.0, retry_after=5.0), 0.5)
+    assert (quota.costs.price("/new", None), quota.costs.price("", None)) == (4.0, 1.0)
+
+
+def test_price_that_no_response_shows_does_not_grow_with_the_uptime() -> None:
+    """Units that drip in during a round trip may hide a price, and no more than these."""
+    quota, silent = Quota(), RateLimitInfo(limit=60.0, policies=(PolicyField(60.0, 60.0),))
+    for now in range(1_000, 1_100, 10):
+        quota.answered(go(quota, now), now + 1.0, 200, silent, 0.5)
+    assert quota.costs.known("")
+    assert quota.costs.price("", None) < 2.0
 
 
 @given(st.permutations(range(20)), st.sampled_from([1, 5, 50]))
@@ -436,6 +497,9 @@ def test_hidden_window_is_learned_from_two_refusals() -> None:
     passing(discovery, 120.0, 1)
     assert discovery.learned is not None
     assert (discovery.learned.limit, discovery.learned.window) == (100.0, 60.0)
+    quota = Quota()
+    quota._in_force.discovery = discovery
+    assert (quota.snapshot(120.1, 0).limit, quota.snapshot(120.1, 0).window) == (100.0, 60.0)
 
 
 def test_hidden_window_that_others_had_used_is_learned_whole() -> None:
@@ -514,6 +578,9 @@ def test_hidden_drip_is_measured() -> None:
     too_fast = discovery.drip.pace()
     discovery.refused(2.0, 2.0, 0.0, announced=False)
     assert discovery.drip.pace() < too_fast
+    assert discovery.wait_for(2.0, 20.0, least=True) < discovery.wait_for(2.0, 20.0)
+    other = Drip.restored(discovery.drip.memory(2.0), 3.0)
+    assert other.wait_for(3.0, 20.0, least=True) == discovery.wait_for(2.0, 20.0, least=True)
 
 
 @pytest.mark.parametrize("rate", [0.5, 10.0, 200.0])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainapi.core.limits.group import Group, Places
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
@@ -228,18 +229,33 @@ def test_request_of_a_closed_route_that_cannot_wait_fails() -> None:
     assert scheduler.queue.waiting == 0
 
 
-def test_round_fails_requests_that_will_be_late() -> None:
-    """A stop that begins while requests wait fails those that cannot wait so long, and no other."""
-    scheduler = opened(max_in_flight=1)
-    busy = reserved(scheduler, 1.0)
-    patient, late = caller(scheduler), caller(scheduler, latest=10.0)
+@pytest.mark.parametrize("others", [0, 1])
+def test_round_fails_requests_that_will_be_late(others: int) -> None:
+    """A stop that begins while requests wait fails those that cannot wait so long, and no other.
+
+    Whether others are in flight makes no difference.
+    """
+    scheduler = opened(max_in_flight=1 + others)
+    busy, *_ = [reserved(scheduler, 1.0) for _ in range(1 + others)]
+    patient, late, gone = caller(scheduler), caller(scheduler, latest=10.0), caller(scheduler, latest=10.0)
     assert list(scheduler.round(1.0)) == []
+    gone.gave_up = True  # and its task did not run yet
     scheduler.answered(busy, 2.0, 429, reported(0.0, 30.0), 0.5)
     wait, failed = scheduler.round(2.0)
     assert wait == Wait(32.0, "stop")
     assert isinstance(failed, TooLate)
-    assert (failed.ticket, failed.seconds) == (late, 30.0)
-    assert scheduler.queue.all() == [patient]
+    assert failed.ticket is late
+    assert failed.seconds == pytest.approx(30.0 + others)  # the round trip of the one in flight
+    assert scheduler.queue.all() == [patient, gone]
+
+
+def test_request_that_was_held_up_by_others_in_flight_is_not_late_just_before_its_turn() -> None:
+    """A request whose time is over, because no place in flight was free, stays if its turn is close."""
+    scheduler = opened()
+    scheduler.quota.hold_back(10.0)
+    caller(scheduler, latest=5.0)
+    assert list(scheduler.round(9.96)) == []
+    assert len(granted(list(scheduler.round(10.0)))) == 1
 
 
 def test_cheap_requests_use_units_too_few_for_an_expensive_one() -> None:
@@ -283,6 +299,28 @@ def test_newcomer_misses_its_deadline_if_the_limits_end_later(latest: float, mis
     ticket.waits_until = latest
     assert scheduler.deadlines.misses(1.0, ticket) is misses
     assert scheduler.deadlines.again(1.0, ticket) == 11.0
+
+
+def test_processes_divide_the_places_for_requests_of_a_rank() -> None:
+    """Those with requests of a rank or of a better one divide the places for it; retries are the best."""
+    most = Places(10, [-1.0, 0.0, 0.0, 5.0]).most
+    assert [most(rank) for rank in (-inf, -1.0, 0.0, 5.0, 9.0)] == [inf, inf, 4, 3, 3]
+    assert Places(10, [0.0, 0.0, 5.0]).most(-inf) == 5
+
+
+@pytest.mark.parametrize(("most", "seconds"), [(inf, (2.0, 3.0)), (1.0, (4.0, 5.0))])
+def test_those_that_wait_for_places_in_flight_clear_in_round_trips(
+    most: float, seconds: tuple[float, float]
+) -> None:
+    """With two places, or one for a group, the waiters leave as fast as places are free."""
+    scheduler = opened(max_in_flight=2)
+    for _ in range(2):
+        reserved(scheduler, 1.0)
+    for _ in range(4):
+        caller(scheduler)
+    ticket = Caller(next(numbers), 0.0, "", None, Group(most))
+    cleared = scheduler.deadlines.cleared
+    assert (cleared(1.0, ticket, joins=False), cleared(1.0, ticket, joins=True)) == seconds
 
 
 @given(st.floats(1.0, 60.0), st.floats(0.0, 100.0))
