@@ -134,6 +134,25 @@ async def test_deadline_covers_all_attempts_and_waits() -> None:
     assert PATH in str(error)
 
 
+async def test_each_attempt_has_its_timeout_although_the_transport_caught_the_last_one() -> None:
+    """A transport that turns its cancellation into an error of its own is timed out at each attempt."""
+
+    class Deaf(Service):
+        async def send(self, request: Request) -> Response:
+            try:
+                return await super().send(request)
+            except asyncio.CancelledError:
+                raise APIConnectionError("closed in the middle") from None
+
+    async with session_of(Deaf((0.0, None)), timeout=2.0, max_attempts=3) as session:
+        with pytest.raises(APIConnectionError, match="closed in the middle") as caught:
+            await session.data.get(PATH)
+        assert (caught.value.attempts, idle(session)) == (3, True)
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
 async def test_next_attempt_after_the_deadline_is_not_waited_for() -> None:
     """A 503 with a Retry-After of 20 s ends a call with a deadline of 5 s at once.
 

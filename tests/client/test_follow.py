@@ -176,6 +176,17 @@ async def test_polls_keep_their_distance() -> None:
         assert len(ledger.sent) <= sent + 1
 
 
+async def test_a_poll_ends_at_the_rows_that_were_given() -> None:
+    """A poll reads no page behind the first row that was given before, however long the list is."""
+    ledger, _ = ledger_of("blocks", list(range(1, 41)), shifts=False)
+    async with reaching(ledger) as session:
+        stream = blocks(session).follow(every=5)
+        assert await taken(stream, 1) == []
+        ledger.numbers += [41, 42]
+        assert serials(await taken(stream, 4.5)) == [40, 41]
+    assert len(ledger.requests) == 2
+
+
 async def test_requests_have_the_lowest_priority() -> None:
     """Quota goes to every other caller first, unless the list method was given a priority."""
     ledger, _ = ledger_of("blocks", [1], shifts=False)

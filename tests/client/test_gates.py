@@ -306,6 +306,18 @@ async def test_ten_thousand_sessions_leave_nothing() -> None:
     assert len(known.known) <= gates.REMEMBERED + 1
 
 
+async def test_gate_that_was_used_again_is_remembered_longer() -> None:
+    """Of the gates that no session uses, those used last are remembered, not those made last."""
+    source, loop = gates.LoopGates(None), asyncio.get_running_loop()
+    services = [ServiceConfig("data", f"https://{number}.test") for number in range(gates.REMEMBERED + 1)]
+    found = [weakref.ref(source.open(loop, one)) for one in services[:-1]]
+    await source.close(loop, services[0], cast("Any", found[0]()))
+    source.open(loop, services[-1])
+    gc.collect()
+    assert found[0]() is not None
+    assert found[1]() is None
+
+
 @pytest.mark.untraced
 @pytest.mark.parametrize(
     "options",

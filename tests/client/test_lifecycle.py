@@ -348,6 +348,17 @@ async def test_outage_is_not_multiplied_by_the_retries() -> None:
     assert transport.sent <= 500 + 100
 
 
+async def test_each_success_fills_the_retry_budget() -> None:
+    """After an outage five successes pay for one retry."""
+    session, _ = scripted(Response(200, {}, b"{}"))
+    async with session:
+        budget = session.connection.settings.budget
+        budget.level = 0.0
+        for _ in range(5):
+            await session.metrics.get("/v1/x")
+        assert budget.level == 5.0
+
+
 # Closing the session
 
 

@@ -118,6 +118,19 @@ async def test_session_that_allows_more_in_flight_lets_others_leave_at_once() ->
         (await task).unsent()
 
 
+@pytest.mark.parametrize("most", [None, 1])
+async def test_request_that_another_gate_permitted_holds_its_place(most: int | None) -> None:
+    """A request under way that the gate adopts counts for the limit of its session, if that has one."""
+    gate, member = await opened(), Member(max_in_flight=most)
+    adopted = gate.adopt("", cost=None, member=member, elapsed=0.1)
+    waiting = asyncio.create_task(gate.acquire(member=member))
+    await asyncio.sleep(1)
+    assert waiting.done() is (most is None)
+    adopted.answered(200, reported(90))
+    (await waiting).unsent()
+    assert member.group is None or member.group.in_flight == 0
+
+
 async def test_max_wait_is_checked_at_once() -> None:
     """The gate refuses a wait too long before it begins, with the time to retry."""
     gate = await opened(now=lambda: 1000.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -15,13 +16,14 @@ from chainapi.client.pages import MetricPages
 from chainapi.core.http import Request, Response
 from chainapi.errors import (
     ConfigurationError,
+    DecodeError,
     PaginationLoopError,
     PagingError,
     ServerError,
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
-from tests.sessions import simulated
+from tests.sessions import Answering, reaching, simulated
 
 
 async def settle() -> None:
@@ -160,6 +162,30 @@ async def test_error_ahead_comes_in_its_turn() -> None:
         assert caught.value.checkpoint == second.checkpoint
         rest = [page async for page in pages]
     assert sum(len(page) for page in (first, second, *rest)) == 450
+
+
+class Broken(Answering):
+    """Service of a list of five pages with a row each; that of the second one has no number at first."""
+
+    def content(self, number: int) -> bytes:
+        """Return the page of a token."""
+        page = int(self.requests[number - 1].url.partition("pageToken=")[2] or 1)
+        row = {} if number == page == 2 else {"n": 10 - page}
+        return json.dumps({"rows": [row], "nextPageToken": str(page + 1) if page < 5 else None}).encode()
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+async def test_page_that_could_not_be_taken_is_fetched_again(prefetch: int) -> None:
+    """A page that could not be taken is not replaced by one that was fetched ahead behind it."""
+    async with reaching(Broken()) as session:
+        pages = session.data.list("/v1/rows", items="rows", descending_key="n", prefetch=prefetch)
+        rows = [*await anext(pages)]
+        await asyncio.sleep(1)
+        with pytest.raises(DecodeError, match="n"):
+            await anext(pages)
+        await asyncio.sleep(1)
+        rows += [row async for page in pages for row in page]
+    assert [row["n"] for row in rows] == [9, 8, 7, 6, 5]
 
 
 class Counting:

@@ -158,6 +158,16 @@ async def test_spenders_count_every_end_of_a_request() -> None:
     assert other == Spender("p", "other tag", 1, 0.0, 1)
 
 
+async def test_spenders_are_charged_what_a_response_shows() -> None:
+    """The units of a request are those of its cost as its own response shows it."""
+    gate, member = Gate(), Member(tag="t")
+    gate.join(member)
+    for route, left in (("cheap", 99.0), ("expensive", 96.0)):
+        permit = await gate.acquire(route, member=member)
+        permit.answered(200, RateLimitInfo(100.0, left, None, None, (PolicyField(100.0, 60.0),)))
+    assert gate.snapshot().spenders == (Spender("", "t", 2, 1.0 + 3.0),)
+
+
 @pytest.mark.parametrize("tag", [7, b"job", "a" * 65, "line\nend", "\x1b[31m", ["job"]])
 def test_tags_are_checked(tag: object) -> None:
     """A tag is a string of at most 64 printable characters."""
