@@ -180,6 +180,27 @@ def test_one_probe_shows_a_drip() -> None:
     assert probes_at + 0.2 < opens_at(quota, probes_at + 0.2, 1.0) < probes_at + 0.2 + 2.0
 
 
+def test_one_guess_leaves_first_however_many_requests_passed_before() -> None:
+    """Behind a request in flight, units that should be back are tried by one request, then by ever more."""
+    quota = started()
+    slow = go(quota, 1.0)
+    for left in (98.0, 50.0, 20.0, 0.0):
+        quota.answered(go(quota, 1.0), 2.0, 200, reported(left), 0.5)
+    first = go(quota, 65.0)
+    assert (first.guess, opens_at(quota, 65.0, 1.0)) == (True, inf)
+    quota.answered(first, 66.0, 200, reported(0.0), 0.5)
+    both = [go(quota, 130.0) for _ in range(2)]
+    assert opens_at(quota, 130.0, 1.0) == inf
+    for one in (slow, *both):
+        quota.answered(one, 131.0, 200, reported(0.0), 0.5)
+    probe = go(quota, 135.0)  # while the units are used up: guesses begin anew
+    assert (probe.probe, probe.guess) == (True, True)
+    quota.answered(probe, 136.0, 200, reported(0.0), 0.5)
+    for _ in range(2):
+        go(quota, 200.0)
+    assert opens_at(quota, 200.0, 1.0) == inf
+
+
 def test_without_probes_the_ledger_decides() -> None:
     """No request leaves with probe=False before spent units are back."""
     quota = started(0.0, probe=False)
