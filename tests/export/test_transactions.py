@@ -114,7 +114,7 @@ async def test_new_rows_join_the_database_of_a_user(format_: str, tmp_path: Path
 @pytest.mark.untraced
 @pytest.mark.parametrize("format_", FORMATS)
 async def test_a_kill_between_any_two_statements(format_: str, tmp_path: Path) -> None:
-    """A kill at any statement leaves the old or the new rows, and the next run completes them."""
+    """A kill at any statement leaves the old or the new rows; the next run completes these, and no others."""
     growing, _ = await started(tmp_path / "run", format_)
     with Statements(growing.folder) as statements:
         await growing.run()
@@ -128,6 +128,10 @@ async def test_a_kill_between_any_two_statements(format_: str, tmp_path: Path) -
         cuts.restore(image, place)
         cuts.restore(image, user)
         assert ask(user / path.name, "SELECT count(*) FROM rows") in ([(OLD,)], [(OLD + NEW,)])
+        if number == 0:  # before the transaction
+            ask(user / path.name, CHANGES[0])
+            with pytest.raises(ExportError, match="has other rows than the export wrote"):
+                await growing.run(user)
         await growing.run(place)
         growing.check(place)
         assert names_in(place) == [path.name, f"{path.name}.export"]
