@@ -115,6 +115,13 @@ class ChainAPIError(Exception):
         # Subclasses take keyword arguments, which pickle would not pass to __init__.
         return _restore, (type(self), self.args, self.__dict__)
 
+    def __copy__(self) -> Self:
+        # `copy` prefers a registered reducer. That of tblib, on which Dask relies, keeps the traceback, whose
+        # frames hold the stream.
+        make, arguments = self.__reduce__()
+        made: Self = make(*arguments)
+        return made
+
 
 def _restore(cls: type[ChainAPIError], args: tuple[Any, ...], state: dict[str, Any]) -> ChainAPIError:
     error = cls.__new__(cls, *args)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import pickle
 from collections.abc import Callable
+from types import TracebackType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -207,6 +210,23 @@ def test_a_copy_is_independent() -> None:
     twin = copy.copy(error)
     twin.checkpoint = Checkpoint("q")
     assert error.checkpoint is None
+
+
+def test_a_copy_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames are not copied, also where a program pickles errors with them, as Dask does."""
+
+    def reduce(error: ServerError) -> tuple[Any, ...]:
+        return with_traceback, (error.__reduce__(), error.__traceback__)
+
+    def with_traceback(reduced: tuple[Any, ...], trace: TracebackType) -> BaseException:
+        made: BaseException = reduced[0](*reduced[1])
+        return made.with_traceback(trace)
+
+    monkeypatch.setitem(copyreg.dispatch_table, ServerError, reduce)
+    with pytest.raises(ServerError) as caught:
+        raise ServerError(503)
+    assert caught.value.__traceback__ is not None
+    assert copy.copy(caught.value).__traceback__ is None
 
 
 def test_errors_outside_of_a_walk_have_no_checkpoint() -> None:
