@@ -193,7 +193,7 @@ def test_one_guess_leaves_first_however_many_requests_passed_before() -> None:
     assert opens_at(quota, 130.0, 1.0) == inf
     for one in (slow, *both):
         quota.answered(one, 131.0, 200, reported(0.0), 0.5)
-    probe = go(quota, 135.0)  # while the units are used up: guesses begin anew
+    probe = go(quota, 135.0)  # while the units are used up: guesses begin with one again
     assert (probe.probe, probe.guess) == (True, True)
     quota.answered(probe, 136.0, 200, reported(0.0), 0.5)
     for _ in range(2):
@@ -253,7 +253,7 @@ def test_window_of_a_refusal_counts_from_the_last_return_of_units() -> None:
 
 
 def test_units_spent_before_a_refusal_do_not_come_back_after_it() -> None:
-    """A limit whose remainder no response reports begins anew with the first success after a refusal."""
+    """A limit whose remainder no response reports begins again with the first success after a refusal."""
     quota, silent = Quota(), RateLimitInfo(limit=2.0, policies=(PolicyField(2.0, 60.0),))
     for _ in range(2):
         quota.answered(go(quota, 0.0), 0.0, 200, silent, 0.5)
