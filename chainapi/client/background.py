@@ -60,8 +60,8 @@ async def ahead(work: AsyncGenerator[Coroutine[Any, Any, T], None], count: int) 
         await end(beginning, *begun)
 
 
-async def end(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have ended; their errors are dropped.
+async def end(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks and futures, and wait for their ends; drop their errors.
 
     It waits to the end also while the waiting itself is cancelled. Then it raises that cancellation, not one
     of a task: anyio knows those of its scopes by their message.

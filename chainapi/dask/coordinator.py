@@ -17,6 +17,7 @@ from distributed.scheduler import KilledWorker
 
 from chainapi._text import did_you_mean, quoted
 from chainapi.api.catalogue import ROUTES
+from chainapi.client.background import end
 from chainapi.dask.partition import Folder, Job, Outcome, fetch_partition, group_of, prepare, topic_of
 from chainapi.dask.plugins import SESSIONS, install, stop_tasks
 from chainapi.errors import (
@@ -210,9 +211,7 @@ class DistributedExport:
             await self._stop(futures, sessions)
             raise
         finally:
-            for one in (*waiting, failed):
-                one.cancel()
-            await asyncio.gather(everything, failed, *waiting, return_exceptions=True)
+            await end(everything, failed, *waiting)
 
     async def _stop(self, futures: list[Any], sessions: str) -> None:
         """Stop the partitions; workers write what they have fetched."""
