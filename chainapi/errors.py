@@ -407,7 +407,7 @@ class DecodeError(ChainAPIError):
     Attributes:
         reason: text of the fault.
         path: the JSON path of the fault, such as ``$.results[3].value``; ``$`` is the whole body.
-        where: method and path of the request; empty where there is none.
+        where: method and path of the request; empty without one.
         malformed: True when the body is not JSON; such a request is retried first.
         row: index in its page, from 0, of the only wrong row; None if the fault is not in one row.
         advice: the way to continue in spite of it; empty without one.

@@ -128,8 +128,8 @@ def _long_lived() -> None:
 def _silent(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Fail a test in which asyncio logged an error of chainapi.
 
-    It logs those of callbacks, and those that nobody retrieved. Dask leaves some of its own until the garbage
-    collector comes.
+    It logs errors of callbacks, and those that nobody retrieved. Errors of Dask are logged at a later garbage
+    collection, in whichever test runs then.
     """
     yield
     records = [one for one in caplog.get_records("call") if one.name == "asyncio"]

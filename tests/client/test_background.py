@@ -40,7 +40,7 @@ async def several() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def body() -> AsyncIterator[None]:
-    """Stream server-sent events, of which only a comment comes."""
+    """Stream server-sent events: a comment, and no row."""
 
     async def rows() -> AsyncGenerator[int, None]:
         await slow_to_end()
