@@ -1,8 +1,8 @@
 """Writer of a journal: group commit in a thread.
 
-While the thread commits some pages, the next ones gather and become one transaction: a sync of the disk takes
-longer than most pages take to arrive. Pages that become a row group gather for a second, or until they are
-enough for one.
+Pages gather for some milliseconds and become one transaction: for a small page, a transaction and the sync of
+the disk take longer than everything else. Pages that become a row group gather for a second, or until they are
+enough for one. While the thread commits some pages, the next ones gather.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ __all__ = ["MAX_PENDING", "Writer"]
 T = TypeVar("T")
 
 MAX_PENDING = 64  # pages that wait for a commit before the fetching side waits too
+COMMIT_AT = 32  # pages that are committed without waiting for more
+COMMIT_SIZE = 1 << 20  # bytes of pages, likewise
+COMMIT_AFTER = 0.02  # seconds after which the pages that have arrived are committed
 
 
 @define(eq=False)
@@ -108,15 +111,18 @@ class Writer:
         encoder, gathered = self.journal.groups, self._packed.batches or self._pending.batches
         if self._running is not None or self._failure is not None or not gathered:
             return
-        if encoder is None or self._due or self._is_full(encoder):
+        if self._due or self._is_full(encoder):
             self._commit()
-        elif self._can_pack(encoder):
+        elif encoder is not None and self._can_pack(encoder):
             self._run(partial(packed_batches, encoder, self._pending.take()), self._pack)
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(encoder.size.seconds, self._commit_soon)
+            seconds = COMMIT_AFTER if encoder is None else encoder.size.seconds
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._commit_soon)
 
-    def _is_full(self, encoder: GroupEncoder) -> bool:
-        """Check whether all batches are enough for a row group."""
+    def _is_full(self, encoder: GroupEncoder | None) -> bool:
+        """Check whether all batches are enough for a commit without waiting for more."""
+        if encoder is None:
+            return len(self._pending.batches) >= COMMIT_AT or self._pending.size >= COMMIT_SIZE
         size = encoder.size
         rows, bytes_ = self._packed.rows + self._pending.rows, self._packed.size + self._pending.size
         return rows >= size.full or bytes_ >= size.size

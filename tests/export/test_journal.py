@@ -29,7 +29,7 @@ from chainapi.export.journal import Journal
 from chainapi.export.part_records import BEGUN, Content, Part, Waiting
 from chainapi.export.segments import GROUPS, SegmentReader, Segments
 from chainapi.export.source_records import Batch, SourceRecord
-from chainapi.export.writer import MAX_PENDING, Writer
+from chainapi.export.writer import COMMIT_AFTER, COMMIT_AT, COMMIT_SIZE, MAX_PENDING, Writer
 from tests.export.power_cuts import PowerCuts
 
 
@@ -115,7 +115,7 @@ async def test_fetching_waits_for_a_slow_disk() -> None:
     with ThreadPoolExecutor(1) as thread:
         writer = Writer(cast("Any", journal), thread, lambda _, __: None, failed.set)
         source = SourceRecord(1, "a", "q")
-        for _ in range(MAX_PENDING):  # the first one is taken at once
+        for _ in range(COMMIT_AT + MAX_PENDING - 1):  # the first ones are taken at once
             writer.put(batch_of(source))
             await writer.wait_for_room()
         writer.put(batch_of(source))
@@ -125,8 +125,32 @@ async def test_fetching_waits_for_a_slow_disk() -> None:
         journal.free.set()
         await room
         await writer.flush()
-    assert journal.commits == [1, MAX_PENDING]
+    assert journal.commits == [COMMIT_AT, MAX_PENDING]
     assert not failed.is_set()
+
+
+@pytest.mark.parametrize(
+    ("pages", "size", "after"),
+    [
+        (COMMIT_AT - 1, 0, COMMIT_AFTER),
+        (COMMIT_AT, 0, 0),
+        (1, COMMIT_SIZE - 1, COMMIT_AFTER),
+        (1, COMMIT_SIZE, 0),
+    ],
+)
+async def test_pages_of_some_milliseconds_are_committed_together(pages: int, size: int, after: float) -> None:
+    """Pages gather for 20 milliseconds; 32 pages or 1 MiB do not wait."""
+    journal, times = BusyJournal(), list[float]()
+    journal.free.set()
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as thread:
+        writer = Writer(cast("Any", journal), thread, lambda *_: times.append(loop.time()), lambda: None)
+        source, begun = SourceRecord(1, "a", "q"), loop.time()
+        for _ in range(pages):
+            writer.put(evolve(batch_of(source), size=size))
+        await asyncio.sleep(1)
+    assert journal.commits == [pages]
+    assert times == [pytest.approx(begun + after, abs=1e-6)]
 
 
 def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ async def estimates(path: Path, **options: Any) -> list[tuple[float, float | Non
         if progress.stage == "fetching":
             found.append((loop.time(), progress.seconds_left))
 
-    async with reaching(Ledger(list(range(1_000, 1_360)))) as session:
+    async with reaching(Ledger(list(range(1_000, 1_360)), latency=0.1)) as session:
         await transfers(session, path, on_progress=note, **options)
     return found
 
@@ -66,7 +66,7 @@ async def test_the_time_left_within_a_source(options: dict[str, Any], tmp_path: 
     found = await estimates(tmp_path / "t.jsonl", **options)
     end = found[-1][0]
     for time, left in found[len(found) // 4 :]:
-        assert left == pytest.approx(end - time, rel=0.35, abs=0.05)
+        assert left == pytest.approx(end - time, rel=0.35, abs=0.2)
 
 
 async def test_without_an_end_the_time_left_is_not_known(tmp_path: Path) -> None:
