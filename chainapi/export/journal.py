@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -37,6 +38,8 @@ from chainapi.export.spec import free_label
 
 __all__ = ["Journal"]
 
+CREATED_AT_ONCE = 64  # sources that are stored without waiting for a page
+
 
 class Journal:
     """Journal of one export.
@@ -61,6 +64,7 @@ class Journal:
         self._group_segments = Segments(self.folder, GROUPS)
         self._matchers = Matchers(self._digests_of)
         self._pages = 0  # number of the last page
+        self._created = dict[str, SourceRecord]()  # by query; the next transaction stores them
         self._compress = _compressor() if compress else None
 
     @classmethod
@@ -156,7 +160,8 @@ class Journal:
     def source(self, label: str, query: str) -> SourceRecord:
         """Return the source with this query, and its unfinished ranges.
 
-        It is created if it is missing. Its label gets a suffix if another source has it.
+        It is created if it is missing, and stored with the next pages: a transaction for each of many small
+        sources would cost more than their pages. Its label gets a suffix if another source has it.
         """
         with self._database.reading() as db:
             found = db.execute(_select("sources", "WHERE query = ? ORDER BY place"), (query,)).fetchall()
@@ -165,11 +170,25 @@ class Journal:
                 for one in ranges:
                     source.add(one)
                 return source
-        with self._database.transaction() as db:
-            (number,) = db.execute("SELECT coalesce(max(number), 0) + 1 FROM sources").fetchone()
-            source = SourceRecord(number, free_label(label, query, self._is_taken), query)
-            self._database.insert("sources", [source.fields])
+        return self._created.get(query) or self._create(label, query)
+
+    def _create(self, label: str, query: str) -> SourceRecord:
+        with self._database.reading() as db:
+            (last,) = db.execute("SELECT coalesce(max(number), 0) FROM sources").fetchone()
+        label = free_label(label, query, self._is_taken)
+        source = self._created[query] = SourceRecord(last + len(self._created) + 1, label, query)
+        if len(self._created) >= CREATED_AT_ONCE:
+            with self._transaction():
+                pass
         return source
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Begin a transaction that stores the created sources first."""
+        with self._database.transaction() as db:
+            self._database.insert("sources", [source.fields for source in self._created.values()])
+            yield db
+        self._created.clear()
 
     def split(self, source: SourceRecord, starts: Sequence[Checkpoint]) -> None:
         """Store the ranges of a source before their first pages.
@@ -177,12 +196,14 @@ class Journal:
         They begin at these checkpoints.
         """
         ranges = source.split(starts)
-        with self._database.transaction():
+        with self._transaction():
             self._database.insert("sources", [one.fields for one in ranges])
         for one in ranges:
             source.add(one)
 
     def _is_taken(self, label: str) -> bool:
+        if any(source.label == label for source in self._created.values()):
+            return True
         with self._database.reading() as db:
             (taken,) = db.execute(
                 "SELECT EXISTS (SELECT 1 FROM sources WHERE label = ?)", (label,)
@@ -193,7 +214,7 @@ class Journal:
         """See `PageLog.commit`."""
         before = self.invalid, self.waiting, self._pages
         try:
-            with self._database.transaction() as db:
+            with self._transaction() as db:
                 count = self._store(db, batches)
                 self._segments.sync()
                 self._group_segments.sync()

@@ -1,8 +1,8 @@
 """Writer of a journal: group commit in a thread.
 
-Pages gather for some milliseconds and become one transaction: for a small page, a transaction and the sync of
-the disk take longer than everything else. Pages that become a row group gather for a second, or until they are
-enough for one. While the thread commits some pages, the next ones gather.
+Pages gather for some milliseconds and become one transaction: for a small page, a transaction with its sync
+takes longer than all else. Pages that become a row group gather for a second, or until they are enough for
+one. While the thread commits some pages, the next ones gather.
 """
 
 from __future__ import annotations

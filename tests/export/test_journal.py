@@ -25,7 +25,7 @@ from chainapi.errors import ExportError
 from chainapi.export import segments
 from chainapi.export.database import FORMAT, SCHEMA, Database
 from chainapi.export.integrity import checksum
-from chainapi.export.journal import Journal
+from chainapi.export.journal import CREATED_AT_ONCE, Journal
 from chainapi.export.part_records import BEGUN, Content, Part, Waiting
 from chainapi.export.segments import GROUPS, SegmentReader, Segments
 from chainapi.export.source_records import Batch, SourceRecord
@@ -298,6 +298,36 @@ def test_a_new_source_has_no_exported_rows(tmp_path: Path) -> None:
         journal.source("a", "q")
         source = journal.source("a", "q")
         assert (source.exported, source.exported_ties, source.newest) == (None, (), None)
+
+
+def test_new_sources_are_stored_with_the_next_pages(tmp_path: Path) -> None:
+    """New sources wait for a commit, 63 at most; each has a number and a label of its own meanwhile."""
+
+    def stored(journal: Journal) -> int:
+        (count,) = journal._database._connection.execute("SELECT count(*) FROM sources").fetchone()
+        return int(count)
+
+    def fail(_: object) -> tuple[bytes, bytes]:
+        raise OSError("no page")
+
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        one, other = journal.source("a", "1" * 64), journal.source("a", "2" * 64)
+        assert journal.source("b", "1" * 64) is one
+        assert [(one.number, one.label), (other.number, other.label)] == [(1, "a"), (2, "a~22222222")]
+        with pytest.raises(OSError, match="no page"):
+            journal.commit([evolve(batch_of(one, [b"1"]), encode=fail)])
+        assert stored(journal) == 0
+        journal.commit([batch_of(one, [b"1"])])
+        assert stored(journal) == 2
+        for number in range(CREATED_AT_ONCE):
+            assert stored(journal) == 2
+            assert journal.source(str(number), str(number)).number == 3 + number
+        assert stored(journal) == 2 + CREATED_AT_ONCE
+        journal.source("z", "z")
+    with closing(Journal.open(tmp_path / "s")) as journal:
+        assert stored(journal) == 2 + CREATED_AT_ONCE
+        assert journal.source("b", "2" * 64).label == "a~22222222"
+        assert journal.source("z", "y").number == 3 + CREATED_AT_ONCE
 
 
 def test_rows_of_unfinished_sources_are_not_pending(tmp_path: Path) -> None:
