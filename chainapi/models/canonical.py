@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, TypeVar
 
 import msgspec
 
 from chainapi.models.sizes import LARGE
 
-__all__ = ["canonical_rows", "first_bytes", "scan", "split_rows"]
+__all__ = ["CanonicalRows", "canonical_rows", "first_bytes", "scan", "split_rows"]
+
+T = TypeVar("T")
 
 # Errors of a decoder: not JSON, not Unicode (a lone surrogate), nested too deeply.
 _REFUSED = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -31,6 +34,47 @@ def _lists(items: str) -> tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[
     return msgspec.json.Decoder(plain, float_hook=msgspec.Raw), msgspec.json.Decoder(raw)
 
 
+class CanonicalRows(Sequence[bytes]):
+    """Canonical JSON of rows of a page; an update of an export reads one row of many.
+
+    Args:
+        body: the page.
+        items: name of the list field with its rows.
+        kept: indices of the rows, if not all of them are wanted.
+
+    """
+
+    def __init__(self, body: bytes, items: str, kept: Sequence[int] | None = None) -> None:
+        self._body, self._items, self._kept = body, items, kept
+
+    @cached_property
+    def _all(self) -> Sequence[bytes]:
+        """JSON of all rows; one by one they would take twice the time."""
+        return self._of(canonical_rows(self._body, self._items))
+
+    @cached_property
+    def _sent(self) -> Sequence[bytes | msgspec.Raw]:
+        """Bytes of each row in the body."""
+        return self._of(_split(self._body, self._items))
+
+    def _of(self, rows: Sequence[T]) -> Sequence[T]:
+        return rows if self._kept is None else [rows[index] for index in self._kept]
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the JSON of a row, or of several for a slice."""
+        if isinstance(index, slice) or "_all" in self.__dict__:
+            return self._all[index]
+        return _canonical(self._sent[index])
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Iterate over all rows."""
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._sent if "_sent" in self.__dict__ else self._all)
+
+
 def canonical_rows(body: bytes, items: str) -> list[bytes]:
     """Return canonical JSON of each row of the list field `items`, in order.
 
@@ -40,24 +84,28 @@ def canonical_rows(body: bytes, items: str) -> list[bytes]:
     plain, _ = _lists(items)
     try:
         if len(body) > LARGE:
-            return [_canonical(row) for row in split_rows(body, items)]
+            return [_canonical(row) for row in _split(body, items)]
         return [_encode(row) for row in plain.decode(body).rows or ()]
     except _REFUSED:
-        return [_canonical(row) for row in split_rows(body, items)]
+        return [_canonical(row) for row in _split(body, items)]
 
 
-def _canonical(row: bytes) -> bytes:
+def _canonical(row: bytes | msgspec.Raw) -> bytes:
     try:
         return _encode(_PLAIN.decode(row))
     except _REFUSED:
-        return row
+        return bytes(row)
 
 
 def split_rows(body: bytes, items: str) -> list[bytes]:
     """Return the bytes of each row of the list field `items`."""
+    return [bytes(row) for row in _split(body, items)]
+
+
+def _split(body: bytes, items: str) -> Sequence[bytes | msgspec.Raw]:
     _, raw = _lists(items)
     try:
-        return [bytes(row) for row in raw.decode(body).rows or ()]
+        return raw.decode(body).rows or ()
     except _REFUSED:
         return scan(body, items)[0]
 

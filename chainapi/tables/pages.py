@@ -100,7 +100,7 @@ class ColumnarPage:
         """Content of the rows (see `DecodedPage.content`)."""
         return self._page.content
 
-    def canonical_rows(self) -> list[bytes]:
+    def canonical_rows(self) -> Sequence[bytes]:
         """Return the canonical JSON of each row (see `DecodedPage.canonical_rows`)."""
         return self._page.canonical_rows()
 

@@ -10,7 +10,7 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.models.canonical import canonical_rows, split_rows
+from chainapi.models.canonical import CanonicalRows, canonical_rows, split_rows
 from chainapi.models.codec import DecodedPage, PageDecoder
 
 
@@ -28,7 +28,13 @@ def page(rows: bytes, model: Any = None) -> DecodedPage:
 
 def canonical(rows: bytes, model: Any = None) -> list[bytes]:
     """Return canonical JSON of the rows of a page."""
-    return page(rows, model).canonical_rows()
+    return [*page(rows, model).canonical_rows()]
+
+
+def one_by_one(body: bytes) -> list[bytes]:
+    """Return canonical JSON of rows that are read by their places."""
+    rows = CanonicalRows(body, "rows")
+    return [CanonicalRows(body, "rows", [place])[0] for place in range(len(rows))]
 
 
 @pytest.mark.parametrize("model", [None, Row])
@@ -73,13 +79,14 @@ def test_values_that_differ_in_signs_alone_are_split_as_well() -> None:
     deep = b"[" * 5_000 + b"]" * 5_000
     rows = [b'"\\ud800"', b'{"rows":["no"],"x":"],[\\""}', deep, b"1"]
     body = b'{"other":{"rows":["no"]},"list":[["no"]], "r\\u006fws" : [ %b ],"z":[1]}' % b" ,".join(rows)
-    assert canonical_rows(body, "rows") == [rows[0], b'{"rows":["no"],"x":"],[\\""}', deep, b"1"]
+    dense = [rows[0], b'{"rows":["no"],"x":"],[\\""}', deep, b"1"]
+    assert canonical_rows(body, "rows") == dense == one_by_one(body)
 
 
 def test_of_two_lists_of_one_name_the_last_counts_everywhere() -> None:
     """Rows and canonical JSON are from the same list."""
     both = PageDecoder(None, "rows").decode(b'{"rows":[1],"rows":[2,3]}')
-    assert (both.rows, both.canonical_rows()) == ([2, 3], [b"2", b"3"])
+    assert (both.rows, [*both.canonical_rows()]) == ([2, 3], [b"2", b"3"])
     deep = b"[" * 5_000 + b"]" * 5_000
     assert canonical_rows(b'{"rows":[1],"rows":[2,%b]}' % deep, "rows") == [b"2", deep]
 
@@ -113,7 +120,7 @@ def test_canonical_rows_are_canonical_json(rows: list[Any], indent: int | None, 
     dense = [
         json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() for row in rows
     ]
-    assert canonical_rows(body, "rows") == dense
+    assert canonical_rows(body, "rows") == dense == one_by_one(body)
 
 
 @given(st.lists(values))

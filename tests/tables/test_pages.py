@@ -280,4 +280,4 @@ def test_rows_are_made_when_they_are_read() -> None:
     assert isinstance(page, ColumnarPage)
     assert page.rows == [MetricPoint(1, 2.0)]
     assert page.rows is page.rows
-    assert (page.next_page_token, page.canonical_rows()) == ("t", [b'{"timestamp":1,"value":2}'])
+    assert (page.next_page_token, [*page.canonical_rows()]) == ("t", [b'{"timestamp":1,"value":2}'])

@@ -202,7 +202,7 @@ class PageRows:
 
     @cached_property
     def contents(self) -> Sequence[bytes]:
-        """Canonical JSON of each row."""
+        """Canonical JSON of each row; it may be made when it is read."""
         return self._page.canonical_rows()
 
     @property
@@ -221,7 +221,8 @@ class PageRows:
     def digests(self, indices: Sequence[int]) -> Sequence[bytes]:
         """Return the digests of rows; those of a run are made when they are read."""
         if not self.keyed and not self.stable:
-            return [_digest(b"c", self.contents[index]) for index in indices]
+            contents = self.contents if 2 * len(indices) < self.size else [*self.contents]
+            return [_digest(b"c", contents[index]) for index in indices]
         keys = self.keys
         if self.keyed and isinstance(keys, range) and isinstance(indices, range):
             return RunDigests(keys[indices.start : indices.stop])  # their step is 1
