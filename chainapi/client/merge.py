@@ -14,7 +14,7 @@ from collections.abc import (
     Mapping,
 )
 from traceback import clear_frames
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, overload
 from weakref import WeakSet
 
 from attrs import frozen
@@ -55,7 +55,6 @@ class Failure:
     checkpoint: Checkpoint
 
 
-@runtime_checkable
 class Stream(Protocol[P_co]):
     """Stream that can be merged: `Pages`, or a stream built on them."""
 
@@ -76,6 +75,14 @@ class Stream(Protocol[P_co]):
     async def aclose(self) -> None:
         """End the stream."""
         ...
+
+
+_STREAM = ("exhausted", "checkpoint", "__aiter__", "__anext__", "aclose")
+
+
+def _is_stream(given: object) -> TypeGuard[Stream[Any]]:
+    # `isinstance` takes as long as opening a stream, if the class is a protocol.
+    return all(hasattr(given, name) for name in _STREAM)
 
 
 _Many: TypeAlias = Iterable[T] | AsyncIterable[T]
@@ -274,7 +281,7 @@ class _Merge:
 
     def _begin(self, entry: object) -> Coroutine[Any, Any, None]:
         key, pages = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, entry)
-        if not isinstance(pages, Stream):
+        if not _is_stream(pages):
             raise ConfigurationError(f"merge() takes Pages, or pairs of a key and Pages, not {_kind(entry)}")
         if pages in self._met:
             return self._failed(key, pages, PagingError("this stream was passed twice: it can be read once"))
