@@ -58,6 +58,7 @@ class Ledger:
         grows: times of the loop at which a row with a number is added, in order.
         lifetime: seconds until a page token expires.
         shifts: whether tokens count rows from the head, so that growth shifts the pages.
+        scrolls: whether all pages have one token, which opens the page after the last one.
         statuses: statuses of the first requests, before they are answered; 200 answers.
         requests: parameters of each request that was answered.
         sent: times at which requests came.
@@ -77,6 +78,7 @@ class Ledger:
     grows: list[tuple[float, int]] = field(factory=list[tuple[float, int]])
     lifetime: float = 86_400.0
     shifts: bool = False
+    scrolls: bool = False
     bounds: bool = True
     statuses: list[int] = field(factory=list[int])
     headers: Mapping[str, str] = field(factory=dict[str, str])
@@ -129,7 +131,7 @@ class Ledger:
         page = serials[place : place + size]
         body: Row = {self.items: [self._row(serial) for serial in page]}
         if place + size < len(serials):
-            name = f"token-{len(self._tokens)}"
+            name = "token" if self.scrolls else f"token-{len(self._tokens)}"
             self._tokens[name] = self.now, place + size if self.shifts else page[-1]
             body["nextPageToken"] = name
         return body

@@ -251,6 +251,14 @@ async def test_a_service_that_ignores_the_range_is_found() -> None:
             await parts[1].collect()
 
 
+async def test_pages_of_a_neighbor_alone_are_no_loop() -> None:
+    """A range may begin with pages of its neighbor alone, also if all pages have one token."""
+    ledger = Ledger([one // 30 for one in range(120)], last_in=True, scrolls=True)
+    async with reaching(ledger) as session:
+        rows = [row async for part in transfers(session).split(4) for row in await part.collect()]
+    assert ids(rows) == list(range(120))[::-1]
+
+
 async def test_lists_without_a_range_are_refused() -> None:
     """A list without start and end, or with sums over weeks, names the lists that can be split."""
     async with reaching(Ledger([])) as session:

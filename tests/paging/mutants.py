@@ -189,7 +189,7 @@ def no_loop_guard() -> AbstractContextManager[object]:
 def idle_pages_unbounded() -> AbstractContextManager[object]:
     """Take any number of pages that bring nothing new."""
 
-    def goes_nowhere(self: StateMachine, token: PageToken, rows: int, size: int, fresh: bool | None) -> bool:
+    def goes_nowhere(self: StateMachine, token: PageToken, rows: int, fresh: bool | None) -> bool:
         return self._guard.loops(token.value, rows)
 
     return patch.object(StateMachine, "_goes_nowhere", goes_nowhere)
@@ -373,14 +373,8 @@ def restart_keeps_what_was_met() -> AbstractContextManager[object]:
 @mutant(2, 4)
 def empty_page_is_the_end() -> AbstractContextManager[object]:
     """Take an empty page for the last one."""
-    real = StateMachine.received
-
-    def received(
-        self: StateMachine, token: PageToken | None, *, rows: int, size: int, fresh: bool | None
-    ) -> None:
-        real(self, token if size else None, rows=rows, size=size, fresh=fresh)
-
-    return patch.object(StateMachine, "received", received)
+    real: Callable[[Fetched], PageToken | None] = Fetched.token.fget  # type: ignore[attr-defined]
+    return patch.object(Fetched, "token", property(lambda self: real(self) if self.page.rows else None))
 
 
 # Equal rows, keys and order

@@ -45,8 +45,10 @@ class Comparison(Struct, eq=False):
     Attributes:
         repeated: indices of rows that a neighboring page of this pass had.
         stale: indices of all rows that were given before, the repeated ones included.
-        fresh: whether the page has a row that was never given before; None where rows are not counted.
-        signature: a hash of the rows: of their keys where those identify them, else of their content.
+        fresh: whether the page has a row that was never given before; None where rows are not counted, and
+            for a page without rows: it may have had rows of the neighbors of a range.
+        signature: a hash of the rows: of their keys where those identify them, else of their content, as the
+            service sent it.
         refuted: assumptions that this page refuted.
         size: number of the rows.
 
@@ -236,7 +238,7 @@ class Deduplicator:
         return Comparison(
             rows.repeated or _NONE,
             stale or _NONE,
-            skipped or fresh,
+            (skipped or fresh) if rows.size else None,
             rows.signature,
             tuple(refuted),
             rows.size,

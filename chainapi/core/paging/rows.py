@@ -193,8 +193,11 @@ class PageRows:
 
     @property
     def signature(self) -> int:
-        """Hash of the keys where those identify rows, else of the content."""
-        if not self.keyed:
+        """Hash of the keys where those identify rows, else of the content.
+
+        That of a page whose rows all belong to neighbors of a range is of its content, too.
+        """
+        if not self.keyed or not self.size:
             return self._page.digest
         if self.run is not None and self._identity.unique:
             return hash(self.run)

@@ -224,8 +224,8 @@ class StateMachine(Private, Struct, eq=False):
         """
         self.reached = self._deepest = 0
 
-    def received(self, token: PageToken | None, *, rows: int, size: int, fresh: bool | None = None) -> None:
-        """Handle a page: its `token` to the next one, a hash of its rows, their number.
+    def received(self, token: PageToken | None, *, rows: int, fresh: bool | None = None) -> None:
+        """Handle a page: its `token` to the next one, and a hash of its rows.
 
         `fresh`: whether one of the rows is new; None if that is not known.
 
@@ -236,7 +236,7 @@ class StateMachine(Private, Struct, eq=False):
         self.proven = True
         self.depth += 1
         self._opener, self._page, self._renewed = self.token, rows, False
-        if token is not None and self._goes_nowhere(token, rows, size, fresh):
+        if token is not None and self._goes_nowhere(token, rows, fresh):
             self._take(Step.LOOP)
             raise PaginationLoopError(
                 f"the service repeats itself: page {self.depth} brought nothing that was not there before"
@@ -244,9 +244,9 @@ class StateMachine(Private, Struct, eq=False):
         self.token = token
         self._take(_LAST_PAGE if token is None else _PAGE)
 
-    def _goes_nowhere(self, token: PageToken, rows: int, size: int, fresh: bool | None) -> bool:
+    def _goes_nowhere(self, token: PageToken, rows: int, fresh: bool | None) -> bool:
         new = self._guard.is_new(rows) if fresh is None else fresh
-        if size and new:
+        if new:
             self._idle = 0
         elif self.depth > self._deepest:
             self._idle += 1

@@ -534,7 +534,7 @@ class Walk:
     def _open(self, fetched: Fetched, compared: Comparison) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
         start, token, size = self.end, fetched.token, compared.size  # no row before it is unread
-        self._states.received(token, rows=compared.signature, size=size, fresh=compared.fresh)
+        self._states.received(token, rows=compared.signature, fresh=compared.fresh)
         self._page, self._size, self._compared = fetched.page, size, compared
         self._moved, self._left, self.response = 0, None, fetched.response
         self._start = start

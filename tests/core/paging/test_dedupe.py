@@ -626,14 +626,14 @@ def test_too_many_rows_on_one_number() -> None:
 def test_what_is_fresh() -> None:
     """A page is fresh with a row never given, or where numbers fall.
 
-    For a reader of pages it stays unknown.
+    For a reader of pages it stays unknown, and for a page without rows.
     """
     seen = counting(PLAIN)
-    assert [seen.add(sent(*rows)).fresh for rows in ([(0, "", 1)], [(0, "", 1)], [])] == [True, False, False]
+    assert [seen.add(sent(*rows)).fresh for rows in ([(0, "", 1)], [(0, "", 1)], [])] == [True, False, None]
     seen.restart()
     assert [seen.add(sent((0, "", value))).fresh for value in (1, 2)] == [False, True]
     assert Deduplicator(PLAIN).add(sent((0, "", 1))).fresh is None
-    assert Deduplicator(PLAIN).add(sent()).fresh is False
+    assert Deduplicator(PLAIN).add(sent()).fresh is None
     seen = Deduplicator(ORDERED, watermark=Watermark(9, 1, at=None), resumed=True)
     assert [seen.add(sent((number, "", 0))).fresh for number in (9, 8, 8, 5, 5)] == [
         True,

@@ -50,14 +50,12 @@ def refusal(status: int, *words: str) -> APIStatusError:
     return kind(status, "Refused", words, where="GET /v1/rows")
 
 
-def page(
-    walk: StateMachine, value: str | None = "t", rows: int = 1, *, fresh: bool | None = True, size: int = 1
-) -> None:
+def page(walk: StateMachine, value: str | None = "t", rows: int = 1, *, fresh: bool | None = True) -> None:
     """Receive a page that names the next one by `value`.
 
     `rows` stands for its content.
     """
-    walk.received(None if value is None else token(value), rows=rows, size=size, fresh=fresh)
+    walk.received(None if value is None else token(value), rows=rows, fresh=fresh)
 
 
 def with_token(on_expired: Literal["restart", "raise"] = "restart") -> StateMachine:
@@ -237,7 +235,7 @@ class AnyWalk(RuleBasedStateMachine):
         self.pages += not again
         minted = PageToken(f"t{self.pages}", self.now, self.now)
         try:
-            self.walk.received(None if last else minted, rows=hash((self.pages, size)), size=size, fresh=new)
+            self.walk.received(None if last else minted, rows=hash((self.pages, size)), fresh=new)
         except PaginationLoopError:
             assert self.walk.state is State.FAILED
 
@@ -324,7 +322,7 @@ def test_a_token_as_old_as_its_lifetime_is_not_sent(minted: float, early: float)
     """
     for age, sent in ((DAY - 1.0, "t"), (DAY - early, None), (DAY, None), (DAY + 1.0, None)):
         walk = fresh()
-        walk.received(token(minted=minted), rows=1, size=1, fresh=True)
+        walk.received(token(minted=minted), rows=1, fresh=True)
         assert sent_by(walk, minted + age, 0.0) == sent
         assert walk.restarts == (sent is None)
 
@@ -483,7 +481,7 @@ def test_the_older_token_may_have_reached_its_lifetime() -> None:
     """A walk restarts without a request if the older token has expired too."""
     walk = fresh()
     for number in range(3):
-        walk.received(token(f"t{number}", minted=100.0 * number), rows=number, size=1, fresh=True)
+        walk.received(token(f"t{number}", minted=100.0 * number), rows=number, fresh=True)
     assert walk.refused(refusal(400))
     assert sent_by(walk, DAY + 150.0, 0.0) is None
     assert (walk.state, walk.restarts) == (State.FIRST, 1)
@@ -547,7 +545,7 @@ def test_a_restart_without_progress_fails(how: int | None) -> None:
     """
     walk = with_token()
     assert walk.refused(refusal(400))
-    walk.received(token("u", minted=5.0), rows=1, size=1, fresh=True)
+    walk.received(token("u", minted=5.0), rows=1, fresh=True)
     error = None if how is None else refusal(how, "no such page")
     with pytest.raises(PageTokenExpiredError) as caught:
         sent_by(walk, DAY * 2, 0.0) if error is None else walk.refused(error)
@@ -725,15 +723,15 @@ def test_a_restart_forgets_the_pages_before_it() -> None:
     assert walk.state is State.NEXT
 
 
-@pytest.mark.parametrize(("new", "size"), [(False, 1), (None, 1), (None, 0), (False, 0), (True, 0)])
-def test_pages_that_bring_nothing_go_on_up_to_a_bound(new: bool | None, size: int) -> None:
+@pytest.mark.parametrize("new", [False, None])
+def test_pages_that_bring_nothing_go_on_up_to_a_bound(new: bool | None) -> None:
     """A thousand pages in a row without a new row pass; one more fails the walk."""
     walk = fresh()
     page(walk, "first", 7, fresh=None if new is None else True)
     for number in range(MAX_IDLE_PAGES):
-        page(walk, str(number), 7, fresh=new, size=size)
+        page(walk, str(number), 7, fresh=new)
     with pytest.raises(PaginationLoopError, match="page 1002 brought nothing"):
-        page(walk, "one more", 7, fresh=new, size=size)
+        page(walk, "one more", 7, fresh=new)
     assert walk.state is State.FAILED
 
 
@@ -784,6 +782,6 @@ def test_an_empty_last_page_is_the_end() -> None:
     """An empty last page ends the walk well, after any number of empty pages."""
     walk = fresh()
     for number in range(MAX_IDLE_PAGES):
-        page(walk, str(number), number, fresh=False, size=0)
-    page(walk, None, -1, fresh=False, size=0)
+        page(walk, str(number), number, fresh=False)
+    page(walk, None, -1, fresh=False)
     assert walk.exhausted
