@@ -64,12 +64,10 @@ class Widths:
         step = self.step(ranged)
         if step is None:
             return borders(oldest, newest, self.count or 1, ranged.grid)
-        found = borders_at_multiples(oldest, newest, step)
-        if len(found) >= MAX_RANGES:
-            raise ConfigurationError(
-                f"these are {len(found) + 1} ranges, more than {MAX_RANGES}: use wider ones"
-            )
-        return found
+        count = newest // step - oldest // step + 1  # a range of 2^63 numbers or more has no len()
+        if count > MAX_RANGES:
+            raise ConfigurationError(f"these are {count} ranges, more than {MAX_RANGES}: use wider ones")
+        return borders_at_multiples(oldest, newest, step)
 
 
 class Split(Generic[P]):

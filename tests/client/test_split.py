@@ -294,8 +294,9 @@ async def test_arguments_are_checked_at_once() -> None:
         with pytest.raises(ArgumentError, match="whole number"):
             series.split(days=0.5)
         assert not ledger.requests
-        with pytest.raises(ConfigurationError, match="more than 100000"):
-            await transfers(session, start_block=0, end_block=10**9).split(blocks=1)
+        for end in (10**9, 2**64):
+            with pytest.raises(ConfigurationError, match=rf"these are {end + 1} ranges, more than 100000"):
+                await transfers(session, start_block=0, end_block=end).split(blocks=1)
         await pages.first()
         with pytest.raises(PagingError, match="before"):
             pages.split(8)
