@@ -248,10 +248,10 @@ class Fetcher:
         """Return the stream of what the target lacks of a source, or of a range."""
         open_ = partial(self.spec.open, arguments)
         since = None if pages.cursor is None else pages.cursor.since
-        if since is not None and source.exported is not None:
-            # Rows that share the number may be missing, and not every service includes the bound itself.
-            least = max(0, source.exported - 1)
-            open_ = partial(self.spec.open_since, arguments, since, least)
+        if since is not None and source.exported is not None and source.exported > 0:
+            # Rows that share the number may be missing, and not every service includes the bound itself. So
+            # for the rows from 0 on there is no bound to send.
+            open_ = partial(self.spec.open_since, arguments, since, source.exported - 1)
             pages = open_()
         if source.checkpoint is None or source.done:
             return pages

@@ -358,6 +358,20 @@ async def test_a_source_of_ranges_has_a_window(tmp_path: Path) -> None:
     assert found == Counter([(f"0x{one}", one) for one in (*range(17), 19)] + [("0x18", 99)])
 
 
+async def test_rows_of_number_0_are_asked_for_without_a_start(tmp_path: Path) -> None:
+    """An update and a window that reach down to 0 have its rows, though the service counts a start out."""
+    ledger, out = Ledger([0, 0], first_in=False), tmp_path / "out"
+    async with reaching(ledger) as session:
+        assert (await transfers(session, out)).rows == 2
+        ledger.numbers.append(0)
+        assert (await transfers(session, out)).rows == 1
+        ledger.numbers.append(7)
+        result = await transfers(session, out, lookback="9 blocks")
+        assert (result.rows, result.removed) == (1, 0)
+        result = await transfers(session, out, lookback="9 blocks")
+    assert (result.rows, result.removed) == (0, 0)
+
+
 async def test_a_limit_bounds_the_window(tmp_path: Path) -> None:
     """The window of an export with a limit has no row behind the limit, nor one of its last number."""
     ledger, out = Ledger([1, 2, 2, 3, 4, 5]), tmp_path / "out.jsonl"
