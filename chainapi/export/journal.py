@@ -32,7 +32,7 @@ from chainapi.export.invalid_rows import INVALID_DIGEST
 from chainapi.export.matching import Matched, Matchers, Walk
 from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, GroupRecord, PageRecord, Part, Waiting
 from chainapi.export.segments import GROUPS, SegmentReader, Segments
-from chainapi.export.settings import JOURNAL
+from chainapi.export.settings import HAS_PAGES, JOURNAL
 from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.spec import free_label
 
@@ -150,9 +150,7 @@ class Journal:
     def has_pages(self) -> bool:
         """Return whether a page was ever committed."""
         with self._database.reading() as db:
-            (found,) = db.execute(
-                "SELECT EXISTS (SELECT 1 FROM sources WHERE checkpoint IS NOT NULL)"
-            ).fetchone()
+            (found,) = db.execute(HAS_PAGES).fetchone()
         return bool(found)
 
     # Sources and their rows

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMNS",
+    "HAS_PAGES",
     "JOURNAL",
     "OPTIONS",
     "compare_settings",
@@ -34,9 +35,11 @@ JOURNAL = "journal"  # name of the database in the folder of a journal
 COLUMNS = "columns"  # the setting with the names and kinds of the columns
 FOLDER_FORMAT = "jsonl"  # of files in a folder whose name has no suffix of a format
 OPTIONS = "options"  # the setting with the compression of the files, which each run may change
-
-
-_BEGUN = "SELECT EXISTS (SELECT 1 FROM sources WHERE checkpoint IS NOT NULL)"
+# Whether a journal has a page. The ranges of a source have checkpoints before their first pages.
+HAS_PAGES = (
+    "SELECT EXISTS (SELECT 1 FROM sources WHERE place = 0 AND checkpoint IS NOT NULL)"
+    " OR EXISTS (SELECT 1 FROM pages) OR EXISTS (SELECT 1 FROM parts)"
+)
 
 
 def settings_in(journal: Path) -> Mapping[str, Any]:
@@ -57,7 +60,7 @@ def settings_in(journal: Path) -> Mapping[str, Any]:
     database = Database.open(path, check=False)
     try:
         with database.reading() as db:
-            (begun,) = db.execute(_BEGUN).fetchone()
+            (begun,) = db.execute(HAS_PAGES).fetchone()
             found = db.execute("SELECT name, value, checksum FROM about").fetchall() if begun else ()
             if wrong := [name for name, value, stored in found if stored != checksum(name, value)]:
                 raise ExportError(damaged(path, f"a record of about: {wrong[0]!r}"))

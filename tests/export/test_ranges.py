@@ -458,6 +458,17 @@ async def test_too_many_ranges_fail_the_source(tmp_path: Path) -> None:
             await exported(session, path, ranges="1 block")
 
 
+async def test_ranges_without_a_page_are_no_export(tmp_path: Path) -> None:
+    """A run that only split its source leaves no settings: another one has its own, and its own ranges."""
+    ledger, path = Ledger(list(range(100)), statuses=[200, 500, 500, 500]), tmp_path / "t.jsonl"
+    async with reaching(ledger, max_attempts=1) as session:
+        with pytest.raises(IncompleteExportError, match="1 of 1 sources failed"):
+            await exported(session, path, ranges=3)
+        assert len(begun_ranges(path)) == 3
+        await exported(session, path, start_block=50, ranges=2)
+    assert serials_in(path) == list(range(50, 100))[::-1]
+
+
 async def test_ranges_are_no_setting_of_the_export(tmp_path: Path) -> None:
     """A run with other settings is refused while ranges are unfinished; other ranges are not."""
     ledger, path = Ledger(list(range(100)), latency=1.0), tmp_path / "t.jsonl"
