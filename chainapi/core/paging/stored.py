@@ -111,7 +111,7 @@ class StoredRows:
         newer = set[int]() if order is None else self._newer(indices, again, numbers, order)
         self.skipped = bool(newer)
         if indices and not again and not newer:
-            self.done = not (page.keyed if last is None else _rises(numbers, last))
+            self.done = not _may_come_again(page, numbers, last)
         return again | newer
 
     def _newer(
@@ -174,6 +174,16 @@ def _suspects(page: PageRows, indices: Sequence[int], numbers: Numbers, last: in
         for index in indices
         if (_has_key(page, index) if last is None or (number := numbers[index]) is None else number >= last)
     ]
+
+
+def _may_come_again(page: PageRows, numbers: Numbers, last: int | None) -> bool:
+    """Check whether rows that the reader had may stand below a page without any.
+
+    So they may below rows above the last one given; with a key, also below rows that are level with it.
+    """
+    if last is None:
+        return page.keyed
+    return _rises(numbers, last) or (page.keyed and numbers[-1] == last)
 
 
 def _rises(numbers: Iterable[int | None], last: int) -> bool:

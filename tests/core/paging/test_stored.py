@@ -82,6 +82,17 @@ def test_a_row_level_with_the_last_one_is_looked_up() -> None:
     assert store.asked == [(1, False)]
 
 
+def test_a_page_level_with_the_last_row_decides_nothing() -> None:
+    """A list may gain a page of rows with its newest number: rows that come again may be below them."""
+    dedupe, store = resumed(BOTH, [{"key": f"k{one}", "number": 5} for one in range(4)])
+    assert not added(dedupe, ("a", 5), ("b", 5)).repeated
+    assert added(dedupe, ("c", 5), ("k0", 5), ("k1", 5)).repeated == {1, 2}
+    assert added(dedupe, ("k2", 5), ("k3", 5)).repeated == {0, 1}
+    assert not added(dedupe, ("d", 5), ("e", 4)).repeated
+    assert not dedupe.reads_stored
+    assert store.asked == [(2, False), (3, False)]
+
+
 def test_empty_pages_decide_nothing() -> None:
     """An empty page between two others is neither a proof nor asked for."""
     dedupe, store = resumed(BOTH)
