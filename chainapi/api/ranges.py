@@ -140,7 +140,7 @@ class Part:
             raise PagingError(
                 f"{self.query.where}: a row has the number {number}, far beyond the range from"
                 f" {within.start} to {within.end} that was asked for: the service does not bound this list by"
-                " that number. Walk the list without split() or ranges="
+                " that number. Walk the list without split(), or export it to another target without ranges="
             )
 
 
