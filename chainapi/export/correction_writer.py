@@ -147,9 +147,9 @@ class CorrectionWriter(PartWriter):
         def write(new: Path) -> None:
             check_count(path, self.target.format.write(new, self.columns, (), old, self.stop, dropped), count)
 
-        make_folders(path.parent, self.target.root)
+        make_folders(path.parent, self.target.root, self._syncs)
         with self._opened(file) as old:
-            size, digest = write_partial(path, write)
+            size, digest = write_partial(path, write, self._syncs)
         name = path.relative_to(self.target.root).as_posix()
         return PartFile(
             name, count, size, digest, self.corrections.sources_of(file), partition=file.partition

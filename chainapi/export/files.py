@@ -1,7 +1,8 @@
 """Atomic writes of files, and digests that recognize them again.
 
 A file is written under another name, synced, renamed, and its folder is synced: after a kill or a power cut
-the whole file is there, or the old one. `append` adds rows to a file in place. Everything here blocks.
+the whole file is there, or the old one. The files of a part are synced together. `append` adds rows to a file
+in place. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from chainapi.errors import ExportError
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SYNC_EVERY",
     "FileState",
+    "SyncGroup",
     "chunks",
     "digest_of",
     "has_state",
@@ -43,6 +47,8 @@ __all__ = [
 HEAD, TAIL = 16 << 10, 64 << 10  # bytes of a file whose digest is kept
 CHUNK = 1 << 20  # bytes that are read at a time
 SYNC_EVERY = 64 << 20  # bytes: a sync of gigabytes at once could not be stopped
+SYNC_AT_ONCE = 128  # files and folders, likewise
+SYNC_THREADS = 8
 
 
 @contextmanager
@@ -61,8 +67,63 @@ def os_errors_explained(path: Path, other: str = "target") -> Iterator[None]:
         raise ExportError(f"{path} cannot be written: {reason_of(error)}; choose another {other}") from error
 
 
-def make_folders(folder: Path, root: Path) -> None:
-    """Create a folder below `root` with those between them, so that their names last.
+@define(eq=False)
+class SyncGroup:
+    """Files and folders that are synced together.
+
+    A file system commits the syncs of several threads at once, a tenth of the time of one after the other.
+    """
+
+    _files: dict[Path, Path] = field(factory=dict[Path, Path], init=False)  # with those that errors name
+    _size: int = field(default=0, init=False)
+
+    def add(self, path: Path, named: Path, size: int = 0) -> None:
+        """Add a folder, or a file of some bytes; many are synced at once.
+
+        An error names the file `named`.
+
+        Raises:
+            ExportError: see `sync`.
+
+        """
+        self._files[path] = named
+        self._size += size
+        if len(self._files) >= SYNC_AT_ONCE or self._size >= SYNC_EVERY:
+            self.sync()
+
+    def sync(self) -> None:
+        """Sync what was added to the disk.
+
+        Raises:
+            ExportError: the operating system refused to.
+
+        """
+        files, self._files, self._size = self._files, {}, 0
+        with ThreadPoolExecutor(SYNC_THREADS, "chainapi-sync") as threads:
+            deque(threads.map(_sync, files, files.values()), maxlen=0)
+
+
+def _sync(path: Path, named: Path) -> None:
+    with _writing(named):
+        if path.is_dir():
+            sync_folder(path)
+        else:
+            sync_file(path)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ExportError(
+            f"{path} cannot be written: {reason_of(error)}; all rows are kept in the journal: "
+            "make room, or remove another cause, and start the same export again"
+        ) from error
+
+
+def make_folders(folder: Path, root: Path, syncs: SyncGroup) -> None:
+    """Create a folder below `root` with those between them; their names are to be synced.
 
     Raises:
         ExportError: a folder cannot be created.
@@ -71,7 +132,7 @@ def make_folders(folder: Path, root: Path) -> None:
     with os_errors_explained(root):
         for inner in [*reversed(folder.relative_to(root).parents), folder.relative_to(root)][1:]:
             (root / inner).mkdir(exist_ok=True)
-            sync_folder((root / inner).parent)  # also if a killed run has created it
+            syncs.add((root / inner).parent, root / inner)  # also if a killed run has created it
 
 
 def refuse_link(path: Path, *, dangling: bool = False) -> None:
@@ -98,34 +159,37 @@ def partial_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
-def write_partial(path: Path, write: Callable[[Path], object]) -> tuple[int, str]:
-    """Write and sync a file; return its size in bytes and its digest.
+def write_partial(
+    path: Path, write: Callable[[Path], object], syncs: SyncGroup | None = None
+) -> tuple[int, str]:
+    """Write a file; return its size in bytes and its digest.
 
-    It has the name `partial_of` until `put_in_place`. `write` gets the path and writes the content. On an
-    error the file is deleted.
+    It has the name `partial_of` until `put_in_place`. `write` gets the path and writes the content. The file
+    and its name are synced, or added to `syncs`. On an error the file is deleted.
 
     Raises:
         ExportError: the file cannot be written.
 
     """
-    partial = partial_of(path)
+    partial, group = partial_of(path), SyncGroup() if syncs is None else syncs
     _remove(partial)
     try:
-        write(partial)
-        sync_file(partial)
-        if path.exists():  # a rename would replace its mode as well
-            partial.chmod(stat.S_IMODE(path.stat().st_mode))
-        sync_folder(partial.parent)  # the journal records the file only once its name survives a power cut
-        return partial.stat().st_size, digest_of(partial)
-    except BaseException as error:
+        with _writing(path):
+            write(partial)
+            if path.exists():  # a rename would replace its mode as well
+                partial.chmod(stat.S_IMODE(path.stat().st_mode))
+            size, digest = partial.stat().st_size, digest_of(partial)
+        group.add(partial, path, size)
+        group.add(
+            partial.parent, path
+        )  # the journal records the file only once its name survives a power cut
+        if syncs is None:
+            group.sync()
+    except BaseException:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise ExportError(
-                f"{path} cannot be written: {reason_of(error)}; all rows are kept in the journal: "
-                "make room, or remove another cause, and start the same export again"
-            ) from error
         raise
+    return size, digest
 
 
 def _remove(partial: Path) -> None:
@@ -140,21 +204,21 @@ def _remove(partial: Path) -> None:
         ) from error
 
 
-def put_in_place(path: Path) -> None:
-    """Rename a ``.partial`` file; sync its folder, so that the name lasts.
+def put_in_place(path: Path, syncs: SyncGroup | None = None) -> None:
+    """Rename a ``.partial`` file, so that the name lasts.
+
+    Its folder is synced, or added to `syncs`.
 
     Raises:
         ExportError: the file cannot be renamed.
 
     """
-    try:
+    with _writing(path):
         partial_of(path).replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise ExportError(
-            f"{path} cannot be written: {reason_of(error)}; all rows are kept in the journal: remove "
-            "the cause and start the same export again"
-        ) from error
+        if syncs is None:
+            sync_folder(path.parent)
+    if syncs is not None:
+        syncs.add(path.parent, path)
 
 
 def sync_folder(folder: Path) -> None:

@@ -23,6 +23,7 @@ from chainapi.errors import ExportError
 from chainapi.export.append import appending
 from chainapi.export.files import (
     SYNC_EVERY,
+    SyncGroup,
     digest_of,
     has_state,
     make_folders,
@@ -82,6 +83,7 @@ class PartWriter:
     on_rows: Callable[[int], None] = field(repr=False)
     invalid: InvalidRows = field(factory=InvalidRows, kw_only=True, repr=False)
     groups: Sequence[GroupRecord] = field(default=(), kw_only=True, repr=False)
+    _syncs: SyncGroup = field(factory=SyncGroup, init=False, repr=False)
 
     @property
     def number(self) -> int:
@@ -113,6 +115,7 @@ class PartWriter:
             with SegmentReader(self.target.journal, self.groups) as reader:
                 for file in self._files(reader):
                     files.append(file)
+            self._syncs.sync()
         except BaseException:
             for file in files:  # the disk may be full
                 with suppress(OSError):
@@ -148,7 +151,7 @@ class PartWriter:
         """Write the file of a partition."""
         keys = self.target.partition
         path = self.target.part(self.number, folder_of(keys, values))
-        make_folders(path.parent, self.target.path)
+        make_folders(path.parent, self.target.path, self._syncs)
         return self._write_file(path, reader, rows, partition=tuple(zip(keys, values, strict=True)))
 
     def _write_rows(self, reader: SegmentReader, rows: Sequence[PageRows]) -> PartFile:
@@ -190,7 +193,7 @@ class PartWriter:
             if isinstance(format_, DatabaseFormat) and not self.target.folder:
                 format_.mark(new, Marker(self.number, self.run, count))
 
-        size, digest = write_partial(path, write)
+        size, digest = write_partial(path, write, self._syncs)
         name = path.relative_to(self.target.root).as_posix()
         return PartFile(name, count, size, digest, _sources(rows), partition=partition)
 
@@ -284,7 +287,7 @@ class PartWriter:
             found = format_.write_tail(new, self.columns, lines, path, self.stop)
             check_count(path, before.rows + found, count)
 
-        size, _ = write_partial(path, write)
+        size, _ = write_partial(path, write, self._syncs)
         base = Base(before.size, before.digest)
         digest = digest_of(path, base.size, partial_of(path))
         return PartFile(path.name, count, base.size + size, digest, _sources(rows), base=base)
@@ -309,7 +312,7 @@ class PartWriter:
             if self.dropped:
                 format_.remove(new, path, self.dropped)
 
-        file = Added(*write_partial(path, write))
+        file = Added(*write_partial(path, write, self._syncs))
         count = before.rows + added - len(self.dropped)
         return PartFile(path.name, count, 0, "", _sources(rows), added=file)
 
@@ -356,7 +359,7 @@ class PartWriter:
                 file.write(first)
                 file.writelines(lines)
 
-        size, digest = write_partial(path, write)
+        size, digest = write_partial(path, write, self._syncs)
         yield PartFile(path.name, len(self.invalid.digests), size, digest, invalid=True)
 
     def _invalid_lines(self, reader: SegmentReader) -> Iterator[bytes]:

@@ -19,6 +19,7 @@ and the other steps are short.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -29,6 +30,7 @@ from attrs import evolve
 from chainapi.errors import ExportError
 from chainapi.export.append import append, cut, has_base, has_tail
 from chainapi.export.files import (
+    SyncGroup,
     digest_of,
     has_state,
     os_errors_explained,
@@ -36,7 +38,6 @@ from chainapi.export.files import (
     put_in_place,
     reason_of,
     refuse_link,
-    sync_folder,
 )
 from chainapi.export.formats import DatabaseFormat
 from chainapi.export.journal import Journal
@@ -93,19 +94,26 @@ def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -
             if previous is not None and (file.base is not None or file.added is not None):
                 _check_file(target, previous, stop)
     journal.begin_part(part)
-    for file in part.content.files:
-        _put(target, part, file, stop)
+    _put(target, part, part.content.files, stop)
     _complete(journal, target, part)
 
 
-def _put(target: Target, part: Part, file: PartFile, stop: threading.Event) -> None:
+def _put(target: Target, part: Part, files: Iterable[PartFile], stop: threading.Event) -> None:
+    """Rename or append files of a part."""
+    syncs = SyncGroup()
+    for file in files:
+        _put_file(target, part, file, stop, syncs)
+    syncs.sync()
+
+
+def _put_file(target: Target, part: Part, file: PartFile, stop: threading.Event, syncs: SyncGroup) -> None:
     path = target.root / file.name
     if file.added is not None:
         _transaction(target, stop).add(part)
     elif file.base is not None:
         append(path, file.base, stop)
     else:
-        put_in_place(path)
+        put_in_place(path, syncs)
 
 
 def _complete(journal: Journal, target: Target, part: Part) -> Part:
@@ -139,10 +147,11 @@ def _remove_replaced(target: Target, part: Part) -> None:
                 f"{path} cannot be removed ({reason_of(error)}), and part {part.number} replaces it: remove "
                 "the cause and start the same export again"
             ) from error
-    for folder in {path.parent for path in paths}:
-        if folder.is_dir():
-            with os_errors_explained(folder):
-                sync_folder(folder)  # before the journal loses the record that they are to be deleted
+    syncs = SyncGroup()
+    for path in paths:
+        if path.parent.is_dir():
+            syncs.add(path.parent, path)
+    syncs.sync()  # before the journal loses the record that they are to be deleted
 
 
 def _described(target: Target, file: PartFile) -> PartFile:
@@ -169,12 +178,13 @@ def _placed(journal: Journal, target: Target, part: Part, stop: threading.Event)
             f"{partial_of(target.root / changed[0].name)} was changed since it was written: put it back as "
             f"it was, or move {target.path} and {target.journal} away to start over"
         )
+    if not changed:
+        _put(target, part, left, stop)
+        return True
     for file in left:
-        if not changed:
-            _put(target, part, file, stop)
-        elif file.base is not None:
+        if file.base is not None:
             cut(target.root / file.name, file.base)
-    return not changed
+    return False
 
 
 def _is_in_place(journal: Journal, target: Target, part: Part, file: PartFile, stop: threading.Event) -> bool:

@@ -74,7 +74,9 @@ async def test_a_folder_in_place_of_the_manifest(tmp_path: Path) -> None:
         await export(session.data.evm.blocks, [1], tmp_path)
         (tmp_path / MANIFEST).unlink()
         (tmp_path / MANIFEST).mkdir()
-        with pytest.raises(ExportError, match=rf"{MANIFEST} cannot be written: .*: remove the cause and"):
+        with pytest.raises(
+            ExportError, match=rf"{MANIFEST} cannot be written: .* remove another cause, and start"
+        ):
             await export(session.data.evm.blocks, [1, 2], tmp_path)
         (tmp_path / MANIFEST).rmdir()
         await export(session.data.evm.blocks, [1, 2], tmp_path)
