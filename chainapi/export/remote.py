@@ -22,8 +22,11 @@ import json
 import os
 import re
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -49,13 +52,15 @@ from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile, next_nu
 from chainapi.export.settings import format_name_of, settings_in
 from chainapi.export.store import Store, divided_url, path_of, redacted
 from chainapi.export.target import ABOUT, Target, refuse_name
-from chainapi.export.worker import Worker
+from chainapi.export.worker import Worker, look
 
 __all__ = ["RemoteTarget", "publish", "recover_uploads", "target_of"]
 
 _BEGUN_ABOUT = f".{ABOUT}-*.partial"  # the same, until it is whole
 _JOURNAL_FOLDER = "folder for the journal"
 FILES = "files"  # folder in that of a journal: files that are not uploaded yet
+UPLOADS_AT_ONCE = 8
+SMALL = 8 << 20  # bytes of a file that is uploaded beside others: drivers hold up to 100 MiB of each
 
 
 @frozen(kw_only=True)
@@ -366,10 +371,21 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
 
 
 def _upload(target: RemoteTarget, part: Part, stop: threading.Event) -> None:
-    """Upload the files that are not there yet."""
+    """Upload the files that are not there yet; small ones side by side."""
+    small, large = list[PartFile](), list[PartFile]()
     for file in part.content.files:
-        if not _is_uploaded(target, file):
-            target.store.upload(file.name, partial_of(target.root / file.name), stop)
+        (small if target.store.is_concurrent and file.size <= SMALL else large).append(file)
+    upload = partial(_upload_file, target, stop)
+    with ThreadPoolExecutor(UPLOADS_AT_ONCE, "chainapi-upload") as threads:
+        deque(threads.map(upload, small), maxlen=0)
+    for file in large:
+        upload(file)
+
+
+def _upload_file(target: RemoteTarget, stop: threading.Event, file: PartFile) -> None:
+    look(stop)
+    if not _is_uploaded(target, file):
+        target.store.upload(file.name, partial_of(target.root / file.name), stop)
 
 
 def _is_ready(target: RemoteTarget, part: Part) -> bool:

@@ -325,6 +325,14 @@ class Store:
 
         return isinstance(self.files, LocalFileSystem)
 
+    @property
+    def is_concurrent(self) -> bool:
+        """Check whether calls of several threads run side by side.
+
+        They do with asynchronous drivers; others may have one connection.
+        """
+        return bool(getattr(self.files, "async_impl", False))
+
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
 

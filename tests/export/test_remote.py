@@ -7,10 +7,12 @@ import logging
 import os
 import re
 import shutil
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Coroutine, Iterator
 from errno import EPERM
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +166,25 @@ async def test_parts_are_uploaded_while_the_export_runs(files: type[Bucket], tmp
     assert seen[-1] >= 3
     assert len(result.written) == len(manifest_of(files)) >= 5
     assert rows_in(files, tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
+
+
+async def test_small_files_are_uploaded_side_by_side(files: Any, tmp_path: Path) -> None:
+    """An asynchronous driver gets several uploads at a time; one that fails ends the run."""
+    calls, met, chains = count(), threading.Barrier(3), range(1, 31)
+
+    def meet(name: str, when: str, _: bytes) -> None:
+        if when == "before" and name.endswith(".jsonl") and (call := next(calls)) < 3:
+            met.wait(30)  # for the others
+            if call == 2:
+                raise OSError("no route")
+
+    files.async_impl, files.on_step = True, meet
+    async with simulated(Simulator(chains=chains, rows=2)) as session:
+        walk, out = session.data.evm.blocks, "bucket://b/x/"
+        with pytest.raises(ExportError, match="no route"):
+            await export(walk, chains, out, format="jsonl", partition=["source"])
+        await export(walk, chains, out)
+    assert sum(name.endswith(".jsonl") for name in files.objects()) == 30
 
 
 async def test_partitions_are_folders_of_objects(files: type[Bucket], tmp_path: Path) -> None:
