@@ -179,10 +179,9 @@ def write_partial(
             if path.exists():  # a rename would replace its mode as well
                 partial.chmod(stat.S_IMODE(path.stat().st_mode))
             size, digest = partial.stat().st_size, digest_of(partial)
+        # The journal records the file only once it and its name survive a power cut.
         group.add(partial, path, size)
-        group.add(
-            partial.parent, path
-        )  # the journal records the file only once its name survives a power cut
+        group.add(partial.parent, path)
         if syncs is None:
             group.sync()
     except BaseException:
