@@ -30,7 +30,16 @@ from chainapi.export.gathering import GroupedPages, GroupEncoder, PageValues
 from chainapi.export.integrity import COLUMNS, checksum
 from chainapi.export.invalid_rows import INVALID_DIGEST
 from chainapi.export.matching import Matched, Matchers, Walk
-from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, GroupRecord, PageRecord, Part, Waiting
+from chainapi.export.part_records import (
+    BEGUN,
+    CLEANED,
+    IN_PLACE,
+    GroupRecord,
+    PageRecord,
+    Part,
+    Waiting,
+    replaced_in,
+)
 from chainapi.export.segments import GROUPS, SegmentReader, Segments
 from chainapi.export.settings import HAS_PAGES, JOURNAL
 from chainapi.export.source_records import Batch, SourceRecord
@@ -382,6 +391,12 @@ class Journal:
         found.sort(key=lambda page: (page.source, not page.place, page.place, page.number))
         return [(labels[page.source], page) for page in found]
 
+    def finished_sources(self) -> Iterator[SourceRecord]:
+        """Yield the sources whose walk has ended."""
+        with self._database.reading() as db:
+            for fields in db.execute(_select("sources", "WHERE place = 0 AND done")):
+                yield SourceRecord.from_fields(*fields)
+
     def windows(self) -> dict[int, SourceRecord]:
         """Return the finished sources whose rows were fetched again, by their numbers."""
         with self._database.reading() as db:
@@ -446,6 +461,12 @@ class Journal:
         with self._database.reading() as db:
             for fields in db.execute(_select("parts", "WHERE state >= ? ORDER BY number"), (IN_PLACE,)):
                 yield Part.from_fields(*fields)
+
+    def replaced_files(self) -> set[str]:
+        """Return the names of the files that parts in place have replaced."""
+        with self._database.reading() as db:
+            found = db.execute("SELECT content FROM parts WHERE state >= ?", (IN_PLACE,))
+            return {name for (content,) in found for name in replaced_in(content)}
 
     def begin_part(self, part: Part) -> None:
         """Store the files of a part, and its invalid rows, before they get their names."""

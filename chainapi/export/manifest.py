@@ -7,9 +7,12 @@ same content: a run writes the manifest again if it is missing or different.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from chainapi.export.files import put_in_place, refuse_link, write_partial
 from chainapi.export.journal import Journal
@@ -28,9 +31,14 @@ def write_manifest(journal: Journal, target: Target) -> None:
         ExportError: it cannot be written, or is a symbolic link.
 
     """
-    path, content = target.path / MANIFEST, manifest_of(journal)
+    path = target.path / MANIFEST
     refuse_link(path)
-    write_partial(path, lambda partial: partial.write_bytes(content))
+
+    def write(partial: Path) -> None:
+        with partial.open("wb") as file:
+            file.writelines(_lines(journal))
+
+    write_partial(path, write)
     put_in_place(path)
 
 
@@ -41,12 +49,19 @@ def check_manifest(journal: Journal, target: Target) -> None:
         ExportError: it cannot be written, or is a symbolic link.
 
     """
-    path, found = target.path / MANIFEST, None
+    path = target.path / MANIFEST
     refuse_link(path)
-    with suppress(FileNotFoundError, IsADirectoryError):
-        found = path.read_bytes()
-    if found != manifest_of(journal):
+    if not _has_lines(path, _lines(journal)):
         write_manifest(journal, target)
+
+
+def _has_lines(path: Path, lines: Iterable[bytes]) -> bool:
+    """Check whether a file has these lines and no others."""
+    try:
+        with path.open("rb") as file:
+            return all(file.read(len(line)) == line for line in lines) and not file.read(1)
+    except (FileNotFoundError, IsADirectoryError):
+        return False
 
 
 def files_in_place(journal: Journal) -> Iterator[tuple[Part, PartFile]]:
@@ -54,7 +69,7 @@ def files_in_place(journal: Journal) -> Iterator[tuple[Part, PartFile]]:
 
     Files that others replaced are left out.
     """
-    replaced = {name for part in journal.parts() for name in part.content.replaces}
+    replaced = journal.replaced_files()
     for part in journal.parts():
         for file in part.content.files:
             if not file.invalid and file.name not in replaced:
@@ -63,9 +78,13 @@ def files_in_place(journal: Journal) -> Iterator[tuple[Part, PartFile]]:
 
 def manifest_of(journal: Journal) -> bytes:
     """Return the content of the manifest: a line for each file that is in place."""
-    entries = (_entry(part, file) for part, file in files_in_place(journal))
-    lines = (json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in entries)
-    return b"".join(line.encode() + b"\n" for line in lines)
+    return b"".join(_lines(journal))
+
+
+def _lines(journal: Journal) -> Iterator[bytes]:
+    """Yield the lines of the manifest; memory holds those of a part."""
+    for part, file in files_in_place(journal):
+        yield msgspec.json.encode(_entry(part, file)) + b"\n"
 
 
 def listed_in(content: bytes) -> Iterator[tuple[str, int]]:
@@ -104,5 +123,5 @@ def _entry(part: Part, file: PartFile) -> dict[str, Any]:
     }
 
 
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
+def _number(text: str | None) -> msgspec.Raw | None:
+    return None if text is None else msgspec.Raw(text.encode())  # it may have more than 64 bits

@@ -21,6 +21,7 @@ __all__ = [
     "SourceRows",
     "Waiting",
     "next_number",
+    "replaced_in",
 ]
 
 BEGUN, IN_PLACE, CLEANED = range(3)  # states of a part
@@ -166,6 +167,20 @@ class Content(msgspec.Struct, frozen=True):
     columns: tuple[tuple[str, str], ...] = ()
     replaces: tuple[str, ...] = ()
     corrects: bool = False
+
+
+class _Replaces(msgspec.Struct, frozen=True):
+    replaces: tuple[str, ...] = ()
+
+
+def replaced_in(content: str) -> tuple[str, ...]:
+    """Return the names of the files that a part replaces, from its stored content.
+
+    Raises:
+        ValueError: it does not have the form that `Part.fields` writes.
+
+    """
+    return msgspec.json.decode(content, type=_Replaces).replaces
 
 
 @frozen

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from attrs import define, field
 
@@ -33,10 +33,11 @@ class WindowOpener:
     journal: Journal
     target: Target
     limited: bool = field(kw_only=True)
-    _waiting: set[int] | None = field(
-        default=None, init=False
-    )  # sources whose rows are not in the target yet
-    _files: dict[str, list[tuple[float, str]]] | None = field(default=None, init=False)
+    # Sources whose rows are not in the target yet.
+    _waiting: set[int] | None = field(default=None, init=False)
+    # Files with rows of the window of each source.
+    _files: Mapping[str, Sequence[str]] | None = field(default=None, init=False)
+    _present: set[str] = field(factory=set[str], init=False)  # files that were found
 
     def __call__(self, source: SourceRecord, names: tuple[str, ...]) -> None:
         """Open the window of a source, unless its rows wait for a part.
@@ -50,29 +51,35 @@ class WindowOpener:
         """
         if self._waiting is None:
             self._waiting = self.journal.waiting_sources()
-        start = self.lookback.start(source, limited=self.limited)
+        start = self._start(source)
         if start is None or source.window is not None or source.number in self._waiting:
             return
-        self._check_files(source.label, start)
+        self._check_files(source.label)
         source.open_window(start, names)
 
-    def _check_files(self, label: str, start: int) -> None:
+    def _start(self, source: SourceRecord) -> int | None:
+        return self.lookback.start(source, limited=self.limited)
+
+    def _check_files(self, label: str) -> None:
         if not self.target.folder:
             return
         if self._files is None:
             self._files = self._find_files()
-        for highest, name in self._files.get(label, ()):
-            if highest >= start and not self.target.exists(name):
+        for name in self._files.get(label, ()):
+            if name not in self._present and not self.target.exists(name):
                 raise ExportError(
                     f"{self.target.file(name)} is missing, and has rows of {label} that lookback= fetches "
                     "again: put it back, or leave lookback= out until its rows are older than that"
                 )
+            self._present.add(name)
 
-    def _find_files(self) -> dict[str, list[tuple[float, str]]]:
-        """Return the files of each source, with the greatest number of its rows in each."""
-        found = defaultdict[str, list[tuple[float, str]]](list)
+    def _find_files(self) -> Mapping[str, Sequence[str]]:
+        """Return the files with rows of the window of each finished source."""
+        starts = {source.label: self._start(source) for source in self.journal.finished_sources()}
+        found = defaultdict[str, list[str]](list)
         for _, file in files_in_place(self.journal):
             for rows in file.sources:
-                highest = math.inf if rows.highest is None else int(rows.highest)
-                found[rows.source].append((highest, file.name))
+                start = starts.get(rows.source)
+                if start is not None and (rows.highest is None or int(rows.highest) >= start):
+                    found[rows.source].append(file.name)
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,7 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
     on_list: ClassVar[list[Callable[[], object]]] = []
     on_read: ClassVar[Callable[[str], None] | None] = None
     options: ClassVar[list[dict[str, Any]]] = []
+    asked: ClassVar[Counter[str]] = Counter()  # objects whose state was asked for
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -58,6 +60,11 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
         finally:
             if self.on_list:
                 self.on_list.pop()()
+
+    def info(self, path: str, **options: Any) -> Any:
+        """Return size and kind of an object."""
+        self.asked[path.rpartition("/")[2]] += 1
+        return super().info(path, **options)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
         """Create or replace an object."""
@@ -134,7 +141,11 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
 @contextmanager
 def bucket() -> Iterator[type[Bucket]]:
     """Register an empty file system ``bucket://`` for the block."""
-    fresh: Any = type("Bucket", (Bucket,), {"store": {}, "pseudo_dirs": [""], "options": [], "on_list": []})
+    fresh: Any = type(
+        "Bucket",
+        (Bucket,),
+        {"store": {}, "pseudo_dirs": [""], "options": [], "on_list": [], "asked": Counter()},
+    )
     fsspec.register_implementation("bucket", fresh, clobber=True)
     yield fresh
     fresh.on_step = fresh.on_read = None

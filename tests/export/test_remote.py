@@ -473,6 +473,19 @@ async def test_replaced_objects_that_cannot_be_removed(files: type[Bucket], tmp_
     corrected.check(files, tmp_path)
 
 
+async def test_an_object_of_many_windows_is_looked_for_once(files: type[Bucket]) -> None:
+    """The number of requests to a store does not grow with the sources whose rows are fetched again."""
+    asked = list[int]()
+    for chains in (range(1, 3), range(1, 41)):
+        url = f"bucket://b/{len(chains)}/"
+        async with simulated(Simulator(chains=chains, rows=4)) as session:
+            await export(session.data.evm.blocks, chains, url, format="jsonl")
+            files.asked.clear()
+            await export(session.data.evm.blocks, chains, url, lookback="1d")
+        asked.append(files.asked["part-00001.jsonl"])
+    assert asked[0] == asked[1] > 0
+
+
 async def test_an_object_of_a_window_that_is_gone(files: type[Bucket], tmp_path: Path) -> None:
     """An object with rows of the window that is missing or was changed is named, and left alone."""
     corrected = Corrected.of("folder", "jsonl", tmp_path)
