@@ -136,7 +136,7 @@ class RemoteTarget(Target):
 
     def exists(self, name: str) -> bool:
         """Check whether there is an object, by its name below the folder."""
-        return self.store.state(name) is not None
+        return self.store.exists(name)
 
     @contextmanager
     def fetched(self, name: str, stop: threading.Event) -> Iterator[Path]:
@@ -228,7 +228,7 @@ class RemoteTarget(Target):
                 f"{self.journal} is not a journal of an export to {self.address}: choose another folder for "
                 "the journal"
             )
-        taken = self.store.names() if self.folder else self.store.state(self.path.name) or self._has_claim()
+        taken = self.store.names() if self.folder else self.exists(self.path.name) or self._has_claim()
         if taken:
             held = "is not empty" if self.folder else "exists"
             raise ExportError(
@@ -241,7 +241,7 @@ class RemoteTarget(Target):
         return self._read_about(about)
 
     def _has_claim(self) -> bool:
-        return self.store.state(self._claim) is not None
+        return self.exists(self._claim)
 
     def _read_about(self, about: Path) -> bytes:
         try:
@@ -428,7 +428,7 @@ def _check_manifest(journal: Journal, target: RemoteTarget) -> None:
     One with newer parts is refused: the journal is then an old copy.
     """
     content = manifest_of(journal)
-    found = None if target.store.state(MANIFEST) is None else target.store.read(MANIFEST)
+    found = target.store.read(MANIFEST) if target.exists(MANIFEST) else None
     if found == content:
         return
     number = next_number(journal.last_part())
@@ -439,7 +439,7 @@ def _check_manifest(journal: Journal, target: RemoteTarget) -> None:
 
 def _check_free(target: RemoteTarget, name: str) -> None:
     """Refuse to overwrite an object that the journal lacks: it is then an old copy."""
-    if target.store.state(name) is not None:
+    if target.exists(name):
         raise _old_copy(target, name)
 
 

@@ -292,18 +292,30 @@ class Store:
             ExportError: the object cannot be read.
 
         """
-        path = self._path(name)
+        path, size = self._path(name), self._size(name)
+        if size is None:
+            return None
+        with self._explained(name, "read"):
+            return state_of(size, lambda start, end: self.files.cat_file(path, start=start, end=end))
+
+    def exists(self, name: str) -> bool:
+        """Check whether there is an object.
+
+        Raises:
+            ExportError: the store does not say so.
+
+        """
+        return self._size(name) is not None
+
+    def _size(self, name: str) -> int | None:
+        """Return the size of an object; None if it is missing."""
         with self._explained(name, "read"):
             self.files.invalidate_cache()
             try:
-                found = self.files.info(path)
+                found = self.files.info(self._path(name))
             except FileNotFoundError:
                 return None
-            if found["type"] != "file":
-                return None
-            return state_of(
-                int(found["size"]), lambda start, end: self.files.cat_file(path, start=start, end=end)
-            )
+            return int(found["size"]) if found["type"] == "file" else None
 
     def remove(self, names: Iterable[str]) -> None:
         """Delete objects; those that are missing are left out."""
