@@ -91,11 +91,18 @@ def place(journal: Journal, target: Target, part: Part, stop: threading.Event) -
     previous = journal.last_part()
     with os_errors_explained(target.path):
         for file in part.content.files:
-            if previous is not None and (file.base is not None or file.added is not None):
-                _check_file(target, previous, stop)
+            _check_place(target, file, previous, stop)
     journal.begin_part(part)
     _put(target, part, part.content.files, stop)
     _complete(journal, target, part)
+
+
+def _check_place(target: Target, file: PartFile, previous: Part | None, stop: threading.Event) -> None:
+    """Check that a file may get its name, or follow the rows of the previous part."""
+    if target.folder or (previous is None and not file.invalid):
+        _check_free(target.root / file.name, target)
+    if previous is not None and (file.base is not None or file.added is not None):
+        _check_file(target, previous, stop)
 
 
 def _put(target: Target, part: Part, files: Iterable[PartFile], stop: threading.Event) -> None:

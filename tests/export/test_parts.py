@@ -83,6 +83,27 @@ async def test_a_folder_in_place_of_the_manifest(tmp_path: Path) -> None:
     assert len(manifest_of(tmp_path)) == 2
 
 
+@pytest.mark.parametrize("name", ["out/part-00002.jsonl", "out.jsonl"])
+async def test_a_file_of_others_in_place_of_the_next_one(name: str, tmp_path: Path) -> None:
+    """A file that a user creates during a run is left alone, also if the export wants its name."""
+    simulator, theirs = Simulator(chains=CHAINS, rows=40), tmp_path / name
+    out = tmp_path / name.split("/")[0]
+    options: dict[str, Any] = {"page_size": 10, "part_rows": 50} if out != theirs else {}
+
+    def create(progress: ExportProgress) -> None:
+        if progress.rows and not theirs.exists():
+            theirs.write_bytes(b"theirs")
+
+    async with simulated(simulator) as session:
+        for on_progress in (create, None):
+            with pytest.raises(ExportError, match=f"{theirs.name} exists, but .* has no record of it"):
+                await export(session.data.evm.blocks, CHAINS, out, on_progress=on_progress, **options)
+            assert theirs.read_bytes() == b"theirs"
+        theirs.unlink()
+        await export(session.data.evm.blocks, CHAINS, out, **options)
+    assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 40, CHAINS))
+
+
 async def test_a_folder_gets_parts_while_the_export_runs(tmp_path: Path) -> None:
     """A part has the rows of unfinished sources too, and later ones follow it in the same run."""
     simulator = Simulator(chains=CHAINS, rows=200, latency=1.0)
