@@ -103,6 +103,8 @@ def _check_place(target: Target, file: PartFile, previous: Part | None, stop: th
         _check_free(target.root / file.name, target)
     if previous is not None and (file.base is not None or file.added is not None):
         _check_file(target, previous, stop)
+    elif not file.invalid:
+        target.refuse_log()
 
 
 def _put(target: Target, part: Part, files: Iterable[PartFile], stop: threading.Event) -> None:
@@ -120,6 +122,8 @@ def _put_file(target: Target, part: Part, file: PartFile, stop: threading.Event,
     elif file.base is not None:
         append(path, file.base, stop)
     else:
+        if not file.invalid:
+            target.refuse_log()
         put_in_place(path, syncs)
 
 

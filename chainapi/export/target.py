@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from attrs import field, frozen
 
-from chainapi.errors import ExportError
+from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.files import os_errors_explained, partial_of, refuse_link
-from chainapi.export.formats import format_of
+from chainapi.export.formats import format_of, log_beside
 from chainapi.export.settings import JOURNAL, format_name_of, settings_in
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Target:
         """Refuse a file, or a folder with files; no export has begun here.
 
         Raises:
-            ExportError: there is such a file.
+            ExportError: there is such a file, or a log of an earlier database.
 
         """
         if self.has_others():
@@ -187,6 +187,30 @@ class Target:
                 f"{self.address} {held}, and no export wrote it{missing}: move it away, or choose another"
                 " target"
             )
+        self.refuse_log()
+
+    def refuse_log(self) -> None:
+        """Refuse a log beside a single database.
+
+        A file that gets its name would be read with the log.
+
+        Raises:
+            ExportError: a database that is gone has left it.
+            TargetInUseError: a program has it for the database that is there.
+
+        """
+        log = None if self.folder else log_beside(self.path, self.format)
+        if log is None:
+            return
+        if self.path.exists():
+            raise TargetInUseError(
+                f"{self.path} is locked: another program has it open, and its log beside it, {log.name}."
+                " Close it there, and start the same export again; all rows are kept in the journal"
+            )
+        raise ExportError(
+            f"{self.path} has a log of another database beside it, {log.name}: programs would take it for"
+            " that of the new one, which it would damage. Move it away, and start the same export again"
+        )
 
     def has_others(self) -> bool:
         """Check for the file, or for files in the folder beside the journal."""

@@ -23,7 +23,7 @@ from attrs import frozen
 
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.files import has_state, partial_of, reason_of, refuse_link, sync_file
-from chainapi.export.formats import DatabaseFormat
+from chainapi.export.formats import DatabaseFormat, log_beside
 from chainapi.export.formats.markers import Marker
 from chainapi.export.part_records import Part, PartFile
 
@@ -117,8 +117,7 @@ class Transaction:
             ) from error
 
     def _matches(self, file: PartFile) -> bool:
-        logs = (self.path.with_name(self.path.name + suffix) for suffix in self.format.logs)
-        return has_state(self.path, file.size, file.digest) and not any(log.exists() for log in logs)
+        return has_state(self.path, file.size, file.digest) and log_beside(self.path, self.format) is None
 
     def _changed(self) -> ExportError:
         what = "has other rows than the export wrote" if self.path.exists() else "is missing"

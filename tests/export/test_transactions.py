@@ -21,6 +21,7 @@ from chainapi.export import worker
 from chainapi.export.files import partial_of
 from chainapi.export.formats import DatabaseFormat, format_of
 from chainapi.export.formats import sqlite as sqlites
+from chainapi.export.progress import ExportProgress
 from chainapi.export.worker import Stopped, interrupting
 from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
@@ -216,6 +217,51 @@ async def test_a_duckdb_database_that_is_open(tmp_path: Path) -> None:
         other.communicate()
     with closing(duckdb.connect(growing.path)), pytest.raises(TargetInUseError, match="another connection"):
         await growing.run()
+    with closing(duckdb.connect()) as attached:
+        attached.execute(f"ATTACH '{growing.path}' AS blocks (READ_ONLY)")
+        with pytest.raises(TargetInUseError, match="another connection"):
+            await growing.run()
+        assert len([*own("duckdb").read(growing.path)]) == OLD
+    assert (await growing.run()).written == (growing.path,)
+    growing.check()
+
+
+# Logs: SQLite and DuckDB take those beside a file for its own
+
+
+@pytest.mark.parametrize(("format_", "log"), [(name, log) for name in FORMATS for log in own(name).logs])
+async def test_a_log_that_another_database_left(format_: str, log: str, tmp_path: Path) -> None:
+    """A new database is refused beside a log, at the start and before it gets its name."""
+    growing = Growing(tmp_path, format_)
+    left = growing.path.with_name(growing.path.name + log)
+
+    def leave(progress: ExportProgress) -> None:
+        left.write_bytes(b"log")
+
+    for on_progress in (None, leave, None):
+        if on_progress is None:
+            left.write_bytes(b"log")
+        with pytest.raises(ExportError, match=f"has a log of another database beside it, b.{format_}{log}: "):
+            await growing.run(on_progress=on_progress)
+        assert left.read_bytes() == b"log"
+        assert not growing.path.exists()
+        left.unlink()
+    await growing.begin()
+    await growing.run()
+    growing.check()
+
+
+async def test_a_log_beside_a_copy(tmp_path: Path) -> None:
+    """A database with a hard link is not replaced while a program has its log; nothing is lost."""
+    growing, _ = await started(tmp_path / "run", "sqlite")
+    (tmp_path / "link").hardlink_to(growing.path)
+    with opened(growing.path) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("CREATE TABLE notes (text)")
+        other.commit()
+        with pytest.raises(TargetInUseError, match=r"b\.sqlite is locked: .*Close it there"):
+            await growing.run()
+        other.execute("INSERT INTO notes VALUES ('mine')")
     assert (await growing.run()).written == (growing.path,)
     growing.check()
 

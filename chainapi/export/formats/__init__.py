@@ -35,6 +35,7 @@ __all__ = [
     "Rows",
     "TextFormat",
     "format_of",
+    "log_beside",
     "name_of",
     "options_of",
     "with_options",
@@ -279,6 +280,16 @@ def name_of(path: str | Path) -> str | None:
         if name in FORMATS and (first or len(suffixes) > count):
             return name
     return None
+
+
+def log_beside(path: Path, format_: Format) -> Path | None:
+    """Return the path of a log beside a database, or None.
+
+    Programs take it for the log of this file.
+    """
+    suffixes = format_.logs if isinstance(format_, DatabaseFormat) else ()
+    logs = (path.with_name(path.name + suffix) for suffix in suffixes)
+    return next((log for log in logs if log.exists()), None)
 
 
 def format_of(name_or_path: str | Path) -> Format:

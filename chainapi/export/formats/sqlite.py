@@ -97,7 +97,8 @@ class Sqlite:
             if dropped:
                 self.remove(added, previous, dropped)
             path.unlink(missing_ok=True)
-            with _opened(previous, stop) as old, _explained(path), closing(sqlite3.connect(path)) as new:
+            # Its end deletes the log, unless another program has the database open.
+            with _writable(previous, stop) as old, closing(sqlite3.connect(path)) as new:
                 old.backup(new, pages=PAGES, progress=lambda *_: look(stop))
             with _changed(path, stop, added) as database:
                 return _insert(path, database)
