@@ -310,7 +310,7 @@ class PartWriter:
             lines = self._lines(reader, rows, new)
             check_count(path, format_.write(new, self.columns, lines, stop=self.stop), added)
             if self.dropped:
-                format_.remove(new, path, self.dropped)
+                format_.remove(new, self.dropped)
 
         file = Added(*write_partial(path, write, self._syncs))
         count = before.rows + added - len(self.dropped)

@@ -17,9 +17,10 @@ from hypothesis import given, settings
 
 from chainapi import Cache, Session, SessionView
 from chainapi.api.catalogue import ROUTES
-from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
+from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError, TargetInUseError
 from chainapi.export import export
 from chainapi.export.formats import FORMATS, format_of, without_source
+from chainapi.export.formats import sqlite as sqlites
 from chainapi.export.lookback import Lookback
 from chainapi.export.run import ExportResult
 from chainapi.export.target import Target
@@ -210,6 +211,26 @@ async def test_a_database_is_corrected_in_place(name: str, tmp_path: Path) -> No
         assert {int(value) for _, value in after} == {0, 1, 2, 30}
         assert after[:3] == [row for row in before if int(row[1]) != 3] or name == "duckdb"
         assert database.execute("SELECT count(*) FROM mine").fetchone() == (4,)
+
+
+async def test_a_correction_after_a_vacuum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A correction that a reader held up removes its rows, also if VACUUM has numbered them again since."""
+    monkeypatch.setattr(sqlites, "BUSY", 0.0)
+    ledger, out = points(range(6)), tmp_path / "out.sqlite"
+    async with reaching(ledger) as session:
+        await exported(session, out)
+        for day in (4, 2):  # the first correction leaves a gap in the numbers of the rows
+            ledger.changed[day] = {"value": 10 * day}
+            with closing(sqlite3.connect(out)) as reader:
+                reading = reader.execute("SELECT * FROM rows")
+                reading.fetchone()
+                with pytest.raises(TargetInUseError):
+                    await exported(session, out, lookback="5d")
+                reading.close()
+                reader.execute("VACUUM")
+            result = await exported(session, out)
+            assert result.written == (out,)
+    assert values_of(out, "sqlite") == {0: 0, 1: 1, 2: 20, 3: 3, 4: 40, 5: 5}
 
 
 async def test_new_rows_alone_are_added(tmp_path: Path) -> None:

@@ -207,8 +207,7 @@ class DatabaseFormat(Format, Protocol):
         Columns that the database lacks are added to it; earlier rows have NULL there. The transaction also
         adds the marker, which is returned. It survives a power cut. Indexes, tables and views of others stay.
 
-        If `added` has a table ``removed``, rows with the same values in its columns are deleted first: an
-        upsert has the keys of its rows there.
+        If `added` has a table ``removed``, the rows at the places in it are deleted first.
 
         Raises:
             ExportError: the database does not have the rows that were added.
@@ -216,14 +215,12 @@ class DatabaseFormat(Format, Protocol):
         """
         ...
 
-    def remove(self, added: Path, path: Path, dropped: Dropped) -> None:
-        """Name rows of a database in the table ``removed`` of another for `merge`.
+    def remove(self, added: Path, dropped: Dropped) -> None:
+        """Write the indices of rows that leave a database to another, for `merge`.
 
-        Args:
-            added: the other database.
-            path: the database; its rows stay where they are until then.
-            dropped: indices of the rows, in the order in which `read` yields them.
-
+        Its table ``removed`` gets them; they count the rows as `read` yields them. The ids of rows might
+        change until then: VACUUM of SQLite, and a checkpoint of DuckDB, may number rows again, and keep their
+        order.
         """
         ...
 

@@ -99,7 +99,7 @@ class DuckDb:
         try:
             self.write(added, columns, rows, stop=stop)
             if dropped:
-                self.remove(added, previous, dropped)
+                self.remove(added, dropped)
             with previous.open("rb") as old, path.open("wb") as new:
                 for chunk in until(stop, chunks(old)):
                     new.write(chunk)
@@ -146,14 +146,10 @@ class DuckDb:
         self.compare(path, added, stop)
         return marker
 
-    def remove(self, added: Path, path: Path, dropped: Dropped) -> None:
-        """Name rows of a database, by their rowids, in another one that is added to it."""
-        with _confined(path) as database:
-            rows = database.sql(f"SELECT rowid FROM {_plain_table(path, database)}")  # noqa: S608
-            with rows.to_arrow_reader(BATCH_ROWS) as batches:
-                found = [one for batch in chosen_rows(batches, dropped) for one in batch["rowid"].to_pylist()]
+    def remove(self, added: Path, dropped: Dropped) -> None:
+        """Write the places of rows that leave another database."""
         with _changed(added) as database:
-            database.execute(f"CREATE TABLE {REMOVED} AS SELECT unnest(?::BIGINT[]) AS rowid", [found])
+            database.execute(f"CREATE TABLE {REMOVED} AS SELECT unnest(?::BIGINT[]) AS place", [[*dropped]])
 
     def compare(self, path: Path, added: Path, stop: threading.Event | None = None) -> None:
         """Compare the newest rows of a database with those that were added."""
@@ -256,11 +252,8 @@ def _insert(path: Path, database: duckdb.DuckDBPyConnection, added: Path) -> int
     table = _plain_table(path, database)
     with _confined(added) as fresh:
         _alter(path, database, _types(fresh, "rows"))
-        keys = _types(fresh, REMOVED)
-        if keys:
-            names = [*map(quoted_name, keys)]
-            same = " AND ".join(f"taken.{name} IS NOT DISTINCT FROM fresh.{name}" for name in names)
-            _run(database, f"DELETE FROM {table} taken USING fresh WHERE {same}", fresh, REMOVED)  # noqa: S608
+        if _types(fresh, REMOVED):
+            _remove(database, table, fresh)
         inserted = _run(database, f"INSERT INTO {table} BY NAME SELECT * FROM fresh", fresh, "rows")  # noqa: S608
         if inserted != _count(fresh, "rows"):
             raise differs(path)
@@ -279,6 +272,14 @@ def _run(
         (changed,) = database.execute(statement).fetchall()[0]
         database.unregister("fresh")
     return int(changed)
+
+
+def _remove(database: duckdb.DuckDBPyConnection, table: str, fresh: duckdb.DuckDBPyConnection) -> None:
+    """Delete the rows whose places are in the table `REMOVED` of ``fresh``."""
+    dropped = {place for (place,) in fresh.execute(f"SELECT place FROM {REMOVED}").fetchall()}  # noqa: S608
+    with database.sql(f"SELECT rowid FROM {table}").to_arrow_reader(BATCH_ROWS) as batches:  # noqa: S608
+        found = [one for batch in chosen_rows(batches, dropped) for one in batch["rowid"].to_pylist()]
+    database.execute(f"DELETE FROM {table} WHERE rowid IN (SELECT unnest(?::BIGINT[]))", [found])  # noqa: S608
 
 
 def _alter(path: Path, database: duckdb.DuckDBPyConnection, wanted: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from chainapi.errors import ExportError, TargetInUseError
 __all__ = ["MARKERS", "REMOVED", "Marker", "add_marker", "differs", "in_use", "newest_marker", "quoted_name"]
 
 MARKERS = "chainapi_parts"
-REMOVED = "removed"  # in a file with new rows: keys of rows that they replace
+REMOVED = "removed"  # in a file with new rows: places of rows that they replace
 CREATE = f"CREATE TABLE IF NOT EXISTS {MARKERS} (part BIGINT, run VARCHAR, rows BIGINT)"
 INSERT = f"INSERT INTO {MARKERS} (part, run, rows) VALUES (?, ?, ?)"  # noqa: S608
 NEWEST = f"SELECT part, run, rows FROM {MARKERS} ORDER BY part DESC LIMIT 1"  # noqa: S608

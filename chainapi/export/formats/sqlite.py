@@ -95,7 +95,7 @@ class Sqlite:
         try:
             self.write(added, columns, rows, stop=stop)
             if dropped:
-                self.remove(added, previous, dropped)
+                self.remove(added, dropped)
             path.unlink(missing_ok=True)
             # Its end deletes the log, unless another program has the database open.
             with _writable(previous, stop) as old, closing(sqlite3.connect(path)) as new:
@@ -147,14 +147,11 @@ class Sqlite:
         self.compare(path, added, stop)
         return marker
 
-    def remove(self, added: Path, path: Path, dropped: Dropped) -> None:
-        """Name rows of a database, by their rowids, in another one that is added to it."""
-        with _opened(path) as database:
-            places = database.execute("SELECT rowid FROM main.rows ORDER BY rowid")
-            found = [one for place, one in enumerate(places) if place in dropped]
+    def remove(self, added: Path, dropped: Dropped) -> None:
+        """Write the places of rows that leave another database."""
         with _changed(added) as database:
-            database.execute(f"CREATE TABLE {REMOVED} (rowid INTEGER)")
-            database.executemany(f"INSERT INTO {REMOVED} VALUES (?)", found)  # noqa: S608
+            database.execute(f"CREATE TABLE {REMOVED} (place INTEGER)")
+            database.executemany(f"INSERT INTO {REMOVED} VALUES (?)", ((place,) for place in dropped))  # noqa: S608
 
     def compare(self, path: Path, added: Path, stop: threading.Event | None = None) -> None:
         """Compare the newest rows of a database with those that were added."""
@@ -275,18 +272,17 @@ def _insert(path: Path, database: sqlite3.Connection) -> int:
 
 
 def _remove(database: sqlite3.Connection) -> int:
-    """Delete the rows whose keys are in the table `REMOVED` of ``added``.
+    """Delete the rows whose places are in the table `REMOVED` of ``added``.
 
     Return their number.
     """
-    keys = _columns_of(database, "added", REMOVED)
-    if not keys:
+    if not _columns_of(database, "added", REMOVED):
         return 0
-    same = " AND ".join(f"taken.{quoted_name(key)} IS removed.{quoted_name(key)}" for key in keys)
-    return database.execute(
-        "DELETE FROM main.rows WHERE rowid IN"  # noqa: S608
-        f" (SELECT taken.rowid FROM added.{REMOVED} removed JOIN main.rows taken ON {same})"
-    ).rowcount
+    places = {place for (place,) in database.execute(f"SELECT place FROM added.{REMOVED}")}  # noqa: S608
+    first, count = min(places), max(places) - min(places) + 1  # the newest rows are the last ones
+    rows = database.execute("SELECT rowid FROM main.rows ORDER BY rowid LIMIT ? OFFSET ?", (count, first))
+    found = [one for place, one in enumerate(rows, first) if place in places]
+    return database.executemany("DELETE FROM main.rows WHERE rowid = ?", found).rowcount
 
 
 def _newest(database: sqlite3.Connection) -> Marker | None:
