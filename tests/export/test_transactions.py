@@ -180,7 +180,7 @@ async def test_a_new_column_is_added_to_the_table(format_: str, tmp_path: Path) 
 # Locks
 
 
-@pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "SELECT * FROM rows"])
+@pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "SELECT * FROM rows"])
 async def test_a_locked_sqlite_database(lock: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of another program is an error that says so; the next run adds the rows, and names the file."""
     monkeypatch.setattr(sqlites, "BUSY", 0.0)
@@ -192,6 +192,9 @@ async def test_a_locked_sqlite_database(lock: str, tmp_path: Path, monkeypatch: 
             TargetInUseError, match=r"b\.sqlite is locked: .*Close it there, and start the same"
         ):
             await growing.run()
+        if lock == "BEGIN EXCLUSIVE":
+            with pytest.raises(TargetInUseError, match=r"b\.sqlite is locked: "):
+                list(own("sqlite").read(growing.path))
         reading.close()
     assert (await growing.run()).written == (growing.path,)
     assert (await growing.run()).written == ()
@@ -264,6 +267,7 @@ async def test_a_log_beside_a_copy(tmp_path: Path) -> None:
         other.execute("INSERT INTO notes VALUES ('mine')")
     assert (await growing.run()).written == (growing.path,)
     growing.check()
+    assert ask(growing.path, "SELECT * FROM notes") == [("mine",)]
 
 
 # Changes of others
@@ -442,9 +446,8 @@ def test_rows_replace_others(name: str, tmp_path: Path) -> None:
     form.remove(added, frozenset({0, 3}))
     assert form.merge(path, added, 1, "run").rows == 4
     found = ask(path, "SELECT * FROM rows ORDER BY source, id")
-    assert found == [("a", 1, 1), ("a", 2, 20), ("a", 4, 40), ("b", 2, 4)]
+    assert found == [("a", 2, 20), ("a", 3, 3), ("a", 4, 40), ("b", 2, 4)]
     assert form.newest(path)[1] == 4
-    assert form.merge(path, added, 2, "run").rows == 4
     form.compare(path, added)
 
 

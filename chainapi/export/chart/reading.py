@@ -49,7 +49,7 @@ def read_chart(
     Raises:
         ConfigurationError: the format is unknown, the rows have no such column or source, there are no rows,
             or the default of an axis is ambiguous; the URL is invalid, or a package is missing.
-        ExportError: a file at a URL cannot be read.
+        ExportError: a file at a URL cannot be read, or another program has locked a database.
         OSError: a file cannot be read.
 
     """

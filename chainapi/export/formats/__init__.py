@@ -125,6 +125,7 @@ class Format(Protocol):
         Raises:
             ConfigurationError: the file has another format or other columns.
             OSError: the file cannot be read.
+            TargetInUseError: another program has locked the database.
 
         """
         ...

@@ -237,7 +237,8 @@ def _changed(path: Path, stop: threading.Event | None = None) -> Iterator[duckdb
 def _connected(path: Path, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
     try:
         return duckdb.connect(path, read_only=read_only, config={**_SETTINGS, **_CONFINED})
-    except duckdb.ConnectionException as error:  # another connection of this process
+    # Another connection of this process, or one that has attached the database.
+    except (duckdb.ConnectionException, duckdb.ResourceInUseException) as error:
         raise in_use(path) from error
     except duckdb.IOException as error:
         if "not a valid DuckDB database" in str(error):

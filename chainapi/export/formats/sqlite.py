@@ -168,6 +168,7 @@ class Sqlite:
 
 PAGES = 1_000  # of a database that are copied between two looks at `stop`
 BUSY = 5.0  # seconds that a transaction waits for the lock of another program
+LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)  # codes of errors
 _LABEL = Column(SOURCE, "text")
 
 
@@ -348,6 +349,11 @@ def _opened(path: Path, stop: threading.Event | None = None) -> Iterator[sqlite3
     """Open an existing database to read its rows.
 
     SQLite would create a missing one.
+
+    Raises:
+        ConfigurationError: it is no database of an export.
+        TargetInUseError: another program has locked it.
+
     """
     path.stat()
     with closing(_connected(path, "ro")) as database:
@@ -356,7 +362,9 @@ def _opened(path: Path, stop: threading.Event | None = None) -> Iterator[sqlite3
                 database.execute("PRAGMA query_only = ON")
                 _check_plain(path, database)
                 yield database
-        except (sqlite3.DatabaseError, UnicodeDecodeError):
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if _code(error) in LOCKED:
+                raise in_use(path) from error
             raise unlike(path, "sqlite") from None
 
 
@@ -392,13 +400,16 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        match getattr(error, "sqlite_errorcode", 0) & 0xFF:
-            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                raise in_use(path) from error
-            case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-                raise unlike(path, "sqlite") from error
-            case _:
-                raise OSError(f"{path}: {error}") from error
+        if _code(error) in LOCKED:
+            raise in_use(path) from error
+        if _code(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            raise unlike(path, "sqlite") from error
+        raise OSError(f"{path}: {error}") from error
+
+
+def _code(error: Exception) -> int:
+    """Return the primary code of an error of SQLite; 0 for other errors."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 FORMAT = Sqlite()
