@@ -27,6 +27,7 @@ from chainapi.export.files import (
     digest_of,
     has_state,
     make_folders,
+    os_errors_explained,
     partial_of,
     refuse_link,
     sync_file,
@@ -133,9 +134,10 @@ class PartWriter:
     def _files(self, reader: SegmentReader) -> Iterator[PartFile]:
         """Write the files one by one."""
         yield from self._write_invalid(reader)
+        folders = dict[str, Path]()
         for values, rows in self._divided(reader):
             if self.target.partition:
-                yield self._write_partition(reader, values, rows)
+                yield self._write_partition(reader, values, rows, folders)
             else:
                 yield self._write_rows(reader, rows)
 
@@ -147,11 +149,14 @@ class PartWriter:
         divided = Partitioner(self.target.partition, self.columns)
         yield from divided.divide(self.pages, partial(self._read, reader))
 
-    def _write_partition(self, reader: SegmentReader, values: Values, rows: Sequence[PageRows]) -> PartFile:
-        """Write the file of a partition."""
+    def _write_partition(
+        self, reader: SegmentReader, values: Values, rows: Sequence[PageRows], folders: dict[str, Path]
+    ) -> PartFile:
+        """Write the file of a partition, and add its folder to those of the part."""
         keys = self.target.partition
         path = self.target.part(self.number, folder_of(keys, values))
         make_folders(path.parent, self.target.path, self._syncs)
+        _check_apart(path.parent, folders.setdefault(str(path.parent).casefold(), path.parent))
         return self._write_file(path, reader, rows, partition=tuple(zip(keys, values, strict=True)))
 
     def _write_rows(self, reader: SegmentReader, rows: Sequence[PageRows]) -> PartFile:
@@ -367,6 +372,23 @@ class PartWriter:
         for label, page in self.pages:
             if page.invalid:
                 yield from self.invalid.lines(label, reader.read(page)[1])
+
+
+def _check_apart(folder: Path, other: Path) -> None:
+    """Refuse two folders of partitions that are one.
+
+    Their files would replace each other.
+
+    Raises:
+        ExportError: the file system ignores upper and lower case.
+
+    """
+    with os_errors_explained(folder):
+        if folder != other and folder.samefile(other):
+            raise ExportError(
+                f"{folder} and {other} are one folder on this file system, which ignores upper and lower"
+                " case: start over on another one, or without 'source' in partition="
+            )
 
 
 def check_count(path: Path, found: int, count: int) -> None:

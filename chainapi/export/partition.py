@@ -143,12 +143,17 @@ def check_label(keys: Sequence[str], label: str) -> None:
     """Refuse a source whose label no file, or no folder of a partition, can have.
 
     Raises:
-        ConfigurationError: it is not UTF-8, or too long for the name of a folder.
+        ConfigurationError: it is not UTF-8, or too long for the name of a folder, or that of null.
 
     """
     if not is_utf_8(label):
         raise ArgumentError(
             f"the source {quoted(label)} is not UTF-8, as its label in the files has to be: correct it"
+        )
+    if SOURCE in keys and label == NULL:
+        raise ConfigurationError(
+            f"the source {quoted(label)} is what readers of partitions take for null: leave 'source' out of"
+            " partition="
         )
     if SOURCE in keys and len(quote(label, safe="")) > LONGEST_LABEL:
         raise ConfigurationError(

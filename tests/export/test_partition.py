@@ -34,6 +34,7 @@ from chainapi.simulator import Simulator
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import columns_of
 from tests.export.test_export import blocks_of
+from tests.ledger import ADDRESS, Ledger
 from tests.sessions import Answering, reaching, simulated
 
 CHAINS = (1, 43114)
@@ -177,15 +178,37 @@ async def test_columns_with_the_name_of_a_key_are_refused(tmp_path: Path) -> Non
 
 
 async def test_a_label_that_no_folder_can_have(tmp_path: Path) -> None:
-    """A source with a long label is refused before the first request, or fails alone."""
+    """A source with a long label, or that of null, is refused before the first request, or fails alone."""
     simulator = Simulator(chains=CHAINS, rows=20)
     paths = ["/v1/chains/1/blocks", "/v1/chains/1/blocks?" + "x" * 200]
     async with simulated(simulator) as session:
         with pytest.raises(ConfigurationError, match="is too long for the name of a folder"):
             await export(session.data.list, paths, tmp_path / "b", partition=["source"])
+        with pytest.raises(ConfigurationError, match="readers of partitions take for null"):
+            await export(session.data.list, [NULL], tmp_path / "b", partition=["source"])
         with pytest.raises(IncompleteExportError):
             await export(session.data.list, iter(paths), tmp_path / "b", partition=["source"])
     assert [*files_of(tmp_path / "b", "jsonl")] == ["source=%2Fv1%2Fchains%2F1%2Fblocks/part-00001.jsonl"]
+
+
+async def test_folders_that_the_file_system_takes_for_one(tmp_path: Path) -> None:
+    """Sources that differ in case alone are refused where the file system ignores it; no row is lost."""
+    lower, upper = f"0x{'a' * 40}", f"0x{'A' * 40}"
+
+    async def run(*addresses: str) -> None:
+        sources = [(1, address) for address in addresses]
+        await export(session.data.evm.erc20_transactions, sources, tmp_path, partition=["source"])
+
+    async with reaching(Ledger([1, 2])) as session:
+        await run(ADDRESS)
+        (tmp_path / f"source=1%2F{lower}").mkdir()
+        link = tmp_path / f"source=1%2F{upper}"  # in place of such a file system
+        link.symlink_to(tmp_path / f"source=1%2F{lower}")
+        with pytest.raises(ExportError, match=r"are one folder on this file system, .*'source'"):
+            await run(lower, upper)
+        link.unlink()
+        await run(lower, upper)
+    assert [len(rows) for rows in files_of(tmp_path, "jsonl").values()] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("keys", [None, ["source"]])
