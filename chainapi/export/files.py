@@ -123,7 +123,9 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def make_folders(folder: Path, root: Path, syncs: SyncGroup) -> None:
-    """Create a folder below `root` with those between them; their names are to be synced.
+    """Create a folder below `root` with those between them.
+
+    Their names are to be synced.
 
     Raises:
         ExportError: a folder cannot be created.
