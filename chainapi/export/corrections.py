@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from hashlib import blake2b
+from types import NoneType
 from typing import Any, Self, TypeAlias
 
 from attrs import define, field, frozen
@@ -130,6 +132,7 @@ class Corrections:
     added: int = field(default=0, init=False)
     compared: bool = field(default=False, init=False)
     _lacking: Counter[bytes] = field(factory=Counter[bytes], init=False)  # digests of the list's rows
+    _left: int = field(default=0, init=False)  # their number
 
     @property
     def removed(self) -> int:
@@ -139,14 +142,16 @@ class Corrections:
     @property
     def lacking(self) -> int:
         """Number of rows that the target lacks, the added ones included."""
-        return self._lacking.total() + self.added
+        return self._left + self.added
 
     def expect(self, label: str, lines: bytes) -> None:
         """Take rows of a source that were fetched again, as JSON lines.
 
         All of them come before `compare`.
         """
-        self._lacking.update(digest for digest, _ in self._rows_in(label, lines))
+        digests = [digest for digest, _ in self._rows_in(label, lines)]
+        self._lacking.update(digests)
+        self._left += len(digests)
 
     def compare(self, name: str, rows: Iterable[Row], typed: Typed) -> None:
         """Compare the rows of a file of the target, in their order.
@@ -176,9 +181,9 @@ class Corrections:
 
         """
         places, found = list[int](), Range()
-        for place, (digest, row) in enumerate(self._rows_in(rows.label, lines)):
-            if self._lacking[digest]:
-                self._lacking[digest] -= 1
+        wanted = self._rows_in(rows.label, lines) if self._left else ()  # most windows have not changed
+        for place, (digest, row) in enumerate(wanted):
+            if self._take(digest):
                 places.append(place if rows.places is None else rows.places[place])
                 found.add(self.windows.number(row))
         self.added += found.rows
@@ -193,10 +198,14 @@ class Corrections:
     def _meet(self, row: Row, typed: Typed) -> bool:
         """Return whether the list has a row; count it as one that the target has."""
         columns = self.windows.columns
-        digest = _digest(typed(row, columns) if columns else row)
+        return self._take(_digest(typed(row, columns) if columns else row))
+
+    def _take(self, digest: bytes) -> bool:
+        """Return whether the target lacks a row with a digest; from then on it does not."""
         if not self._lacking[digest]:
             return False
         self._lacking[digest] -= 1
+        self._left -= 1
         return True
 
     def _rows_in(self, label: str, lines: bytes) -> Iterator[tuple[bytes, Row]]:
@@ -211,6 +220,8 @@ def _digest(row: Row) -> bytes:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in _AS_IS:  # nearly all are, and `isinstance` of a mapping takes longer
+        return value
     if isinstance(value, Mapping):
         return [(name, _plain(value[name])) for name in sorted(value)]
     if isinstance(value, list):
@@ -218,3 +229,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):  # a file may add zeros after the point
         return value.as_integer_ratio()
     return value
+
+
+_AS_IS = frozenset({str, int, float, bool, NoneType, datetime})
