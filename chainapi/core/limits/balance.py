@@ -27,7 +27,7 @@ class Balance:
         recorded_at: when the last response arrived that reported what remains.
         highest: highest remainder that was reported.
         reserve: units that stay unused, because requests for the last ones were refused.
-        opened: when the first request since the last return of units was sent.
+        opened: when the first request since the last return of units was sent, as far as responses show it.
         spent: ledger of the spent units.
         stale: whether units may have been spent that it lacks, since a memory was made.
 
@@ -91,6 +91,8 @@ class Balance:
 
         `counted` if the service has surely counted the request.
         """
+        if self._shows_return(sent, cost):
+            self.opened = None
         self._counted -= cost
         self._silent_at = now
         self._note(sent, now, cost)
@@ -101,9 +103,21 @@ class Balance:
         self.remaining = min(self.remaining, max(self.remaining - cost, self._counted))
         self.remainders.add(now, now, self.remaining)
 
-    def doubt(self, cost: float) -> None:
+    def doubt(self, sent: float, cost: float) -> None:
         """Record a request that the service may or may not have counted."""
+        if self._shows_return(sent, cost):
+            self.opened = sent  # it may have opened a window
         self._counted -= cost
+
+    def _shows_return(self, sent: float, cost: float) -> bool:
+        """Return whether units came back before a request without a rise.
+
+        Too few were left before it, or no response arrived for a window.
+        """
+        last = max(self.recorded_at, self._silent_at)
+        if sent < last:
+            return False  # then others in flight had the units
+        return self.remaining < cost - EPSILON or sent > last + (self.window or DEFAULT_WINDOW)
 
     def record(self, sent: float, now: float, low: float, cost: float) -> bool:
         """Record the lowest remainder reported since a request of `cost` units was sent.
@@ -120,7 +134,7 @@ class Balance:
         if sent < self._silent_at and self._counted < low:
             low = self.remainders.add(now, now, self._counted)
         rises = low > self.remaining
-        if rises:
+        if rises or (cost and self._shows_return(sent, cost)):
             self.opened = None
         self.reported = self.proven = True
         self.remaining, self.returned, self.recorded_at = low, 0.0, now

@@ -155,7 +155,7 @@ class LimitsInForce:
         """Record a request that the service may or may not have counted."""
         for one in self.policies:
             if one.balance.reported:
-                one.balance.doubt(reservation.cost)
+                one.balance.doubt(reservation.sent, reservation.cost)
             else:
                 one.spend(reservation.sent, now, reservation.cost)
         self.in_flight.lose(now, reservation.cost)

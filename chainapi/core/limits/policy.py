@@ -16,6 +16,7 @@ __all__ = ["Policy"]
 
 PATIENCE = 0.02  # of a window: the probe waits this long at most for a unit to drip in
 LARGEST_RESERVE = 0.01  # of the limit
+DOUBTFUL = 2.0  # times the proven window: the most by which refusals that others may have caused lengthen it
 ESTIMATE = 0.8  # of the announced time of a drip: the least, because responses round and trips differ
 
 
@@ -40,6 +41,7 @@ class Policy:
     guessed: bool = field(init=False)
     reset: Reset = field(factory=Reset, init=False)
     returns: Returns = field(factory=Returns)
+    _proven: float = field(default=0.0, init=False)  # a guessed window that an announced time showed
 
     def __attrs_post_init__(self) -> None:
         self.guessed = self.balance.window is None
@@ -173,7 +175,7 @@ class Policy:
         """Record the announced seconds until all units are back, from a success."""
         balance = self.balance
         if self.guessed and max(seconds, 1.0) > (balance.window or 0.0):
-            balance.window = max(seconds, 1.0)
+            balance.window = self._proven = max(seconds, 1.0)
             balance.spent.postpone(now, balance.window)
         self.reset.announce(now + seconds, balance.remaining)
 
@@ -185,11 +187,21 @@ class Policy:
         balance = self.balance
         self.reset.refused(stop)
         if balance.opened is not None and self.guessed:
-            balance.window = max(balance.window or 0.0, stop - balance.opened)
+            self._guess_window(now, stop, balance.opened)
         balance.opened = None
         self.returns.refused(balance, now, stop, cost, backed=backed)
         if backed:
             balance.reserve = min(balance.reserve + 1.0, floor(LARGEST_RESERVE * balance.limit))
+
+    def _guess_window(self, now: float, stop: float, opened: float) -> None:
+        """Guess a window that opened at a time by a refusal with a wait until `stop`.
+
+        A wait longer than the last guess shows that it was too short. Else others may have spent the units.
+        """
+        window, found = self.balance.window or 0.0, stop - opened
+        if stop - now > window:
+            self._proven = found
+        self.balance.window = max(window, min(found, DOUBTFUL * self._proven))
 
     def restart(self) -> None:
         """Restart the count after a wait if no response reports the units back."""
@@ -218,4 +230,5 @@ class Policy:
         one.balance.restore(part.balance, then, now, idle=idle)
         one.reset.restore(part.reset, then)
         one.returns.restore(part.returns, then)
+        one._proven = one.window or 0.0
         return one

@@ -24,6 +24,7 @@ from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.returns import FixedWindow, Kind, Returns, SlidingLog, TokenBucket
 from chainapi.core.limits.verdict import Verdict
+from tests.limits.servers import SlidingLog as SlidingServer
 
 MINUTE = (PolicyField(100.0, 60.0),)
 
@@ -261,6 +262,23 @@ def test_units_spent_before_a_refusal_do_not_come_back_after_it() -> None:
     for _ in range(2):
         quota.answered(go(quota, 6.0), 6.0, 200, silent, 0.5)
     assert opens_at(quota, 7.0, 1.0) == 66.0
+
+
+@pytest.mark.parametrize(("spoiled", "most"), [("lost", 60.0), ("others", 120.0), ("idle", 120.0)])
+def test_window_without_a_name_stays_near_the_one_that_a_wait_showed(spoiled: str, most: float) -> None:
+    """Lost requests and units of others, also after idle hours, do not lengthen a window for ever."""
+    server, quota, now = SlidingServer(1.0, 60.0), Quota(), 0.0
+    quota.costs.learned[""] = 1.0
+    for number in range(100):
+        spoils = number % 10 == 5
+        now = max(now, opens_at(quota, now, 1.0)) + (3600.0 if spoils and spoiled == "idle" else 0.0)
+        reservation = go(quota, now)
+        if spoils and server.answer(now, 1.0).status == 200 and spoiled == "lost":
+            quota.lost(reservation, now)
+            continue
+        response = server.answer(now, 1.0)
+        quota.answered(reservation, now, response.status, replace(response.info, policies=()), 0.5)
+    assert quota.snapshot(now, 0).window == most
 
 
 def test_window_that_a_later_response_names_counts() -> None:
