@@ -208,15 +208,18 @@ async def test_rate_counts_units_when_it_is_set_to() -> None:
     assert time() == pytest.approx(5, rel=1e-3)
 
 
-async def test_limits_of_the_user_are_kept() -> None:
-    """Two requests in ten seconds are two requests in ten seconds."""
-    gate = Gate(limits=[Limit(2, 10)])
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(Limit(2, 10), [0, 0, 10, 10, 20]), (Limit(0.5, 10), [0, 20, 40, 60, 80])]
+)
+async def test_limits_of_the_user_are_kept(limit: Limit, expected: list[float]) -> None:
+    """Two requests in ten seconds are two in ten seconds, and half a request is one in twenty."""
+    gate = Gate(limits=[limit])
     times = []
     for _ in range(5):
         permit = await gate.acquire()
         times.append(round(time(), 3))
         permit.answered(200, RateLimitInfo())
-    assert times == [0, 0, 10, 10, 20]
+    assert times == expected
 
 
 async def test_cancelled_waiter_gives_its_place_to_the_next() -> None:

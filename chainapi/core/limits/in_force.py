@@ -57,15 +57,20 @@ class LimitsInForce:
         if not new:
             return
         self.given = (*self.given, *new)
-        self._counted += [self._count(one.amount, one.per) for one in new]
+        self._counted += [self._count(one) for one in new]
         self._list()
         if self.discovery is not None:
             self.discovery.most = inf
         if any(one.units for one in new):
             self.costs.units = True
 
-    def _count(self, limit: float, window: float) -> Policy:
-        """Return the count of a limit, with what a memory has of it."""
+    def _count(self, given: Limit) -> Policy:
+        """Return the count of a limit, with what a memory has of it.
+
+        A limit below one request lets a whole one pass each time, in a longer window.
+        """
+        whole = 1.0 if given.units else max(1.0, 1.0 / given.amount)
+        limit, window = given.amount * whole, given.per * whole
         return self.remembered.pop((limit, window), None) or Policy(Balance(limit, window))
 
     def _list(self) -> None:
@@ -238,7 +243,7 @@ class LimitsInForce:
         self.restored = True
         counted = [restored(one) for one in part.counted]
         self.remembered = {(one.limit, one.window): one for one in counted}
-        self._counted = [self._count(one.amount, one.per) for one in self.given]
+        self._counted = [self._count(one) for one in self.given]
         self.announced.restore(part.announced, restored)
         self.costs.limit(self.announced.roof())
         if part.discovery is None:

@@ -28,6 +28,8 @@ def _is_bool(_: object, attribute: Attribute[bool], value: object) -> None:
 class Limit:
     """Limit of `amount` requests in any `per` seconds; with `units`, of quota units.
 
+    Less than one request is a whole one in a longer time: 0.5 in 60 seconds is one in 120.
+
     An estimate (`Pages.estimate`) takes any amount as units, in which it has the cost of a request.
 
     Raises:
