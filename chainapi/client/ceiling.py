@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Ceiling", "is_rate"]
 
+HALVINGS = 24  # of a bucket's size: the precision with which its tokens are found
+
 
 class Ceiling:
     """Ceiling given as `rate`.
@@ -27,12 +29,31 @@ class Ceiling:
         """Return the tokens that requests with `units` units of the quota cost."""
         return units if self._counts_units else requests
 
+    def ready(self, toll: float) -> bool:
+        """Return whether it has the tokens now, or as many as it can have."""
+        return self._bucket.has_capacity(min(toll, self._bucket.max_rate))
+
     def wait(self, toll: float) -> float:
-        """Return the seconds until it has the tokens; 0 if it has them now, or is full."""
+        """Return the seconds until it has the tokens if nobody else takes any."""
         bucket = self._bucket
-        if bucket.has_capacity(min(toll, bucket.max_rate)):
+        if toll <= bucket.max_rate and bucket.has_capacity(toll):
             return 0.0
-        return toll * bucket.time_period / bucket.max_rate
+        return (toll - self._tokens()) * bucket.time_period / bucket.max_rate
+
+    def _tokens(self) -> float:
+        """Return the tokens that it has.
+
+        An `AsyncLimiter` only says whether it has a number of them.
+        """
+        tokens = step = self._bucket.max_rate
+        if self._bucket.has_capacity(tokens):
+            return tokens
+        tokens = 0.0
+        for _ in range(HALVINGS):
+            step /= 2.0
+            if self._bucket.has_capacity(tokens + step):
+                tokens += step
+        return tokens
 
     async def pay(self, toll: float) -> None:
         """Wait for the tokens and take them, in parts if they are more than it holds."""

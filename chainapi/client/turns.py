@@ -15,7 +15,7 @@ from typing import assert_never
 
 from chainapi.client.member import Member
 from chainapi.client.timer import Timer
-from chainapi.core.limits.deadlines import GRACE
+from chainapi.core.limits.deadlines import CLOSE, GRACE
 from chainapi.core.limits.group import Group
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scheduler import Due, Granted, Scheduler, Step, TooLate, Unanswered, Wait
@@ -162,10 +162,22 @@ class Turns:
                 turn.alarm.cancel()
 
     async def _pay(self, turn: Turn) -> None:
-        """Pay the ceiling of a request's session; its other requests wait meanwhile."""
-        ceiling = turn.member.ceiling
+        """Pay the ceiling of a request's session; its other requests wait meanwhile.
+
+        Others that use the ceiling may take the tokens first.
+
+        Raises:
+            QuotaWaitError: the payment would take longer than the request may wait.
+
+        """
+        ceiling, until = turn.member.ceiling, turn.waits_until + CLOSE
         assert ceiling is not None  # noqa: S101 - otherwise no request is woken without a grant
-        await ceiling.pay(ceiling.toll(self.quota.costs.price(turn.route, turn.prior)))
+        try:
+            async with asyncio.timeout_at(None if until == inf else until):
+                await ceiling.pay(ceiling.toll(self.quota.costs.price(turn.route, turn.prior)))
+        except TimeoutError:
+            now = asyncio.get_running_loop().time()
+            raise turn.too_late(now, self.scheduler.deadlines.again(now, turn)) from None
         turn.paid = True
 
     def _claim(self, turn: Turn) -> Reservation | None:
@@ -236,14 +248,14 @@ class Turns:
                 assert_never(step)
 
     def _overdue(self, turn: Turn) -> None:
-        """Fail a request whose time is over, unless its turn is close."""
-        if not turn.queued or turn.over:
+        """Fail a request whose time is over, unless its turn is close or it pays."""
+        if not turn.queued:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
-        match self.scheduler.overdue(now, turn):
+        match None if turn.over else self.scheduler.overdue(now, turn):
             case None:
-                loop.call_later(GRACE, self._overdue, turn)
+                turn.alarm = loop.call_later(GRACE, self._overdue, turn)
                 return
             case TooLate(_, seconds):
                 turn.future.set_exception(turn.too_late(now, seconds))

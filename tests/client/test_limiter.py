@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from aiolimiter import AsyncLimiter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -220,6 +221,32 @@ async def test_limits_of_the_user_are_kept(limit: Limit, expected: list[float]) 
         times.append(round(time(), 3))
         permit.answered(200, RateLimitInfo())
     assert times == expected
+
+
+async def test_max_wait_bounds_the_payment_of_a_ceiling() -> None:
+    """A call whose tokens others take fails after its `max_wait`, and the next one has its turn."""
+    bucket = AsyncLimiter(1, 10.0)
+    gate = Gate(rate=bucket)
+    await bucket.acquire()
+    late, patient = asyncio.create_task(gate.acquire(max_wait=12.0)), asyncio.create_task(gate.acquire())
+    others = asyncio.gather(*(bucket.acquire(0.9) for _ in range(3)))  # the bucket lets smaller tolls pass
+    with pytest.raises(QuotaWaitError):
+        await late
+    assert time() == pytest.approx(12.05)
+    (await patient).unsent()
+    await others
+    assert time() == pytest.approx(37, abs=0.1)
+
+
+async def test_ceiling_refuses_none_that_may_leave_in_time() -> None:
+    """A dear call that has to wait for a few tokens is not refused for the time of all of them."""
+    gate = Gate(rate=Limit(10, 10, units=True))
+    for cost, left in ((1, 999.0), (10, 989.0)):
+        (await gate.acquire(f"/{cost}", cost=cost)).answered(200, RateLimitInfo(1000.0, left))
+    await asyncio.sleep(9)
+    (await gate.acquire("/10", cost=10, max_wait=1.0)).unsent()
+    with pytest.raises(QuotaWaitError):
+        await gate.acquire("/20", cost=20, max_wait=5.0)
 
 
 async def test_cancelled_waiter_gives_its_place_to_the_next() -> None:

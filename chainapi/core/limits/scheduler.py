@@ -147,7 +147,7 @@ class Scheduler(Generic[T]):
             return False
         cost = quota.costs.price(ticket.route, ticket.prior)
         opens = max(quota.decide(now, cost, ticket.route).when, quota.routes.closed_until(ticket.route))
-        return opens <= now and (ceiling is None or not ceiling.wait(ceiling.toll(cost)))
+        return opens <= now and (ceiling is None or ceiling.ready(ceiling.toll(cost)))
 
     def adopt(self, sent: float, route: str, prior: float | None) -> Reservation:
         """Reserve units for a request that left before; see `Quota.adopt`."""

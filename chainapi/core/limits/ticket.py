@@ -20,6 +20,10 @@ class Ceiling(Protocol):
         """Return the tokens that requests with `units` units of the quota cost."""
         ...
 
+    def ready(self, toll: float) -> bool:
+        """Return whether it has the tokens now, or as many as it can have."""
+        ...
+
     def wait(self, toll: float) -> float:
         """Return the seconds until it has the tokens; 0 if it has them now."""
         ...

@@ -41,6 +41,10 @@ class Bucket:
         """Return a token for each request."""
         return requests
 
+    def ready(self, toll: float) -> bool:
+        """Return whether it needs no time."""
+        return not self.seconds
+
     def wait(self, toll: float) -> float:
         """Return the seconds of all the tokens."""
         return self.seconds * toll
