@@ -202,7 +202,7 @@ class Gate:
 
     def price(self, route: str, prior: float | None) -> float:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
-        return self._quota.costs.price(route, prior)
+        return self._quota.costs.shown(route, prior)
 
     def snapshot(self, member: Member | None = None) -> QuotaSnapshot:
         """Return the known state of the quota; call it inside a running loop only."""

@@ -112,19 +112,20 @@ class Permit:
         account.requests += 1
         if status == 429:
             account.refusals += 1
-        elif costs.version == version or route not in costs.learned:
+        elif costs.version == version and route in costs.learned:
             account.units += reservation.cost
-        else:  # the response may have shown the cost of its request
-            account.units += costs.price(route, reservation.prior)
+        else:  # it may have held more than its cost, and the response may have shown that
+            account.units += costs.shown(route, reservation.prior)
         turns.advance()
         return verdict
 
     def lost(self) -> None:
         """Report that no response arrived: the service may have counted the request."""
         if (reservation := self._settle()) is not None:
+            quota = self._turns.quota
             self._account.requests += 1
-            self._account.units += reservation.cost
-            self._turns.quota.lost(reservation, asyncio.get_running_loop().time())
+            self._account.units += quota.costs.shown(reservation.route, reservation.prior)
+            quota.lost(reservation, asyncio.get_running_loop().time())
             self._turns.advance()
 
     def unsent(self) -> None:

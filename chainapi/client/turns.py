@@ -174,7 +174,7 @@ class Turns:
         assert ceiling is not None  # noqa: S101 - otherwise no request is woken without a grant
         try:
             async with asyncio.timeout_at(None if until == inf else until):
-                await ceiling.pay(ceiling.toll(self.quota.costs.price(turn.route, turn.prior)))
+                await ceiling.pay(ceiling.toll(self.quota.costs.shown(turn.route, turn.prior)))
         except TimeoutError:
             now = asyncio.get_running_loop().time()
             raise turn.too_late(now, self.scheduler.deadlines.again(now, turn)) from None

@@ -665,6 +665,16 @@ def test_announced_reset_does_not_hide_a_drip(form: str) -> None:
 # --- the user's own ceiling ---
 
 
+async def test_margin_for_a_hidden_price_counts_as_no_cost() -> None:
+    """The units held for a price that a drip hides are neither paid as a ceiling nor shown as spent."""
+    gate = Gate(rate=Limit(1, 1.0, units=True))
+    for _ in range(10):
+        (await gate.acquire("/a")).answered(200, reported(100.0))
+    assert time() == pytest.approx(9.0)
+    assert gate.price("/a", None) == 1.0
+    assert gate.snapshot().spenders[0].units == 10.0
+
+
 @pytest.mark.parametrize(
     ("rate", "calls", "seconds"),
     [

@@ -54,24 +54,32 @@ class Costs:
     _most_left: float = 0.0
 
     def price(self, route: str, prior: float | None) -> float:
-        """Return the cost of a request: as learned, else `prior`, else the highest known.
+        """Return the units to hold for a request.
 
-        A `prior` above a whole limit is in other units than the limit, so it does not count.
+        That is its cost, or more while responses hide it.
         """
         known = self.learned.get(route)
         if known is not None and (prior is None or prior == known):  # as for nearly all requests
             return known
+        price = self.shown(route, prior)
+        if known is not None or self._tries.get(route, 0) < TRIES:
+            return price
+        # Units that dripped in hid the price of requests sent alone. A burst may be far smaller than the
+        # limit, so the limit counts only until a response reports what remains.
+        most_left = self._most_left or (self.roof if self.roof < inf else 0.0)
+        return max(price, SHARE * most_left, self._bounds.get(route, 0.0))
+
+    def shown(self, route: str, prior: float | None) -> float:
+        """Return the cost of a request: as learned, else `prior`, else the highest known.
+
+        A `prior` above a whole limit is in other units than the limit, so it does not count.
+        """
         if prior is not None and (prior > self.roof or self.units is False):
             prior = None
+        known = self.learned.get(route)
         if known is None:
-            price = max(
-                prior if prior is not None else self.most_expensive or 1.0, self._above.get(route, 0.0)
-            )
-            # Units that dripped in hid the price of requests sent alone. A burst may be far smaller than
-            # the limit, so the limit counts only until a response reports what remains.
-            most_left = self._most_left or (self.roof if self.roof < inf else 0.0)
-            most = max(SHARE * most_left, self._bounds.get(route, 0.0))
-            return max(price, most) if self._tries.get(route, 0) >= TRIES else price
+            likely = prior if prior is not None else self.most_expensive or 1.0
+            return max(likely, self._above.get(route, 0.0))
         if prior is not None and abs(known - prior) <= CLOSE * prior:
             return prior
         return known

@@ -45,7 +45,13 @@ class Deadlines(Generic[T]):
         """Return the seconds until its route and its ceiling let a request leave."""
         routes, ceiling = self.quota.routes, ticket.ceiling
         seconds = routes.closed_until(ticket.route) - now if routes.known else 0.0
-        return seconds if ceiling is None else max(seconds, ceiling.wait(ceiling.toll(units, requests)))
+        if ceiling is None:
+            return seconds
+        costs, route = self.quota.costs, ticket.route
+        cost = costs.shown(route, ticket.prior)
+        if cost < costs.price(route, ticket.prior):
+            units = requests * cost  # `units` has what the quota holds beside the cost
+        return max(seconds, ceiling.wait(ceiling.toll(units, requests)))
 
     def again(self, now: float, ticket: T) -> float:
         """Return the seconds after which a new attempt would leave at once.

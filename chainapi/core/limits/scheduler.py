@@ -147,7 +147,7 @@ class Scheduler(Generic[T]):
             return False
         cost = quota.costs.price(ticket.route, ticket.prior)
         opens = max(quota.decide(now, cost, ticket.route).when, quota.routes.closed_until(ticket.route))
-        return opens <= now and (ceiling is None or ceiling.ready(ceiling.toll(cost)))
+        return opens <= now and (ceiling is None or ceiling.ready(self._toll(ticket, ceiling)))
 
     def adopt(self, sent: float, route: str, prior: float | None) -> Reservation:
         """Reserve units for a request that left before; see `Quota.adopt`."""
@@ -258,7 +258,10 @@ class Scheduler(Generic[T]):
             self.wakes_at = decision.when
             return None
         self.queue.step_out(ticket)
-        return Due(ticket, ceiling.wait(ceiling.toll(cost)))
+        return Due(ticket, ceiling.wait(self._toll(ticket, ceiling)))
+
+    def _toll(self, ticket: T, ceiling: Ceiling) -> float:
+        return ceiling.toll(self.quota.costs.shown(ticket.route, ticket.prior))
 
     def _hold(self, now: float, ticket: T) -> Iterator[Step[T]]:
         """Let the queue wait behind a request until `wakes_at`.
