@@ -8,6 +8,7 @@ and day where rows are divided.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
@@ -33,6 +34,7 @@ from chainapi.export.formats import FORMATS, format_of, parquet
 from chainapi.export.gathering import GroupSize
 from chainapi.export.manifest import MANIFEST
 from chainapi.export.partition import FORMATS as DIVIDED
+from chainapi.export.writer import COMMIT_AFTER
 from chainapi.testing import run
 from tests.export.power_cuts import PowerCuts
 from tests.models.test_invalid import Served, block
@@ -62,7 +64,8 @@ class Chains(Served):
         return Counter((str(chain), number) for chain in CHAINS for number in range(OLDEST, newest))
 
     async def send(self, request: Request) -> Response:
-        """Return a page of a chain."""
+        """Return a page of a chain, after more time than pages gather for a commit."""
+        await asyncio.sleep(2 * COMMIT_AFTER)
         self.rows = [
             block(number, blockTimestamp=number * HOURS_6, gasUsed="1" if self.valid or number % 7 else "")
             for number in range(OLDEST + ROWS + self.more - 1, OLDEST - 1, -1)
@@ -99,7 +102,7 @@ class Scene:
         session = Session(data_base_url="https://data.invalid", api_key="key", transport=chains)
         if not self.single:
             options["part_rows"] = 16 if self.valid else 12
-        size = GroupSize(least=8, full=8) if self.groups else GroupSize()
+        size = GroupSize(least=8, full=8) if self.groups else GroupSize(seconds=COMMIT_AFTER)
         async with session:
             with groups_of(size):
                 await export(
