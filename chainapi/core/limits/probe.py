@@ -14,6 +14,7 @@ __all__ = ["Probes"]
 SOONEST_HEDGE = 1.0  # seconds
 TRIPS = 4.0  # round trips that a probe may take before another one is sent
 FAULTY = 3  # at once, after responses that did not pass the limiter
+MOST = 1 << 10  # at once, however many were lost: a service may be unreachable for days
 # Constants, because access to the member of an Enum takes as long as a call.
 LEARNING, PROBING, KNOWN, DRAINED = Mode.LEARNING, Mode.PROBING, Mode.KNOWN, Mode.DRAINED
 
@@ -24,7 +25,7 @@ class Probes:
 
     The mode decides whether another probe follows.
 
-    One is in flight at once, twice as many after each one without response.
+    One is in flight at once, twice as many after each one without response, up to `MOST`.
 
     Attributes:
         mode: mode of the quota.
@@ -52,7 +53,7 @@ class Probes:
     def send(self, reservation: Reservation, now: float) -> None:
         """Record a sent probe."""
         if len(self.in_flight) >= self._most:
-            self._most *= 2
+            self._allow_more()
         self.in_flight.add(reservation)
         self._hedge_at = now + max(SOONEST_HEDGE, TRIPS * self.trip) * self._most
         self._take(Event.PROBE_SENT)
@@ -96,12 +97,15 @@ class Probes:
     def lost(self, reservation: Reservation) -> None:
         """Record a request without a response; after a lost probe, allow more."""
         if reservation.required_probe:
-            self._most *= 2
+            self._allow_more()
         self._end(reservation)
 
     def unsent(self, reservation: Reservation) -> None:
         """Record a request that was not sent."""
         self._end(reservation)
+
+    def _allow_more(self) -> None:
+        self._most = min(MOST, 2 * self._most)
 
     def _end(self, reservation: Reservation) -> None:
         """Leave the mode PROBING if a probe failed, or no probe is in flight any more."""

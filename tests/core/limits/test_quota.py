@@ -768,6 +768,15 @@ def test_probes_at_once_after_each_one_that_failed(what: str, numbers: list[int]
             quota.unsent(probe)
 
 
+def test_requests_leave_after_thousands_that_were_lost() -> None:
+    """A request leaves at once however many were lost before it, and a response ends the doubling."""
+    quota = Quota()
+    for _ in range(3_000):
+        quota.lost(go(quota, 0.0), 0.0)
+    end(quota, go(quota, 0.0), 0.0, "ok", 90)
+    assert opens_at(quota, 0.0, 1.0) == 0.0
+
+
 def walk(quota: Quota, seed: int, steps: int = 1500) -> Iterator[float]:
     """Send requests and end them at random; yield the time before each step."""
     rng = random.Random(seed)
