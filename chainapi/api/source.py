@@ -169,10 +169,11 @@ class ListSource:
         """Number of the rows that a start bounds, or that grows; None without."""
         ranges, route, cursor = self.ranges, self._route, self.cursor
         if ranges is not None:
-            return Numbered(" or ".join(ranges.ranged.number), number_reader(ranges.ranged.number))
+            names = ranges.ranged.number
+            return Numbered(" or ".join(names), number_reader(names), names == (route.descending_key,))
         if route.descending_key is not None:
-            return Numbered(route.descending_key, descending_number(route))
-        return None if cursor is None else Numbered(" or ".join(route.numbers), cursor.number)
+            return Numbered(route.descending_key, descending_number(route), True)
+        return None if cursor is None else Numbered(" or ".join(route.numbers), cursor.number, False)
 
     @property
     def facts(self) -> ListQuery:

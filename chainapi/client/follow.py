@@ -127,7 +127,7 @@ class Follow(Generic[T]):
     def _begin(self, start: Checkpoint) -> NewestRows | None:
         """Return the newest rows at a position; None where the first poll finds them."""
         watermark = start.watermark
-        if watermark is None:
+        if watermark is None or not (start.following or self._numbered.descends):
             return self._begin_without_rows(start)
         if watermark.gaps:
             raise CheckpointError(
@@ -145,8 +145,9 @@ class Follow(Generic[T]):
         ranges = self._source.ranges
         if start.rows:
             raise CheckpointError(
-                "follow() cannot continue this stream, which kept no numbers of the rows that it gave: follow"
-                " the list from a start, such as start_block=, or from a checkpoint of follow()"
+                f"follow() cannot continue this stream, which kept no {self._numbered.name} of the rows that"
+                " it gave: follow the list from a start, such as start_block=, or from a checkpoint of"
+                " follow()"
             )
         begun = start.done or (ranges is not None and ranges.ends.start is not None)
         return NewestRows(-1, lookback=self._lookback) if begun else None

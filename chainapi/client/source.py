@@ -23,10 +23,14 @@ __all__ = ["Numbered", "Ranges", "Source"]
 
 
 class Numbered(Struct, frozen=True):
-    """Number of the rows of a list, which new rows exceed: its name, and its reader."""
+    """Number of the rows of a list, which new rows exceed: its name, and its reader.
+
+    `descends`: a walk of the list is in descending order of it, so that its checkpoints have it.
+    """
 
     name: str
     read: Callable[[Any], int | None]
+    descends: bool
 
 
 class Ranges(Protocol):

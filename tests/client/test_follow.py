@@ -597,8 +597,14 @@ async def test_lists_that_cannot_be_followed() -> None:
                 transfers(session).follow(**arguments)
         pages = transfers(session)
         await pages.collect()
-        with pytest.raises(CheckpointError, match="kept no numbers"):
+        with pytest.raises(CheckpointError, match="kept no block_number"):
             pages.follow(every=5)
+        ledger.make = _address_transaction  # its walk keeps timestamps, and is followed by blocks
+        pages = session.data.evm.address_transactions(43114, ADDRESS, sort_order="desc")
+        await pages.collect()
+        with pytest.raises(CheckpointError, match=r"kept no native_transaction\.block_number"):
+            pages.follow(every=5)
+        ledger.make = transfer
         stream = transfers(session).follow(every=5)
         assert await taken(stream, 1) == []
         with pytest.raises(CheckpointError, match="call follow"):
