@@ -177,7 +177,7 @@ class Follow(Generic[T]):
         limit = self._limit = asyncio.timeout(None)
         try:
             async with limit:
-                await poll.run()
+                await poll.run(self._closed)
         except TimeoutError:
             if not limit.expired():  # then an attempt took too long, and nobody closed the stream
                 raise
@@ -192,6 +192,8 @@ class Follow(Generic[T]):
             raise
         finally:
             self._limit = None
+        if self._closed.is_set():
+            return
         self._given = poll.given
         self._ready.extend(poll.oldest_first())
 
@@ -233,16 +235,17 @@ class _Poll:
         """
         return not self._walk.failed and not self._walk.unread
 
-    async def run(self) -> None:
-        """Read the pages with new rows.
+    async def run(self, closed: asyncio.Event) -> None:
+        """Read the pages with new rows, unless the stream is `closed`.
 
         After a cancellation or an error, read the rest of them.
         """
         reached = False
-        while not reached and await self._runner.advance():
+        while not reached and not closed.is_set() and await self._runner.advance():
             self.pages += 1
             reached = self._read_page()
-        self.given.end()
+        if not closed.is_set():
+            self.given.end()
         self._runner.close()
 
     def oldest_first(self) -> list[tuple[int, str, Any]]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from chainapi import Cache, Checkpoint, Session, merge
 from chainapi.client.follow import Follow
 from chainapi.client.pages import Pages
+from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APITimeoutError,
     ArgumentError,
@@ -464,6 +465,28 @@ async def test_close_and_cancel() -> None:
             assert serials(await taken(stream, 200)) == [1]
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         assert not tasks
+
+
+async def test_nothing_is_sent_after_a_close_beside_a_page() -> None:
+    """A stream that is closed while a page arrives requests no further page, and keeps its position."""
+
+    class Closing(Ledger):
+        async def send(self, request: Request) -> Response:
+            response = await super().send(request)
+            if len(self.sent) == 3:
+                await stream.aclose()
+            return response
+
+    ledger = Closing([*range(10)], block, "blocks")
+    async with reaching(ledger) as session:
+        pages = blocks(session)
+        await pages.first()
+        stream = pages.follow(every=5)
+        ledger.numbers += range(10, 20)
+        assert await taken(stream, 20) == []
+        assert len(ledger.sent) == 3
+        resumed = blocks(session, resume=Checkpoint.loads(stream.checkpoint.dumps())).follow(every=5)
+        assert serials(await taken(resumed, 20)) == list(range(10, 20))
 
 
 async def test_a_close_ends_a_wait_for_quota() -> None:
