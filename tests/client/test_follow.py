@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi import Cache, Checkpoint, Session, merge
+from chainapi.api.catalogue import ROUTES
 from chainapi.client.follow import Follow
 from chainapi.client.pages import Pages
 from chainapi.core.http import Request, Response
@@ -27,6 +28,7 @@ from chainapi.errors import (
 )
 from chainapi.testing import run
 from tests.client.test_split import NATIVE
+from tests.documents import Maker
 from tests.ledger import ADDRESS, Ledger, block, point, transfer
 from tests.sessions import reaching
 
@@ -74,6 +76,8 @@ async def taken(stream: Follow[Any], seconds: float) -> list[Any]:
         pass
     return rows
 
+
+_INTERNAL = Maker(1, whole=True).page(ROUTES["data.evm.internal_transactions"], 1)["transactions"][0]
 
 LISTS = st.sampled_from([("blocks", False), ("blocks", True), ("transfers", False), ("transfers", True)])
 
@@ -407,6 +411,20 @@ async def test_an_older_answer_repeats_nothing() -> None:
         ledger.numbers = newest
         assert await taken(stream, 20) == []
     assert serials(rows) == [4, 5]
+
+
+@pytest.mark.parametrize("lookback", [0, 3])
+async def test_equal_rows_come_as_often_as_the_list_has_them(lookback: int) -> None:
+    """Equal rows of a list without a key come once each; a change of one comes once within the lookback."""
+    ledger = Ledger([1, 1, 1], lambda number, _: {**_INTERNAL, "blockNumber": str(number)})
+    async with reaching(ledger) as session:
+        pages = session.data.evm.internal_transactions(43114, ADDRESS, start_block=0, page_size=2)
+        stream = pages.follow(every=5, lookback=lookback)
+        assert len(await taken(stream, 20)) == 3
+        ledger.numbers += [1, 2, 2]
+        assert len(await taken(stream, 20)) == 3
+        ledger.changed[1] = {"blockHash": "0x2"}
+        assert len(await taken(stream, 20)) == (1 if lookback else 0)
 
 
 async def test_the_order_may_break() -> None:

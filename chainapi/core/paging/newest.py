@@ -85,14 +85,18 @@ class NewestRows:
             self._marks.setdefault(number, Counter())[mark] += 1
             met[mark] += 1
             return False
+        met[mark] += 1
         return True
 
     def give(self, number: int, mark: str) -> None:
         """Count a new row as given."""
         given = self._marks.setdefault(number, Counter())
         if self._lookback:
+            met = self._met.get(number, Counter[str]())
             for known in [one for one in given if len(one) > _HALF and one[_HALF:] == mark[_HALF:]]:
-                del given[known]  # what the row was before it changed
+                given[known] = min(given[known], met[known])  # without what the row was before it changed
+                if not given[known]:
+                    del given[known]
         given[mark] += 1
         if number > self.newest:
             self.newest = number

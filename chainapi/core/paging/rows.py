@@ -255,9 +255,9 @@ class PageRows:
         return {self.mark(index): 1} if key is None else KeyMark(key)
 
     def marks(self, index: int) -> str:
-        """Return the mark of a row's content, then that of its key if it has one.
+        """Return the mark of a row's content, then that of its key or its immutable part.
 
-        The second is there only if the row is counted by its key.
+        The second is there only if the row is counted by that.
         """
         content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
         return content if mark == content else content + mark
