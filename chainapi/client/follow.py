@@ -269,16 +269,23 @@ class _Poll:
             _check_falling(numbers)
         if self._first and numbers and self.given.newest < 0:
             self.given = NewestRows(max(numbers), lookback=self._lookback, adopted=max(numbers) + 1)
-        before, reached = len(self._new), False
+        known, reached, given = 0, False, self.given
         for index, number in zip(indices, numbers, strict=True):
-            reached = reached or number < self.given.since
-            if number >= self.given.since and self.given.is_new(number, mark := walk.marks(index)):
+            if number < given.since:
+                known, reached = known + 1, True
+                continue
+            mark = walk.marks(index)
+            if walk.has_key(index) and given.repeats(number, mark):
+                continue
+            if given.is_new(number, mark):
                 self._new.append((number, mark, rows[index]))
+            else:
+                known += 1
         walk.move_to(behind)
         if self._whole:
             return False
         broken = self._descends and not walk.ordered and not self._first
-        return bool(numbers) and len(self._new) == before if broken else reached
+        return known == len(numbers) > 0 if broken else reached
 
     def _number(self, row: Any) -> int:
         number = self._numbered.read(row)

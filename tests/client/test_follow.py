@@ -427,6 +427,18 @@ async def test_equal_rows_come_as_often_as_the_list_has_them(lookback: int) -> N
         assert len(await taken(stream, 20)) == (1 if lookback else 0)
 
 
+@pytest.mark.parametrize("kind", ["blocks", "transfers"])
+async def test_a_list_that_shifts_by_many_pages_repeats_nothing(kind: str) -> None:
+    """A poll that meets rows of its first pages again gives each once, and reads on behind them."""
+    ledger, method = ledger_of(kind, [1], shifts=True)
+    async with reaching(ledger) as session:
+        stream = method(session, page_size=50).follow(every=5)
+        assert await taken(stream, 4.9) == []
+        ledger.numbers += range(2, 302)
+        ledger.grows = [(5.05, number) for number in range(302, 502)]
+        assert sorted(serials(await taken(stream, 20))) == list(range(1, 501))
+
+
 async def test_the_order_may_break() -> None:
     """A page that is not in order ends the search for known rows at a page without a new one."""
     ledger, _ = ledger_of("blocks", [1, 2, 3, 5, 4, 9, 8], shifts=False)

@@ -286,6 +286,11 @@ class Deduplicator:
         """Return the marks of a row of the last page: of its content, and of its key."""
         return self._with(index).marks(index)
 
+    def has_key(self, index: int) -> bool:
+        """Return whether a row of the last page has a key that identifies it."""
+        page = self._with(index)
+        return page.keyed and page.keys[index] is not None
+
     def number(self, index: int) -> int | None:
         """Return the descending number of a row of the last page; None where it has none."""
         numbers = self._with(index).numbers

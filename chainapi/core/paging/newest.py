@@ -40,6 +40,7 @@ class NewestRows:
         self._lookback = lookback
         self._marks = {number: Counter(given) for number, given in (marks or {}).items()}
         self._met: dict[int, Counter[str]] = {}
+        self._keys = set[tuple[int, str]]()  # of the rows met
         self._adopted = adopted
 
     @classmethod
@@ -65,11 +66,23 @@ class NewestRows:
 
     def begin(self) -> None:
         """Begin a pass over the list: no row was met yet."""
-        self._met = {}
+        self._met, self._keys = {}, set()
 
     def end(self) -> None:
         """End a pass that met all rows from `since` on."""
         self._adopted = -inf
+        self._keys = set()
+
+    def repeats(self, number: int, mark: str) -> bool:
+        """Check whether this pass met a row with a key before.
+
+        A list that shifted shows it again.
+        """
+        key, keys = (number, mark[_HALF:]), self._keys
+        if key in keys:
+            return True
+        keys.add(key)
+        return False
 
     def is_new(self, number: int, mark: str) -> bool:
         """Check whether a row was not given; count it as met."""

@@ -307,6 +307,10 @@ class Walk:
         """Return the marks of a row of the open page: of its content, and of its key."""
         return self._dedupe.marks(index)
 
+    def has_key(self, index: int) -> bool:
+        """Return whether a row of the open page has a key that identifies it."""
+        return self._dedupe.has_key(index)
+
     def leave_out(self, stored: StoredRows) -> None:
         """Leave out rows of this pass that the reader had before a resume.
 
