@@ -214,7 +214,8 @@ class LimitsInForce:
         cost = 0.0 if refused else reservation.cost
         # The first probe after a memory may leave beside others: then it shows no return of units.
         first = reservation.probe and (reservation.alone or not self.restored)
-        one.record(sent, now, remaining, cost, classify=first and not refused)
+        priced = first and self.costs.learned.get(reservation.route) == reservation.cost
+        one.record(sent, now, remaining, cost, classify=first and not refused, priced=priced)
         if len(balance.remainders.lows) > MOST_REMAINDERS:
             balance.remainders.prune(self.in_flight.oldest(now))
         if not refused:

@@ -160,14 +160,19 @@ class Policy:
         """
         self.balance.spend(sent, now, cost, counted=counted and not self.returns.kind.drips)
 
-    def record(self, sent: float, now: float, remaining: float, cost: float, *, classify: bool) -> None:
-        """Record the remainder of a response to a request of `cost` units; 0 if refused."""
+    def record(
+        self, sent: float, now: float, remaining: float, cost: float, *, classify: bool, priced: bool = True
+    ) -> None:
+        """Record the remainder of a response to a request of `cost` units; 0 if refused.
+
+        `classify` if it shows how units come back; `priced` if responses showed the cost.
+        """
         balance = self.balance
         low = balance.remainders.add(sent, now, remaining)
         if not self.sized and low + cost > balance.limit:
             balance.limit = low + cost
         if classify and not balance.stale:
-            self.returns.classify(balance, sent, now, low + cost)
+            self.returns.classify(balance, sent, now, low + cost, priced=priced)
         if balance.record(sent, now, low, cost):
             self.reset.clear()
 

@@ -170,8 +170,11 @@ class Returns:
         """Return whether a response after a pause showed the kind."""
         return self.answered or not self.kind.default
 
-    def classify(self, balance: Balance, sent: float, now: float, found: float) -> None:
-        """Learn the kind from the first response after a pause: it found `found` units."""
+    def classify(self, balance: Balance, sent: float, now: float, found: float, *, priced: bool) -> None:
+        """Learn the kind from the first response after a pause: it found `found` units.
+
+        That is too few if its request cost more than is known; `priced` if responses showed the cost.
+        """
         if not balance.window or not balance.reported:
             return
         self.answered = self.answered or self.probed
@@ -190,7 +193,7 @@ class Returns:
                 self.kind = self._window
             elif (balance.sure or gain <= most) and drip < (1 - FAR) * whole and possibly == 0:
                 self.kind = self._bucket
-        elif gain + 0.5 < 0.5 * surely:
+        elif priced and gain + 0.5 < 0.5 * surely:
             self.kind = self._bucket
 
     def refused(self, balance: Balance, now: float, stop: float, cost: float, *, backed: bool) -> None:

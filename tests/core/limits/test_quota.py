@@ -264,6 +264,14 @@ def test_units_spent_before_a_refusal_do_not_come_back_after_it() -> None:
     assert opens_at(quota, 7.0, 1.0) == 66.0
 
 
+def test_request_that_costs_more_than_known_shows_no_drip() -> None:
+    """A probe that takes a whole window by itself, of a route without a price, is no sign of a drip."""
+    quota = started(99.0, probe=False)
+    quota.answered(go(quota, 1.0, 99.0), 2.0, 200, reported(0.0), 0.5)
+    quota.answered(go(quota, 62.0, 5.0, "/new"), 63.0, 200, reported(0.0), 0.5)
+    assert opens_at(quota, 63.0, 1.0) == 123.0
+
+
 @pytest.mark.parametrize(("spoiled", "most"), [("lost", 60.0), ("others", 120.0), ("idle", 120.0)])
 def test_window_without_a_name_stays_near_the_one_that_a_wait_showed(spoiled: str, most: float) -> None:
     """Lost requests and units of others, also after idle hours, do not lengthen a window for ever."""
