@@ -90,6 +90,9 @@ class NewestRows:
             return False
         given = self._marks.get(number, Counter[str]())
         met = self._met.setdefault(number, Counter())
+        if met[mark] < given[mark]:  # many rows may share a number, and few of them have changed
+            met[mark] += 1
+            return False
         for known, times in given.items():
             if met[known] < times and self._is_same(known, mark):
                 met[known] += 1
