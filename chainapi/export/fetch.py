@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -39,6 +39,7 @@ from chainapi.tables.columns import Column, columns_of
 
 __all__ = ["Fetcher"]
 
+OPENED_AT_ONCE = 16  # sources of a list whose records are read in one step of the thread
 SPLIT_AT_ONCE = 8  # sources whose newest rows are asked for, before their ranges are walked
 
 _NO_SOURCE = "there is nothing to export: over= has no source"
@@ -159,19 +160,48 @@ class Fetcher:
     async def _openings(self) -> AsyncGenerator[Coroutine[Any, Any, _Opened | None], None]:
         """Yield the opening of each source, each source once."""
         fingerprints: set[str] = set()
+        async for group in self._groups():
+            found = [*self._new_streams(group, fingerprints)]
+            if found:
+                codec = await self._begun(found[0][1])
+                records = await self.worker.run(
+                    self._records, [(one.label, query) for one, _, query in found]
+                )
+                for (arguments, pages, _), source in zip(found, records, strict=True):
+                    yield self._open(arguments, pages, codec, source)
+        if not fingerprints:
+            raise next(iter(self.failures.values()), ConfigurationError(_NO_SOURCE))
+
+    async def _groups(self) -> AsyncIterator[Sequence[Arguments]]:
+        """Yield the arguments of sources: of a list in groups, of an iterator when their turn comes."""
+        size, group = OPENED_AT_ONCE if isinstance(self.spec.over, Collection) else 1, list[Arguments]()
         async for arguments in self.spec.arguments():
+            group.append(arguments)
+            if len(group) == size:
+                yield group
+                group = []
+        if group:
+            yield group
+
+    def _new_streams(
+        self, group: Sequence[Arguments], fingerprints: set[str]
+    ) -> Iterator[tuple[Arguments, Pages[Any], str]]:
+        """Yield the stream of each source that is not known yet, and its fingerprint."""
+        for arguments in group:
             try:
                 pages = self.spec.open_first(arguments)
             except ConfigurationError as error:
                 self._refused(arguments, error)
                 continue
-            if pages.fingerprint in fingerprints:
-                continue
-            fingerprints.add(pages.fingerprint)
-            self.progress.seen += 1
-            yield self._open(arguments, pages, await self._begun(pages))
-        if not fingerprints:
-            raise next(iter(self.failures.values()), ConfigurationError(_NO_SOURCE))
+            query = pages.fingerprint
+            if query not in fingerprints:
+                fingerprints.add(query)
+                self.progress.seen += 1
+                yield arguments, pages, query
+
+    def _records(self, sources: Sequence[tuple[str, str]]) -> list[SourceRecord]:
+        """Return the records of sources by their labels and queries."""
+        return [self.journal.source(label, query) for label, query in sources]
 
     def _refused(self, arguments: Arguments, error: ConfigurationError) -> None:
         """Let a source fail whose arguments the method refuses."""
@@ -186,12 +216,13 @@ class Fetcher:
             self._codec = await self.worker.run(self._begin, pages)
         return self._codec
 
-    async def _open(self, arguments: Arguments, pages: Pages[Any], codec: Codec) -> _Opened | None:
+    async def _open(
+        self, arguments: Arguments, pages: Pages[Any], codec: Codec, source: SourceRecord
+    ) -> _Opened | None:
         """Return a source with its ranges.
 
         None is returned if there is nothing to fetch, or the source cannot be split.
         """
-        source = await self.worker.run(self.journal.source, arguments.label, pages.fingerprint)
         if source.done and not self._shows_new_rows(source, pages):
             self.progress.done += 1
             self.progress.skipped += 1
