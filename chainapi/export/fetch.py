@@ -173,7 +173,10 @@ class Fetcher:
             raise next(iter(self.failures.values()), ConfigurationError(_NO_SOURCE))
 
     async def _groups(self) -> AsyncIterator[Sequence[Arguments]]:
-        """Yield the arguments of sources: of a list in groups, of an iterator when their turn comes."""
+        """Yield the arguments of sources: groups of a list, else one by one.
+
+        Those of an iterator are read when their turn comes.
+        """
         size, group = OPENED_AT_ONCE if isinstance(self.spec.over, Collection) else 1, list[Arguments]()
         async for arguments in self.spec.arguments():
             group.append(arguments)
