@@ -2,7 +2,7 @@
 
 The gate is the one that a process alone would use (`chainapi.client.limiter`); each session of each process
 is a `Member` of it. So there is one copy of the rules. The host answers messages
-(`chainapi.core.share.messages`), one frame for all that an iteration of the loop brings.
+(`chainapi.core.share.messages`) together: all that an iteration of the loop brings.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from chainapi.core.share.messages import (
     Watch,
     Welcome,
     amount_of,
-    encode,
+    frames_of,
     info_of,
     read_participant_frame,
 )
@@ -299,7 +299,8 @@ class _Peer:
     def _flush(self) -> None:
         if self._outbox:
             messages, self._outbox = self._outbox, []
-            self.link.send(encode(messages))
+            for frame in frames_of(messages):
+                self.link.send(frame)
 
     # --- messages ---------------------------------------------------------------------------
 

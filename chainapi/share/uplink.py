@@ -15,7 +15,7 @@ from chainapi.core.share.messages import (
     FromHost,
     FromParticipant,
     Welcome,
-    encode,
+    frames_of,
     read_host_frame,
 )
 from chainapi.errors import ConfigurationError, ShareUnavailableError
@@ -130,7 +130,8 @@ class Uplink:
         self._cancel_flush()
         if self._outbox and self._link is not None:
             messages, self._outbox = self._outbox, []
-            self._link.send(encode(messages))
+            for frame in frames_of(messages):
+                self._link.send(frame)
 
     def _cancel_flush(self) -> None:
         self._soon = False
@@ -199,7 +200,8 @@ class Uplink:
                 self._reason = ShareUnavailableError(f"the carrier failed: {type(error).__name__}: {error}")
         self._connecting, self._welcome = None, False
         self._link = link
-        link.send(encode(self.gate.greeting()))
+        for frame in frames_of(self.gate.greeting()):
+            link.send(frame)
         link.start(self._receive, self._broken)
 
     def _give_up(self) -> None:

@@ -19,6 +19,7 @@ from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.share.messages import (
     HOLDING,
+    MAX_FRAME,
     MOST,
     VERSION,
     Acquire,
@@ -709,6 +710,19 @@ async def test_broken_link_is_replaced_and_the_next_host_greeted() -> None:
     under_way.lost()
     await settle()
     assert process.host.frames[1:] == [[Lost(HOLDING)]]
+
+
+async def test_thousands_of_requests_are_several_frames() -> None:
+    """However many requests begin at once, or wait when the link breaks, no frame is too long for a link."""
+    process = Process()
+    calls = [process.call("/é" * 512) for _ in range(800)]
+    for _ in range(2):
+        await settle()
+        assert len(process.host.all(Acquire)) == 800
+        assert all(len(encode(frame)) <= MAX_FRAME for frame in process.host.frames)
+        process.host.fail()
+    for call in calls:
+        call.cancel()
 
 
 async def test_leases_and_grants_of_a_broken_link_are_void() -> None:

@@ -61,6 +61,7 @@ __all__ = [
     "amount_of",
     "encode",
     "framed",
+    "frames_of",
     "info_of",
     "limits_of",
     "read_host_frame",
@@ -69,6 +70,7 @@ __all__ = [
 
 VERSION = 1
 MAX_FRAME = 1_048_576  # bytes; the largest message has the learned state of a quota
+MOST_MESSAGES = 128  # of a frame that has one message for each request: far below `MAX_FRAME`
 MOST = 1e15  # of any amount: beyond it a float is no exact whole number
 
 HOLDING = 2**48  # first number of a permit of an earlier host; hosts number theirs from 0
@@ -305,6 +307,12 @@ class FrameError(ValueError):
 def encode(messages: Sequence[FromParticipant | FromHost]) -> bytes:
     """Return the frame of some messages."""
     return _ENCODER.encode(messages)
+
+
+def frames_of(messages: Sequence[FromParticipant | FromHost]) -> Iterator[bytes]:
+    """Yield the frames of any number of messages: thousands of requests may begin at once."""
+    for first in range(0, len(messages), MOST_MESSAGES):
+        yield encode(messages[first : first + MOST_MESSAGES])
 
 
 def read_participant_frame(frame: bytes) -> list[FromParticipant]:

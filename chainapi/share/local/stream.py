@@ -23,7 +23,7 @@ __all__ = ["PATIENCE", "QUIET", "StreamLink"]
 
 QUIET = 2  # ticks without a byte from the host, after which a participant sends an empty frame
 PATIENCE = 5  # ticks in which the other end has to answer, or to read
-MAX_UNSENT = 1_048_576  # bytes that wait for the other end to read
+MAX_UNSENT = 16_777_216  # bytes that wait for the other end to read
 _ALIVE = framed(b"")
 
 

@@ -24,7 +24,7 @@ from chainapi.share import forks
 
 __all__ = ["Address", "Answer", "LostError", "OnAnswer", "RefusedError", "Wire", "resolve"]
 
-MAX_UNSENT = 1_048_576  # bytes that Redis has not read; beyond it the connection is given up
+MAX_UNSENT = 16_777_216  # bytes that Redis has not read; beyond it the connection is given up
 
 Answer: TypeAlias = Any  # of Redis: an integer, bytes, None, a list of these; or an exception
 OnAnswer: TypeAlias = Callable[[Answer], None]

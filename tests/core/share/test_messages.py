@@ -34,6 +34,7 @@ from chainapi.core.share.messages import (
     amount_of,
     encode,
     framed,
+    frames_of,
     info_of,
     limits_of,
     read_host_frame,
@@ -206,6 +207,15 @@ def test_longest_frame_passes_and_a_longer_one_does_not() -> None:
     assert next(read) == b"one"
     with pytest.raises(FrameError, match=f"a frame of {MAX_FRAME + 1} bytes is longer than {MAX_FRAME}"):
         next(read)
+
+
+def test_thousands_of_messages_are_frames_that_pass() -> None:
+    """Any number of messages are frames of at most MAX_FRAME bytes, in order, whatever their text."""
+    longest = [Acquire(n, 1, "\U0001f517" * 1024, tag="\U0001f517" * 64) for n in range(300)]
+    for many in ([], longest[:1], longest):
+        frames = list(frames_of(many))
+        assert all(len(frame) <= MAX_FRAME for frame in frames)
+        assert [one for frame in frames for one in read_participant_frame(frame)] == many
 
 
 def test_length_has_four_bytes_in_network_order() -> None:

@@ -313,13 +313,16 @@ async def test_a_peer_that_does_not_read_is_given_up() -> None:
 
 
 async def test_unsent_bytes_are_bounded() -> None:
-    """An end breaks at once when more than 1 MiB waits for a peer that does not read."""
+    """An end breaks at once when more than 16 MiB waits for a peer that does not read; a burst is less."""
     async with linked() as (participant, host):
         reader, loop = Reader(host), asyncio.get_running_loop()
         participant._transport.pause_reading()
         began = loop.time()
-        for _ in range(40):
-            host.send(bytes(100_000))
+        for _ in range(15):
+            host.send(bytes(1_000_000))
+        assert host.open
+        for _ in range(4):
+            host.send(bytes(1_000_000))
         await reader.broken.wait()
         assert loop.time() == pytest.approx(began, abs=TICK / 2)
 

@@ -600,12 +600,12 @@ async def test_redis_that_hangs(own_server: RedisServer, name: str) -> None:
 
 
 async def test_redis_that_does_not_read(own_server: RedisServer, name: str) -> None:
-    """A connection breaks when more than 1 MiB waits for Redis to read it."""
+    """A connection breaks when more than 16 MiB waits for Redis to read it."""
     async with processes(2, own_server.url, name) as (host, participant):
         _, end = await connected(host, participant)
         own_server.pause()
         while not end.broken.is_set():
-            end.link.send(bytes(500_000))
+            end.link.send(bytes(2_000_000))
             await asyncio.sleep(0)
         own_server.resume()
 
