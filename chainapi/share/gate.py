@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
-from chainapi.client.permit import Permit
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.snapshot import QuotaSnapshot
@@ -129,7 +128,7 @@ class SharedGate:
         member: Member,
         tag: str | None = None,
         limit: WaitingLimit | None = None,
-    ) -> SharedPermit | Permit:
+    ) -> SharedPermit:
         """Wait for a turn, and return the permit to send now; see `Gate.acquire`.
 
         Raises:
@@ -157,7 +156,7 @@ class SharedGate:
             if self._error is not None:
                 raise type(self._error)(str(self._error))  # one for each call: a walk adds its position
             fallback = self._fallback
-            permit = await (self._attempt(request) if fallback is None else fallback.acquire(request))
+            permit = await (self._attempt(request) if fallback is None else self._alone(fallback, request))
             if permit is not None:
                 return permit
 
@@ -252,6 +251,16 @@ class SharedGate:
             return permit
         permit.unsent()  # a stop, or another host, came before the request could leave
         request.repeat_first()
+        return None
+
+    async def _alone(self, fallback: Fallback, request: Request) -> SharedPermit | None:
+        """Return a permit of the gate of this process alone; None to repeat the request."""
+        permit = await fallback.acquire(request)
+        if permit is None:
+            return None
+        if fallback is self._fallback:
+            return self._permits.add_alone(permit, request.message)
+        permit.unsent()  # a host is back, and does not know of it
         return None
 
     def _leased(self, message: Acquire) -> SharedPermit | None:
@@ -388,9 +397,13 @@ class SharedGate:
     def greeting(self) -> Sequence[FromParticipant]:
         """Return the first messages to a host: sessions, permits, waiting requests."""
         now = asyncio.get_running_loop().time()
+        if self._fallback is not None:
+            self._stop(self._fallback.gate.stopped_for)
         stopped = max(0.0, self._stopped_until - now)
         age = now - self._memory_at if self._memory else 0.0
-        first: list[FromParticipant] = [Hello(VERSION, _process(), self._origin, self._memory, age, stopped)]
+        first: list[FromParticipant] = [
+            Hello(VERSION, _process(), self._origin, self._memory, age, amount_of(stopped))
+        ]
         first += [joined.message for joined in self._joined.values()]
         known = {joined.message.session for joined in self._joined.values()}
         first += self._permits.greeting(known, now)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
+from chainapi.client.permit import Permit
 from chainapi.core.limits.info import RateLimitInfo, hold
 from chainapi.core.limits.verdict import Verdict
 from chainapi.core.share import messages
@@ -49,14 +50,15 @@ class Sender(Protocol):
 
 @define(eq=False, repr=False)
 class SharedPermit:
-    """Permit of a host to send one request; exactly one of its methods ends it.
+    """Permit to send one request, of a host or without one; exactly one of its methods ends it.
 
     Attributes:
-        number: its number at its host.
+        number: its number at its host, or for the next one.
         request: the request that it was granted for.
         leased: whether it was granted in advance.
         breaks: stops and broken links that the gate had met when it was granted.
         sent: time of the loop at which the request was sent; None before.
+        alone: permit of the gate of this process alone, which granted it without a host; else None.
 
     """
 
@@ -66,6 +68,7 @@ class SharedPermit:
     breaks: int
     sent: float | None
     _permits: Permits | None
+    alone: Permit | None = None
 
     async def answered(self, status: int, info: RateLimitInfo) -> Verdict:
         """Report a response: its status and limit headers; see `Permit.answered`."""
@@ -86,6 +89,8 @@ class SharedPermit:
     def drop(self) -> None:
         """End the permit without a report: its host ended it."""
         self._permits = None
+        if self.alone is not None:
+            self.alone.lost()
 
     def _settle(self) -> Permits | None:
         permits, self._permits = self._permits, None
@@ -138,6 +143,13 @@ class Permits:
         self._under_way[permit] = None
         return permit
 
+    def add_alone(self, alone: Permit, request: Acquire) -> SharedPermit:
+        """Return the permit of a request that leaves now, without a host; the next one learns of it."""
+        now = asyncio.get_running_loop().time()
+        permit = SharedPermit(next(self._numbers), request, False, 0, now, self, alone)
+        self._under_way[permit] = None
+        return permit
+
     # --- ends, called by the permits --------------------------------------------------------
 
     async def answered(self, permit: SharedPermit, status: int, info: RateLimitInfo) -> Verdict:
@@ -145,6 +157,8 @@ class Permits:
         loop = asyncio.get_running_loop()
         elapsed = loop.time() - permit.sent if permit.leased and permit.sent is not None else None
         message = Answered(permit.number, status, elapsed, limits_of(info))
+        if permit.alone is not None:
+            return self._answered_alone(permit, permit.alone, message, info)
         if status != 429:
             if self.end(permit, message):
                 await self._first_state()
@@ -160,6 +174,16 @@ class Permits:
             if self._refusals.get(message.permit) is refusal:
                 del self._refusals[message.permit]
 
+    def _answered_alone(
+        self, permit: SharedPermit, alone: Permit, message: Answered, info: RateLimitInfo
+    ) -> Verdict:
+        """Record a response to a request that left without a host; one that is back by now gets it too."""
+        verdict = alone.answered(message.status, info)
+        self.end(permit, message)
+        if verdict is Verdict.QUOTA:  # and the report may be lost with its link
+            self._on_stop(hold(message.status, info))
+        return verdict
+
     async def _first_state(self) -> None:
         """Wait for the state after the first response, for the snapshot."""
         if self._responded:
@@ -174,8 +198,11 @@ class Permits:
     def end(self, permit: SharedPermit, message: Answered | Lost) -> bool:
         """Report the end of a permit; False without a host: the next one gets it."""
         self._under_way.pop(permit, None)
+        if permit.alone is not None:
+            permit.alone.lost()  # unless its response ended it
         if not self._sender.up:
-            self._keep(permit, message)
+            if permit.alone is None:
+                self._keep(permit, message)
             return False
         # While leases save requests their messages, the responses need not have a frame each.
         later = bool(self._leases) and isinstance(message, Answered) and message.status != 429
@@ -185,6 +212,8 @@ class Permits:
     def unsent(self, permit: SharedPermit) -> None:
         """Return a permit unused; without a host it ended already."""
         self._under_way.pop(permit, None)
+        if permit.alone is not None:
+            permit.alone.unsent()
         self._sender.send(Unsent((permit.number,)))
 
     # --- the host ---------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 from aiolimiter import AsyncLimiter
 
 from chainapi.client.member import Member
-from chainapi.client.permit import Permit
 from chainapi.core.limits import verdict as verdicts
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
@@ -160,12 +159,12 @@ class Process:
         self.gate._permits._responded = True  # the first response requests the state: see test_shared_gate
         self.gate.join(self.member)
 
-    def call(self, route: str = "/a", **options: Any) -> asyncio.Task[SharedPermit | Permit]:
+    def call(self, route: str = "/a", **options: Any) -> asyncio.Task[SharedPermit]:
         """Begin to acquire a permit."""
         acquired = self.gate.acquire(route, member=self.member, **options)
         return asyncio.create_task(acquired)
 
-    async def requested(self, **options: Any) -> tuple[asyncio.Task[SharedPermit | Permit], int]:
+    async def requested(self, **options: Any) -> tuple[asyncio.Task[SharedPermit], int]:
         """Begin to acquire a permit; return the number of the request too."""
         task = self.call(**options)
         await settle()
@@ -176,20 +175,18 @@ class Process:
         task, number = await self.requested(**options)
         self.host.send(Granted(number, permits))
         permit = await task
-        assert isinstance(permit, SharedPermit)
         await settle()
         self.host.take()
         return permit
 
 
-async def answer(*permits: SharedPermit | Permit) -> None:
+async def answer(*permits: SharedPermit) -> None:
     """Report a success for each permit."""
     for permit in permits:
-        assert isinstance(permit, SharedPermit)
         assert await permit.answered(200, OK) is verdicts.Verdict.PASSED
 
 
-async def ended(task: asyncio.Task[SharedPermit | Permit]) -> BaseException | None:
+async def ended(task: asyncio.Task[SharedPermit]) -> BaseException | None:
     """Return the error of a task, which ends now; None for a result."""
     await settle()
     assert task.done()
@@ -215,7 +212,6 @@ async def test_first_request_connects_and_greets() -> None:
     assert acquire == Acquire(1, 0, "/a", 2.0, 3, None, None, True, "t")
     process.host.send(Granted(1, (7,)))
     permit = await task
-    assert isinstance(permit, SharedPermit)
     assert (permit.number, permit.leased, permit.sent) == (7, False, about(time()))
 
 
@@ -312,7 +308,7 @@ async def test_grant_wakes_its_request_only() -> None:
     await settle()
     assert (one.done(), two.done()) == (False, True)
     process.host.send(Granted(first, (6,)))
-    numbers = [permit.number for permit in (await one, await two) if isinstance(permit, SharedPermit)]
+    numbers = [permit.number for permit in (await one, await two)]
     assert numbers == [6, 5]
 
 
@@ -473,7 +469,6 @@ async def test_lease_serves_the_next_requests_of_its_kind() -> None:
     await settle()
     process.host.take()
     permit = await process.gate.acquire("/a", member=process.member)
-    assert isinstance(permit, SharedPermit)
     assert (permit.number, permit.leased, permit.sent) == (2, True, time())
     await settle()
     assert process.host.take() == []
@@ -507,7 +502,6 @@ async def test_idle_lease_goes_back() -> None:
     await process.granted(1, 2, 3, 4)
     await asyncio.sleep(0.06)
     used = await process.call()
-    assert isinstance(used, SharedPermit)
     assert used.number == 2
     await asyncio.sleep(0.07)
     assert process.host.take() == []
@@ -533,7 +527,6 @@ async def test_recall_returns_what_is_unused() -> None:
     process.host.send(Recall())
     await settle()
     assert process.host.take() == []
-    assert isinstance(used, SharedPermit)
     used.lost()
     await settle()
     assert process.host.take() == [Lost(2)]
@@ -599,7 +592,6 @@ async def test_grant_before_a_stop_does_not_leave_in_it() -> None:
     assert sorted(number for one in process.host.all(Unsent) for number in one.permits) == [1, 2]
     process.host.send(Granted(again[0].number, (3,)))
     permit = await task
-    assert isinstance(permit, SharedPermit)
     assert permit.number == 3
 
 
@@ -609,7 +601,6 @@ async def test_recall_without_a_stop_holds_nothing_back() -> None:
     task, number = await process.requested()
     process.host.send(Granted(number, (1, 2)), Recall())
     permit = await task
-    assert isinstance(permit, SharedPermit)
     assert permit.number == 1
     process.host.send(Recall(10.0))
     task, number = await process.requested()
@@ -964,7 +955,7 @@ async def test_without_a_host_calls_fail_each_with_its_own_error() -> None:
     assert 24 <= process.host.connections <= 32
     process.host.error = None
     await asyncio.sleep(0.3)
-    assert isinstance(await process.granted(1), SharedPermit)
+    assert (await process.granted(1)).alone is None
 
 
 @pytest.mark.parametrize("on_unavailable", ["fail", "degrade"])
@@ -997,7 +988,7 @@ async def test_silent_host_is_given_up(caplog: pytest.LogCaptureFixture) -> None
     task, number = await process.requested()
     await asyncio.sleep(2.1)
     permit = await task
-    assert isinstance(permit, Permit)
+    assert permit.alone is not None
     assert process.host.all(Cancel) == [Cancel(number)]
     process.host.send(Granted(number, (1, 2)))
     await settle()
@@ -1035,8 +1026,8 @@ async def test_last_share_is_the_limit_by_the_processes() -> None:
     began = time()
     for member in (process.member, late, late, process.member, late):
         permit = await process.gate.acquire("/a", member=member)
-        assert isinstance(permit, Permit)
-        permit.answered(200, RateLimitInfo())
+        assert permit.alone is not None
+        await permit.answered(200, RateLimitInfo())
     assert 15.0 <= time() - began <= 61.0
     assert process.gate._last_share() == [Limit(4.0, 60.0)]
     assert process.gate.snapshot(late).time == time()
@@ -1069,7 +1060,7 @@ async def test_share_is_at_least_one_request() -> None:
     await settle()
     await degraded(process)
     assert process.gate._last_share() == [Limit(1.0, 60.0, units=True)]
-    assert isinstance(await process.call(), Permit)
+    assert (await process.call()).alone is not None
 
 
 async def test_stop_holds_without_a_host_too() -> None:
@@ -1109,7 +1100,7 @@ async def test_requests_that_wait_alone_go_to_the_host_that_is_back() -> None:
     process = Process()
     await degraded(process)
     probe = await process.call(tag="t")
-    assert isinstance(probe, Permit)
+    assert probe.alone is not None
     waiting = process.call("/b", max_wait=60.0, cost=1.0, priority=2, tag="t")
     await settle()
     process.host.error = None
@@ -1118,7 +1109,49 @@ async def test_requests_that_wait_alone_go_to_the_host_that_is_back() -> None:
     assert (acquire.route, acquire.cost, acquire.priority, acquire.tag) == ("/b", 1.0, 2, "t")
     assert acquire.max_wait == about(59.7, 0.3)
     process.host.send(Granted(acquire.number, (1,)))
-    assert isinstance(await waiting, SharedPermit)
+    assert (await waiting).alone is None
+
+
+async def test_host_that_is_back_learns_what_happened_alone() -> None:
+    """It gets the stop that was met alone, the requests under way, and their ends."""
+    process = Process()
+    await degraded(process)
+    for remaining in range(99, 94, -1):
+        await (await process.call()).answered(200, RateLimitInfo(100.0, remaining, None, None, MINUTE))
+    first, second, third, unused = [await process.call(tag=tag) for tag in "abcd"]
+    assert await first.answered(429, STOP) is verdicts.Verdict.QUOTA
+    unused.unsent()
+    process.host.error = None
+    await asyncio.sleep(1)
+    hello, *_ = process.host.received
+    holdings = process.host.all(Holding)
+    process.host.take()
+    assert isinstance(hello, Hello)
+    assert hello.stopped == about(30.0, 1.0)
+    assert [one.tag for one in holdings] == ["b", "c"]
+    assert await second.answered(429, STOP) is verdicts.Verdict.QUOTA
+    await settle()
+    assert process.host.take() == [Answered(holdings[0].permit, 429, None, limits_of(STOP))]
+    process.host.fail()
+    assert await third.answered(429, RateLimitInfo(100.0, 0.0, 60.0, 60.0, MINUTE)) is verdicts.Verdict.QUOTA
+    await settle()
+    (hello,) = process.host.all(Hello)
+    assert hello.stopped == about(60.0, 1.0)
+
+
+async def test_permit_of_a_host_that_came_back_in_its_iteration_is_not_used() -> None:
+    """A request that is permitted in the iteration in which the host is back is repeated there."""
+    process = Process()
+    await degraded(process)
+    probe, waiting = await process.call(), process.call()
+    process.host.error, process.host.greets = None, False
+    await asyncio.sleep(0.3)
+    probe.unsent()  # which permits the other one; its caller did not run when the Welcome is read
+    process.host.send(Welcome(VERSION))
+    await settle()
+    assert process.gate._fallback is None
+    process.host.send(Granted(process.host.all(Acquire)[-1].number, (1,)))
+    assert (await waiting).alone is None
 
 
 async def test_cancelled_request_alone_leaves_no_trace() -> None:
@@ -1264,4 +1297,4 @@ async def test_share_of_an_unknown_limit_is_learned_alone(shown: QuotaSnapshot) 
     await settle()
     await degraded(process)
     assert process.gate._last_share() == []
-    assert isinstance(await process.call(), Permit)
+    assert (await process.call()).alone is not None

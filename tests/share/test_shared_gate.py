@@ -12,7 +12,6 @@ import pytest
 from attrs import define, field
 
 from chainapi.client.member import Member
-from chainapi.client.permit import Permit
 from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import QuotaWaitError, ShareUnavailableError
 from chainapi.share.gate import OnUnavailable, SharedGate
@@ -40,7 +39,7 @@ class Process:
         self.gate = SharedGate("quota", "https://data.test", self.carrier, on_unavailable)
         self.gate.join(self.member)
 
-    async def acquire(self, route: str = "/a", **options: object) -> SharedPermit | Permit:
+    async def acquire(self, route: str = "/a", **options: object) -> SharedPermit:
         """Return a permit."""
         return await self.gate.acquire(route, member=self.member, **options)  # type: ignore[arg-type]
 
@@ -223,12 +222,12 @@ async def test_without_a_host_requests_leave_by_the_last_share(caplog: pytest.Lo
         exchange.cut()
         for _ in range(3):
             permit = await one.acquire()
-            assert isinstance(permit, Permit)
+            assert permit.alone is not None
             await end(permit, 200, headers(50))
         assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]  # of two processes
         exchange.away = False
         await asyncio.sleep(1)
-        assert isinstance(await one.acquire(), SharedPermit)
+        assert (await one.acquire()).alone is None
 
 
 @define
@@ -258,7 +257,7 @@ class Job:
                 raise
             self.left += again
 
-    async def send(self, permit: SharedPermit | Permit) -> bool:
+    async def send(self, permit: SharedPermit) -> bool:
         """Send a request; return whether it was refused."""
         await asyncio.sleep(0.025)
         trial = self.server.answer(time(), 1.0)
