@@ -60,18 +60,17 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> Part | N
     """
     part, completed = journal.last_part(), None
     with os_errors_explained(target.path):
+        _check_next(target, part)
         if part is not None and part.state == BEGUN and not _placed(journal, target, part, stop):
             journal.discard_part(part)
             part = journal.last_part()
+            _check_next(target, part)
         if part is not None and part.state != CLEANED:
             part = completed = _complete(journal, target, part)
         for left in target.left_behind():
             refuse_link(left)
             if left.is_file():
                 left.unlink()
-        if part is None or target.folder:
-            for path in target.parts(next_number(part)):
-                _check_free(path, target)
         if part is not None and not target.folder:
             _check_file(target, part, stop)
         elif part is not None:
@@ -230,6 +229,13 @@ def _check_file(target: Target, part: Part, stop: threading.Event) -> None:
     else:
         unchanged = file is not None and has_state(target.path, file.size, file.digest)
         _check_unchanged(target, unchanged=unchanged)
+
+
+def _check_next(target: Target, part: Part | None) -> None:
+    """Refuse to overwrite files of the part after this one."""
+    if part is None or target.folder:
+        for path in target.parts(next_number(part)):
+            _check_free(path, target)
 
 
 def _check_free(path: Path, target: Target) -> None:

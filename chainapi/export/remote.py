@@ -38,6 +38,7 @@ from chainapi.core.arguments import mapping_of
 from chainapi.errors import ArgumentError, ConfigurationError, ExportError
 from chainapi.export.files import (
     FileState,
+    chunks,
     has_state,
     os_errors_explained,
     partial_of,
@@ -48,11 +49,11 @@ from chainapi.export.files import (
 from chainapi.export.formats import format_of
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import MANIFEST, listed_in, manifest_of
-from chainapi.export.part_records import BEGUN, CLEANED, Part, PartFile, next_number
+from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile, next_number
 from chainapi.export.settings import format_name_of, settings_in
 from chainapi.export.store import Store, divided_url, path_of, redacted
 from chainapi.export.target import ABOUT, Target, refuse_name
-from chainapi.export.worker import Worker, look
+from chainapi.export.worker import Worker, look, until
 
 __all__ = ["RemoteTarget", "publish", "recover_uploads", "target_of"]
 
@@ -349,6 +350,7 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
     """
     part, completed = journal.last_part(), None
     if part is not None and part.state == BEGUN:
+        _refuse_newer(journal, target, part, stop)
         if _is_ready(target, part):
             _upload(target, part, stop)
             journal.complete_part(part)
@@ -359,7 +361,7 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
     if part is None or target.folder:
         _check_free(target, target.name_of(target.part(next_number(part))))
     if part is not None and target.folder:
-        _check_manifest(journal, target)
+        _check_manifest(journal, target, part)
     if part is not None and part.state != CLEANED:
         target.store.remove(part.content.replaces)
         journal.clean(part, finished=not target.folder)
@@ -422,19 +424,72 @@ def _create_once(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def _check_manifest(journal: Journal, target: RemoteTarget) -> None:
+def _refuse_newer(journal: Journal, target: RemoteTarget, part: Part, stop: threading.Event) -> None:
+    """Refuse to repeat a begun part that a newer copy of the journal has completed.
+
+    A single object has the rows before the part, or its own, or those that were uploaded before a kill.
+    """
+    if target.folder:
+        if target.exists(MANIFEST):
+            _refuse_listed(target, target.store.read(MANIFEST), part.number)
+        return
+    own, before = part.rows_file, journal.last_part(IN_PLACE)
+    found = None if own is None else target.store.state(own.name)
+    if own is None or found is None or found in _states(part, before):
+        return
+    if found.size >= own.size or not _is_torn(target, own, stop):
+        raise _changed(target)
+
+
+def _states(*parts: Part | None) -> list[FileState]:
+    """Return the states of the files with the rows of parts."""
+    files = [part.rows_file for part in parts if part is not None]
+    return [FileState(file.size, file.digest) for file in files if file is not None]
+
+
+def _is_torn(target: RemoteTarget, file: PartFile, stop: threading.Event) -> bool:
+    """Check whether an object has the first bytes of a file.
+
+    Stores that are not atomic show them after an upload that was killed.
+    """
+    path = partial_of(target.root / file.name)
+    if not path.is_file():
+        return True
+    with target.store.opened(file.name) as found, path.open("rb") as own:
+        return all(piece == own.read(len(piece)) for piece in until(stop, chunks(found)))
+
+
+def _check_manifest(journal: Journal, target: RemoteTarget, last: Part) -> None:
     """Write the manifest again if it is missing or differs.
 
-    One with newer parts is refused: the journal is then an old copy.
+    One with newer parts, or without files that they have replaced, is refused: the journal is then an old
+    copy. Half a manifest is what a killed run leaves in a store that is not atomic.
     """
     content = manifest_of(journal)
-    found = target.store.read(MANIFEST) if target.exists(MANIFEST) else None
+    found = target.store.read(MANIFEST) if target.exists(MANIFEST) else b""
     if found == content:
         return
-    number = next_number(journal.last_part())
-    if newer := next((name for name, part in listed_in(found or b"") if part >= number), None):
-        raise _old_copy(target, newer)
+    _refuse_listed(target, found, last.number + 1)
+    if found.endswith(b"\n"):
+        _refuse_lacking(target, found, content, last.number + (last.state == CLEANED))
     target.store.replace(MANIFEST, content)
+
+
+def _refuse_lacking(target: RemoteTarget, manifest: bytes, content: bytes, number: int) -> None:
+    """Refuse a manifest without files of parts below a number, which `content` lists."""
+    listed = {name for name, _ in listed_in(manifest)}
+    for name, part in listed_in(content):
+        if part < number and name not in listed:
+            raise ExportError(
+                f"{target.file(MANIFEST)} lacks {name}, which {target.journal} has: is that an old copy? Put "
+                "the newest copy back, or delete the manifest if it was changed"
+            )
+
+
+def _refuse_listed(target: RemoteTarget, manifest: bytes, number: int) -> None:
+    """Refuse a manifest with parts from a number on: the journal is then an old copy."""
+    if newer := next((name for name, part in listed_in(manifest) if part >= number), None):
+        raise _old_copy(target, newer)
 
 
 def _check_free(target: RemoteTarget, name: str) -> None:
@@ -452,8 +507,13 @@ def _old_copy(target: RemoteTarget, name: str) -> ExportError:
 
 def _check_unchanged(target: RemoteTarget, file: PartFile | None) -> None:
     found = None if file is None else target.store.state(file.name)
-    if file is None or found != FileState(file.size, file.digest):
-        what = "is missing" if found is None else "was changed since it was written"
-        raise ExportError(
-            f"{target.address} {what}: put it back as it was, or delete it and {target.journal} to start over"
-        )
+    if file is None or found is None:
+        raise _changed(target, "is missing")
+    if found != FileState(file.size, file.digest):
+        raise _changed(target)
+
+
+def _changed(target: RemoteTarget, what: str = "was changed since it was written") -> ExportError:
+    return ExportError(
+        f"{target.address} {what}: put it back as it was, or delete it and {target.journal} to start over"
+    )

@@ -824,33 +824,60 @@ async def test_a_local_export_leaves_the_journal_of_a_url_alone(files: type[Buck
     growing.check(files, tmp_path, new=0)
 
 
-@pytest.mark.parametrize("partition", [None, ["source"]])
+@pytest.mark.parametrize(
+    ("url", "partition"),
+    [("bucket://b/x/", None), ("bucket://b/x/", ["source"]), ("bucket://b/x.jsonl", None)],
+)
 async def test_an_old_copy_of_a_journal_changes_nothing(
-    partition: list[str] | None, files: type[Bucket], tmp_path: Path
+    url: str, partition: list[str] | None, files: type[Bucket], tmp_path: Path
 ) -> None:
-    """A journal that lacks parts of the manifest is refused, and each object stays as it is."""
-    growing = Growing.to("bucket://b/x/")
-    await growing.run(partition=partition)
-    shutil.copytree(tmp_path / "x.export", tmp_path / "old")
+    """A copy of any moment before the newest part is refused, and each object stays as it is."""
+    growing, name = Growing.to(url), url.rstrip("/").rpartition("/")[2]
+    (tmp_path / "images").mkdir()
+    with Images(files, tmp_path / f"{name}.export", tmp_path / "images") as images:
+        await growing.run(partition=partition)
+    shutil.copytree(tmp_path / f"{name}.export", tmp_path / "old")
     growing.grow()
     await growing.run(partition=partition)
     before = files.objects()
-    with pytest.raises(ExportError, match=r"has no record of it: is that an old copy"):
-        await growing.run(partition=partition, journal=tmp_path / "old")
-    assert files.objects() == before
+    for old in (tmp_path / "old", *(image.journal for image in images.taken)):
+        with pytest.raises(ExportError, match=r"is that an old copy|was changed since|no export wrote it"):
+            await growing.run(partition=partition, journal=old)
+        assert files.objects() == before
     assert (await growing.run(partition=partition)).rows == 0
 
 
+async def test_an_old_copy_of_a_journal_without_a_removal(files: type[Bucket], tmp_path: Path) -> None:
+    """A copy without a part that only removed rows, of which the manifest lists nothing, is refused."""
+    ledger, out, options = Ledger([1, 2, 3]), "bucket://b/x", {"journal": str(tmp_path / "journal")}
+    async with reaching(ledger) as session:
+        for number in (3, 4):
+            await transfers(session, out, **options)
+            ledger.numbers.append(number)
+        shutil.copytree(tmp_path / "journal", tmp_path / "old")
+        ledger.gone.update({3, 4})
+        await transfers(session, out, lookback="1 block", **options)
+        before = files.objects()
+        with pytest.raises(ExportError, match=r"_manifest\.ndjson lacks part-00002\.jsonl, which .*old has"):
+            await transfers(session, out, journal=str(tmp_path / "old"))
+    assert files.objects() == before
+
+
 async def test_an_old_copy_of_a_local_journal_changes_nothing(tmp_path: Path) -> None:
-    """A local journal that lacks the newest part is refused, and the manifest keeps that part."""
+    """A local journal of a moment before the newest part is refused, and the manifest keeps that part."""
     growing, out = Growing.to(f"file://{tmp_path}/x/"), tmp_path / "x"
-    await growing.run()
-    shutil.copytree(out / "_export", tmp_path / "old")
+    out.mkdir()
+    with PowerCuts(out) as cuts:
+        await growing.run()
     growing.grow()
     await growing.run()
     before = (out / "_manifest.ndjson").read_bytes()
-    shutil.rmtree(out / "_export")
-    shutil.copytree(tmp_path / "old", out / "_export")
-    with pytest.raises(ExportError, match="has no record of it: is that an old copy"):
-        await growing.run()
-    assert (out / "_manifest.ndjson").read_bytes() == before
+    images = [image for image in cuts.take() if "_export/journal" in image]
+    assert len(images) > 8
+    for number, image in enumerate(images):
+        cuts.restore(image, tmp_path / f"{number}")
+        shutil.rmtree(out / "_export")
+        shutil.copytree(tmp_path / f"{number}" / "_export", out / "_export")
+        with pytest.raises(ExportError, match=r"is that an old copy|no export wrote it"):
+            await growing.run()
+        assert (out / "_manifest.ndjson").read_bytes() == before
