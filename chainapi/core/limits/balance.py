@@ -8,7 +8,7 @@ from attrs import define, field
 
 from chainapi.core.limits.ledger import EPSILON, Ledger
 from chainapi.core.limits.memory import MOST_LOWS, BalancePart, amount, moment, seconds
-from chainapi.core.limits.remainders import Remainders
+from chainapi.core.limits.remainders import Remainders, SilentCosts
 
 __all__ = ["DEFAULT_WINDOW", "Balance"]
 
@@ -29,6 +29,7 @@ class Balance:
         reserve: units that stay unused, because requests for the last ones were refused.
         opened: when the first request since the last return of units was sent, as far as responses show it.
         spent: ledger of the spent units.
+        remainders: those that responses reported; `silent`: costs of responses without one.
         stale: whether units may have been spent that it lacks, since a memory was made.
 
     """
@@ -46,6 +47,7 @@ class Balance:
     spent: Ledger = field(factory=Ledger, init=False)
     stale: bool = field(default=False, init=False)
     remainders: Remainders = field(factory=Remainders, init=False)
+    silent: SilentCosts = field(factory=SilentCosts, init=False)
     _counted: float = field(default=inf, init=False)  # units left by counting alone
     _silent_at: float = field(default=-inf, init=False)  # time of the last response without the remainder
     _sent: float = field(default=-inf, init=False)  # when the last request was sent whose response had it
@@ -96,12 +98,13 @@ class Balance:
         self._counted -= cost
         self._silent_at = now
         self._note(sent, now, cost)
-        if not counted or not self.reported:
-            self.remaining -= cost
-            return
-        # The reported remainder may include this request, but no more units are left than counted.
-        self.remaining = min(self.remaining, max(self.remaining - cost, self._counted))
-        self.remainders.add(now, now, self.remaining)
+        left = self.remaining - cost
+        if self.reported:
+            self.silent.add(now, cost)
+            if counted:
+                # The reported remainder may include this request, but no more units are left than counted.
+                left = min(self.remaining, max(left, self._counted))
+        self.remaining = left
 
     def doubt(self, sent: float, cost: float) -> None:
         """Record a request that the service may or may not have counted."""
@@ -127,12 +130,12 @@ class Balance:
         spent, window = self.spent, self.window
         # The response includes the units that may be back.
         self._counted += self.returned - cost + spent.forget(now - (window or 0.0))
-        if not self.reported or low > self.remaining:
-            self._counted = low
         if sent > self._sent:
             self._sent = sent
-        if sent < self._silent_at and self._counted < low:
-            low = self.remainders.add(now, now, self._counted)
+        if sent < self._silent_at and self.reported:
+            # The service may have counted requests of silent responses after it reported the remainder.
+            low = min(low, max(self._counted, low - self.silent.since(sent)))
+        self._counted = low
         rises = low > self.remaining
         if rises or (cost and self._shows_return(sent, cost)):
             self.opened = None
@@ -207,6 +210,8 @@ class Balance:
         self.opened = None if part.opened is None else then + part.opened
         self._counted = inf if part.counted is None else part.counted
         self._silent_at = moment(then, part.silent_at, -inf)
+        if self.reported and self._silent_at > -inf:
+            self.silent.add(self._silent_at, self.limit)  # a memory lacks the costs
         self._sent = moment(then, part.sent, -inf)
         self.spent.restore([(then + sent, then + back, units) for sent, back, units in part.spent])
         self.remainders.lows = [(then + at, low) for at, low in part.lows]

@@ -205,6 +205,8 @@ class LimitsInForce:
             # The wait is over, and a request passed; no response reported the units back.
             one.restart()
         one.spend(reservation.sent, now, reservation.cost, counted=reservation.counted)
+        if len(one.balance.silent.costs) > MOST_REMAINDERS:
+            one.balance.silent.prune(self.in_flight.oldest(now))
 
     def _record(
         self, one: Policy, reservation: Reservation, now: float, remaining: float, *, refused: bool

@@ -1,4 +1,4 @@
-"""Remainders that responses reported: the lowest since a request was sent."""
+"""Remainders that responses reported, and costs of responses without one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import inf
 
 from attrs import define, field
 
-__all__ = ["Remainders"]
+__all__ = ["Remainders", "SilentCosts"]
 
 
 @define(eq=False, repr=False)
@@ -34,3 +34,22 @@ class Remainders:
     def prune(self, before: float) -> None:
         """Remove what was reported before the oldest request in flight was sent."""
         del self.lows[: bisect_left(self.lows, (before, -inf))]
+
+
+@define(eq=False, repr=False)
+class SilentCosts:
+    """Costs of requests whose responses had no remainder, by arrival time."""
+
+    costs: list[tuple[float, float]] = field(factory=list[tuple[float, float]])
+
+    def add(self, now: float, cost: float) -> None:
+        """Record a response without a remainder."""
+        self.costs.append((now, cost))
+
+    def since(self, sent: float) -> float:
+        """Return the cost of those that arrived after a request was sent."""
+        return sum(cost for _, cost in self.costs[bisect_left(self.costs, (sent, -inf)) :])
+
+    def prune(self, before: float) -> None:
+        """Remove those that arrived before the oldest request in flight was sent."""
+        del self.costs[: bisect_left(self.costs, (before, -inf))]

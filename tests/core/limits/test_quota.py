@@ -467,6 +467,35 @@ def test_price_that_no_response_shows_does_not_grow_with_the_uptime() -> None:
     assert quota.costs.price("", None) < 2.0
 
 
+def fly(policy: Policy, left: int, now: float, flight: list[str], order: random.Random) -> int:
+    """Send requests at one time, answered in any order; return the units left at the server."""
+    responses: list[int | None] = []
+    for kind in flight:
+        left -= kind != "uncounted"
+        responses.append(left if kind == "reported" else None)
+    order.shuffle(responses)
+    for remaining in responses:
+        if remaining is None:
+            policy.spend(now, now + 0.5, 1.0, counted=order.random() < 0.5)
+        else:
+            policy.record(now, now + 0.5, remaining, 1.0, classify=False)
+    return left
+
+
+RESPONSES = st.lists(st.sampled_from(["reported", "torn", "uncounted"]), max_size=9)
+
+
+@given(st.lists(RESPONSES, max_size=6), st.randoms(use_true_random=False))
+def test_responses_without_a_remainder_count_until_one_reports_them(
+    flights: list[list[str]], order: random.Random
+) -> None:
+    """As many units seem to be left as are, or fewer by those of silent responses of the last round trip."""
+    policy, left = Policy(Balance(100.0, 60.0), sized=True), 100
+    for now, flight in enumerate(flights):
+        left = fly(policy, left, now, [*flight, "reported"], order)
+        assert left - len(flight) + flight.count("reported") <= policy.balance.room(0.0) <= left
+
+
 @given(st.permutations(range(20)), st.sampled_from([1, 5, 50]))
 def test_costs_are_learned_whatever_the_order_of_answers(order: list[int], cost: int) -> None:
     """The gap to the next higher remainder is the price, in any order of responses."""
