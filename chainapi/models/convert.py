@@ -24,7 +24,7 @@ from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import exact_number
 from chainapi.models.finite import decimal_texts, finite
 from chainapi.models.hooks import check_cattrs, structure
-from chainapi.models.in_place import taking_class
+from chainapi.models.in_place import in_place, taking_class
 from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.native import NativeRows, has_attrs, has_decimals, has_native_numbers
@@ -41,7 +41,7 @@ from chainapi.models.row_type import (
     joined,
     list_of,
 )
-from chainapi.models.schema import row_classes
+from chainapi.models.schema import fields_of, row_classes
 from chainapi.models.structs import direct_type, fast_struct, fast_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
 from chainapi.models.untracked import is_untracked
@@ -50,7 +50,8 @@ __all__ = ["fast_path", "row_type"]
 
 MakerOf: TypeAlias = Callable[[Any], Maker]
 
-# Records with the same names in JSON and in Python: msgspec decodes them directly, without further fields.
+# Records with the same names in JSON and in Python, whose numbers never come as strings: msgspec decodes them
+# directly.
 _AS_ON_THE_WIRE: frozenset[type] = frozenset({MetricPoint})
 
 
@@ -84,8 +85,8 @@ def _names_fields(model: Any) -> bool:
 def _row_type(model: Any, strict: bool) -> RowType:
     if model is None:
         return RowType(Any)
-    if strict and model in _AS_ON_THE_WIRE:
-        return RowType(model)
+    if model in _AS_ON_THE_WIRE:
+        return RowType(model) if strict else RowType(_lenient(model), taking_class(model))
     if tags := tags_of(model):
         return RowType(msgspec.Raw, _Union(tags, strict), _fast_union(tags, strict, _fast_maker))
     if is_pydantic(model):
@@ -103,6 +104,12 @@ def _row_type(model: Any, strict: bool) -> RowType:
         return RowType(model, finite(model), decimals=has_decimals(model))
     finish = finite(model, partial(_convert, model=model))
     return RowType(wire, finish, _fast_path(model, strict, _fast_maker), has_decimals(model))
+
+
+def _lenient(model: Any) -> Any:
+    """Return a Struct with the fields of another, which accepts further fields."""
+    fields = [(field.name, field.hint, msgspec.field(name=field.wire)) for field in fields_of(model)]
+    return in_place(model, fields, strict=False)
 
 
 def _checked_wire(model: Any, strict: bool, native: bool) -> Any:

@@ -205,6 +205,7 @@ METRIC = b'{"results":[{"timestamp":1,"value":2.0},%s]}'
         (b'{"timestamp":null,"value":1}', "$.results[1].timestamp"),
         (b'{"timestamp":1,"value":null}', "$.results[1].value"),
         (b'{"timestamp":"1","value":1}', "$.results[1].timestamp"),
+        (b'{"new":0,"timestamp":"1","value":1}', "$.results[1].timestamp"),
         (b'{"timestamp":1,"value":"1.5"}', "$.results[1].value"),
         (b'{"timestamp":true,"value":1}', "$.results[1].timestamp"),
         (b'{"timestamp":1,"value":false}', "$.results[1].value"),
