@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from chainapi.models.pydantic_row import row_schema
 from chainapi.models.schema import Field, Type, fields_of
+from chainapi.models.unions import is_tag
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -37,7 +38,7 @@ def record_schema(
 
     fields: dict[str, core_schema.TypedDictField] = {
         field.name: core_schema.typed_dict_field(
-            handler.generate_schema(_hint(field.type)),
+            handler.generate_schema(_tag(field) if is_tag(kind, field.wire) else _hint(field.type)),
             required=field.required,
             validation_alias=_names(field),
             serialization_alias=field.wire,
@@ -57,6 +58,11 @@ def _names(field: Field) -> list[list[str | int]]:
     return [[field.wire], [field.name]]
 
 
+def _tag(field: Field) -> Any:
+    """Return the annotation of a field that names the kind of its record."""
+    return Literal[field.type.choices[0]] if len(field.type.choices) == 1 else _hint(field.type)
+
+
 def _hint(kind: Type) -> Any:
     """Return the annotation that Pydantic has to read for a type."""
     hint = _given(kind)
@@ -74,8 +80,6 @@ def _given(kind: Type) -> Any:
             return Annotated[Decimal, WithJsonSchema({"type": "string"})]
         case "decimal":
             return Annotated[Decimal, WithJsonSchema({"type": ["number", "string"]})]
-        case "text" if len(kind.choices) == 1:  # the tag of a union
-            return Literal[kind.choices[0]]
         case "text" if kind.choices:  # the service may add values
             return Annotated[str, WithJsonSchema({"type": "string", "examples": [*kind.choices]})]
         case "list":

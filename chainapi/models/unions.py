@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Tag",
     "Unknown",
+    "is_tag",
     "python_name",
     "raw_dict",
     "raw_field",
@@ -134,6 +135,11 @@ def register_union(union: Any, kinds: Mapping[str, type]) -> None:
         path, has_value, value = rule.partition("=")
         tags.append(Tag(tuple(path.split(".")), value if has_value else None, kind))
     _tags[union] = tuple(tags)
+
+
+def is_tag(kind: type, wire: str) -> bool:
+    """Check whether a field of a record, by its name in JSON, names the record's kind in a union."""
+    return any(tag.kind is kind and tag.path == (wire,) for tags in _tags.values() for tag in tags)
 
 
 def tags_of(union: Any) -> tuple[Tag, ...]:
