@@ -123,8 +123,7 @@ def _check_decimals(kind: Type, value: Any, path: str) -> None:
         for number, (inner, entry) in enumerate(_entries(kind, value)):
             _check_decimals(inner, entry, f"{path}[{number}]")
     elif isinstance(value, dict):
-        mapping = kind.kind == "mapping"
-        inner_of = dict.fromkeys(value, kind.item) if mapping else _fields(_member(kind, value).hint)
+        inner_of = _values(kind, value)
         for name, entry in value.items():
             _check_decimals(inner_of.get(name, _ANY), entry, f"{path}.{name}")
 
@@ -160,12 +159,8 @@ def with_numbers(kind: Type, value: Any) -> Any:
         return [with_numbers(inner, entry) for inner, entry in _entries(kind, value)]
     if not isinstance(value, dict):
         return value
-    if kind.kind == "mapping":
-        return {name: with_numbers(kind.item, entry) for name, entry in value.items()}
-    fields = _fields(_member(kind, value).hint)
-    return {
-        name: with_numbers(fields[name], entry) if name in fields else entry for name, entry in value.items()
-    }
+    inner_of = _values(kind, value)
+    return {name: with_numbers(inner_of.get(name, _ANY), entry) for name, entry in value.items()}
 
 
 def _entries(kind: Type, values: list[Any]) -> Iterator[tuple[Type, Any]]:
@@ -181,6 +176,12 @@ def _entries(kind: Type, values: list[Any]) -> Iterator[tuple[Type, Any]]:
 
 
 _ANY = type_of(Any)
+
+
+def _values(kind: Type, value: Mapping[str, Any]) -> Mapping[str, Type]:
+    """Return the types of the values of an object by their names; others may be missing."""
+    member = _member(kind, value)
+    return dict.fromkeys(value, member.item) if member.kind == "mapping" else _fields(member.hint)
 
 
 def _member(kind: Type, value: Mapping[str, Any]) -> Type:

@@ -275,12 +275,19 @@ def _wire_union(kind: Type, wires: tuple[Any, ...]) -> Any:
     ]
     if any(member.kind == "text" for member in kind.members):  # strings that are no numbers would be refused
         return strict
+    if _WHOLE in wires and any(map(_is_collection, wires)):
+        raise TypeError(f"{kind} needs cattrs: msgspec crashes on a pattern of strings beside a collection")
     lenient: Any = typing.Union[wires]  # noqa: UP007 - made at run time
     try:
         msgspec.json.Decoder(lenient)
     except TypeError:
         return strict
     return lenient
+
+
+def _is_collection(wire: Any) -> bool:
+    info = msgspec.inspect.type_info(wire)
+    return isinstance(info, msgspec.inspect.CollectionType | msgspec.inspect.DictType)
 
 
 def _is_foreign(info: object) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar
 
+import attrs
 import msgspec
 import pytest
 from attrs import frozen
@@ -326,6 +327,21 @@ def test_classes_inside_of_others(model: Any, sent: Any, made: Any) -> None:
     if made is None:  # an example with brackets in its repr
         made = Box("1", 2, Box("3", 4)) if model == Box[str] else (InnerData(1), MetricPoint(1, 2.0))
     assert decode_resource(json.dumps(sent).encode(), model) == made
+
+
+@pytest.mark.parametrize(
+    ("other", "given", "made"),
+    [(list[int], '["6", 7]', [6, 7]), (set[int], "[6, 6]", {6}), (dict[str, int], '{"a": "6"}', {"a": 6})],
+)
+def test_a_number_or_a_collection(other: Any, given: str, made: Any) -> None:
+    """A field with a whole number or a collection takes both, and the number as a string too."""
+    model = attrs.make_class("Either", {"content": attrs.field(type=int | other | None)})
+    rows = f'[{{"content": "5"}}, {{"content": {given}}}, {{"content": null}}]'
+    decoded = decode_resource(rows.encode(), list[model])  # type: ignore[valid-type]
+    assert decoded == [model(5), model(made), model(None)]
+    with pytest.raises(DecodeError) as caught:
+        decode_resource(b'{"content": "x"}', model)
+    assert caught.value.path == "$.content"
 
 
 def test_numbers_keep_their_digits() -> None:
