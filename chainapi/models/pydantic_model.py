@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainapi.errors import DecodeError
 from chainapi.models.decode_errors import missing_field
+from chainapi.models.row_type import finish_one
 from chainapi.models.schema import type_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,12 @@ class PydanticRows:
         try:
             return self._adapter.validate_json(b"[" + b",".join(rows) + b"]")
         except ValidationError as error:
-            raise _fault_of(error) from None
+            fault = _fault_of(error)
+        if fault.path == "$":  # JSON that Pydantic cannot read, such as a number of more digits
+            if len(rows) == 1:
+                raise fault.changed(path="$[0]")
+            return [finish_one(self, row, f"$[{number}]") for number, row in enumerate(rows)]
+        raise fault
 
 
 def _fault_of(error: ValidationError) -> DecodeError:

@@ -170,6 +170,10 @@ def test_faults_of_pydantic_are_decode_errors() -> None:
     with pytest.raises(DecodeError, match="valid integer") as caught:
         decoded(Pydantic, SENT, {**SENT, "parts": [{}, {"amount": "many"}]})
     assert (caught.value.path, caught.value.row) == ("$.rows[1].parts[1].amount", 1)
+    body = b'{"rows": [%b, 1%b]}' % (json.dumps(SENT).encode(), b"0" * 4_300)  # digits that Pydantic refuses
+    with pytest.raises(DecodeError, match="out of range") as caught:
+        PageDecoder(Pydantic, "rows").decode(body)
+    assert (caught.value.path, caught.value.row) == ("$.rows[1]", 1)
     with pytest.raises(DecodeError) as caught:
         decode_resource(b'{"blockNumber": 1}', Pydantic)
     assert caught.value.path == "$.name"
