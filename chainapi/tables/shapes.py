@@ -23,6 +23,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from chainapi.models.exact_json import encode_json
+from chainapi.models.plain import to_dict
 from chainapi.models.records import unnamed
 from chainapi.models.row_type import Maker
 from chainapi.models.schema import Field, Type
@@ -228,7 +229,7 @@ class Shape:
         if self._exact:
             checked = _exact_type(column, kind)
         elif column.kind == "json":
-            return Any, _json if _is_free(kind) else None
+            return Any, _json if _is_free(kind) else _dicts if _has_objects(kind) else None
         elif column.kind not in _CHECKED or kind.kind in ("enum", "other"):
             return Any, None
         else:
@@ -358,6 +359,19 @@ def _is_free(kind: Type) -> bool:
     """
     kinds = {part.kind for part in kind.parts()}
     return "any" in kinds and kinds <= {"any", "list", "mapping"}
+
+
+def _has_objects(kind: Type) -> bool:
+    """Check for objects whose fields msgspec does not all encode.
+
+    It leaves out a private attribute of an attrs class, and a default of a dataclass that it has decoded.
+    """
+    records = [part.hint for part in kind.parts() if part.kind == "record"]
+    return any(not issubclass(record, msgspec.Struct) for record in records)
+
+
+def _dicts(values: list[Any]) -> list[Any]:
+    return [*map(to_dict, values)]
 
 
 def _json(values: list[Any]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -82,6 +83,35 @@ def test_raw_json_is_one_line(model: Any, sent: bytes, wanted: Any) -> None:
     if model is RawRow:
         cells = table_of(rows, model, "text").to_pylist()
         assert [json.loads(cell["rest"], parse_float=Decimal) for cell in cells] == [PLAIN, PLAIN]
+
+
+@dataclass
+class Defaulted:
+    """A dataclass with a field that the service may leave out."""
+
+    x: int
+    y: int = 0
+
+
+@frozen
+class Private:
+    """A class with a private attribute."""
+
+    _x: int
+
+
+@frozen
+class Mapped:
+    """A class with records in columns of JSON."""
+
+    private: dict[str, Private]
+    defaulted: dict[str, Defaulted]
+
+
+def test_records_in_json_have_all_fields() -> None:
+    """JSON of a dict of records has private attributes and defaults of those records too."""
+    rows = decoded(Mapped, b'{"private": {"k": {"x": 1}}, "defaulted": {"k": {"x": 1}}}')
+    assert lines_of(Mapped, rows) == [{"private": {"k": {"_x": 1}}, "defaulted": {"k": {"x": 1, "y": 0}}}]
 
 
 @frozen
