@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
@@ -208,17 +209,18 @@ class Connection:
         """
         if self.closed:
             return
-        if self._loop is None or not self._loop.is_closed():
-            self.enter()
-            self.closed = True
+        loop = self.enter() if self._loop is None or not self._loop.is_closed() else None
+        self.closed = True
+        async with AsyncExitStack() as ends:  # each end comes also if the one before it was cancelled
+            if self.owned:
+                ends.push_async_callback(self.transport.aclose)
+            if loop is None:
+                return
+            self._leave(loop, ends)
             if self._timeouts is not None:
                 self._timeouts.close()
             if self._reuse is not None:
                 await self._reuse.aclose()
-            await self._leave(asyncio.get_running_loop())
-        self.closed = True
-        if self.owned:
-            await self.transport.aclose()
 
     def _refuse_closed(self) -> None:
         if self.closed:
@@ -248,9 +250,11 @@ class Connection:
         for service in self.configured:
             service.join(gates.open(loop, service.endpoint))
 
-    async def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Release the gates; those of the loop keep what they learned."""
+    def _leave(self, loop: asyncio.AbstractEventLoop, ends: AsyncExitStack) -> None:
+        """Leave the gates, and release them at the end.
+
+        Those of the loop keep what they learned.
+        """
         for service in self.configured:
+            ends.push_async_callback(self.gates.close, loop, service.endpoint, service.gate)
             service.leave()
-        for service in self.configured:
-            await self.gates.close(loop, service.endpoint, service.gate)

@@ -211,11 +211,14 @@ class SharedGate:
         if self._lease_timer is not None:
             self._lease_timer.cancel()
         self._return_leases()
-        if self._host is not None:
-            self._uplink.flush()
-            await asyncio.sleep(LAST)  # the host reads what this process reported last
-            self._host.save()
-        await self._uplink.aclose()
+        try:
+            if self._host is not None:
+                self._uplink.flush()
+                await asyncio.sleep(LAST)  # the host reads what this process reported last
+        finally:  # also if the program does not wait for the end
+            if self._host is not None:
+                self._host.save()
+            await self._uplink.aclose()
 
     # --- requests ---------------------------------------------------------------------------
 

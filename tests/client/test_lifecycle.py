@@ -98,6 +98,12 @@ def alone() -> bool:
     return asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def silent(peer: Peer) -> None:
+    """Read a request, and never answer it."""
+    await peer.request()
+    await peer.stall()
+
+
 OK = Response(200, {}, PAGE)
 WAIT_A_MINUTE = Response(429, {"retry-after": "60"}, b"{}")
 DOWN = Response(503, {"retry-after": "60"}, b"{}")
@@ -410,11 +416,6 @@ async def test_closing_during_requests_leaves_nothing(rounds: int) -> None:
 
     All calls end alike.
     """
-
-    async def silent(peer: Peer) -> None:
-        await peer.request()
-        await peer.stall()
-
     async with RawServer(silent) as server:
         session = Session(metrics_base_url=server.origin, max_attempts=1)
         tasks = [asyncio.create_task(session.metrics.get("/v1/x")) for _ in range(5)]
@@ -422,6 +423,23 @@ async def test_closing_during_requests_leaves_nothing(rounds: int) -> None:
         await session.aclose()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {SessionClosedError}
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+async def test_a_session_whose_closing_is_cancelled_leaves_no_socket(rounds: int) -> None:
+    """A session closes its connections although whoever closes it is cancelled while calls end."""
+    async with RawServer(silent) as server:
+        session = Session(metrics_base_url=server.origin)
+        view = session.with_options(coalesce=True)
+        tasks = [asyncio.create_task(view.metrics.get("/v1/x")) for _ in range(2)]
+        await until(lambda: server.connections == 1)
+        closing = asyncio.create_task(session.aclose())
+        await settle(rounds)
+        closing.cancel()
+        outcomes = await asyncio.gather(closing, *tasks, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes[1:]] == [SessionClosedError] * 2
+        assert cast(AiohttpTransport, session.connection.transport)._keeper is None
 
 
 @pytest.mark.real_time

@@ -114,6 +114,25 @@ async def test_closing_a_session_ends_its_calls_and_its_part() -> None:
     assert exchange.links == []
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.0005])
+async def test_a_session_whose_closing_is_cancelled_leaves_its_quota(seconds: float) -> None:
+    """A session ends its part in the quota although whoever closes it is cancelled."""
+    sim, exchange = Simulator(latency=1.0), Exchange()
+    async with opened(sim, exchange) as session:
+        await session.data.get(PATH)
+        calls = [session.with_options(coalesce=True).data.get(PATH) for _ in range(2)]
+        reading = asyncio.gather(*calls, return_exceptions=True)
+        await asyncio.sleep(0.5)
+        closing = asyncio.create_task(session.aclose())
+        await asyncio.sleep(seconds)
+        closing.cancel()
+        assert [type(error) for error in await reading] == [SessionClosedError] * 2
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    assert exchange.links == []
+    assert exchange.hosts == {}
+
+
 async def test_without_a_host_calls_fail_or_degrade() -> None:
     """Without carriers calls fail with a typed error, or leave by the last share."""
     sim = Simulator()
