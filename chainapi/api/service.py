@@ -228,14 +228,20 @@ class ServiceAPI:
         """
         refuse_misspelt(params, "get_response")
         options = own_options(self._options, priority, deadline, tag)
-        _, exchange = await self._get(path, params, options, len)
+        _, exchange = await self._get(path, params, options, len, raw=True)
         return self._service().received(exchange)
 
     def _get(
-        self, path: str, params: Mapping[str, object], options: CallOptions, decode: Callable[[bytes], T]
+        self,
+        path: str,
+        params: Mapping[str, object],
+        options: CallOptions,
+        decode: Callable[[bytes], T],
+        *,
+        raw: bool = False,
     ) -> Coroutine[Any, Any, tuple[T, Exchange]]:
         query = self._query(checked_path(path), query_params(params))
-        return self._connection.call(self._service(), Call(query, options=options), decode)
+        return self._connection.call(self._service(), Call(query, options=options, raw=raw), decode)
 
     @property
     def service(self) -> ServiceAPI:

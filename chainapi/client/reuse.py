@@ -58,7 +58,7 @@ class _Request:
     def identity(self) -> Hashable:
         """Identity of the request: an identical one in flight may take its place."""
         options = self.call.options
-        shared = (options.max_waiting, options.cache)
+        shared = (options.max_waiting, options.cache, self.call.raw)
         return self.service.name, self.url, significant(options.headers), options.waits, shared
 
     @property
@@ -84,7 +84,8 @@ class _Request:
     def key(self) -> str:
         """Key of the response in a store."""
         key = self.service.endpoint.key
-        return cache_key(self.url, self.call.options.headers, None if key is None else key.reveal())
+        secret = None if key is None else key.reveal()
+        return cache_key(self.url, self.call.options.headers, secret, raw=self.call.raw)
 
 
 @define(eq=False, repr=False)
@@ -157,7 +158,8 @@ class ResponseReuse:
         """Send a request, and store its response."""
         # A caller that no longer needs the response leaves; another one may still need it.
         call = replace(request.call, needed=None)
-        body, exchange = await self.run(request.service, call, checked_json, request.began)
+        check = bytes if call.raw else checked_json
+        body, exchange = await self.run(request.service, call, check, request.began)
         if (cache := call.options.cache) is not None:
             raw = request.service.received(exchange)  # without the key, if the service echoed it
             stored = CachedResponse.of(exchange.sent.wall, raw.elapsed, raw.status, raw.headers, body)

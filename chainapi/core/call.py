@@ -124,6 +124,7 @@ class Call(Private, Struct, frozen=True, eq=False):
         needed: returns whether somebody still waits for the response; checked before each attempt.
         options: waits, retries and headers.
         fresh: whether the response must come from the service, and not from a cache.
+        raw: whether the body may be other than JSON.
 
     """
 
@@ -133,6 +134,7 @@ class Call(Private, Struct, frozen=True, eq=False):
     needed: Callable[[], bool] | None = None
     options: CallOptions = msgspec.field(default_factory=CallOptions)
     fresh: bool = False
+    raw: bool = False
 
 
 class CallSettings(Struct, eq=False):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from chainapi import MetricPage, Page, Session
+from chainapi import Cache, MetricPage, Page, Session
 from chainapi.core.http import Request, Response
-from chainapi.errors import ConfigurationError, NotFoundError
+from chainapi.errors import ConfigurationError, DecodeError, NotFoundError
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
 from tests.sessions import simulated
@@ -81,10 +81,19 @@ async def test_the_key_is_masked_in_headers() -> None:
     assert KEY not in repr(page) + repr(response) + repr(page.response)
 
 
-async def test_a_body_that_is_not_json() -> None:
-    """`get_response` returns a body of any kind."""
-    async with echoing(Echo(b"<html>")) as session:
-        assert (await session.data.get_response("/v1/page")).body == b"<html>"
+@pytest.mark.parametrize("sharing", [{}, {"coalesce": True}, {"cache": Cache(60.0)}])
+async def test_a_body_that_is_not_json(sharing: dict[str, Any]) -> None:
+    """`get_response` returns a body of any kind, coalesced and cached too, which `get` then refuses."""
+    transport = Echo(b"a,b")
+    async with echoing(transport) as session:
+        view = session.with_options(max_attempts=2, **sharing)
+        for _ in range(2):
+            assert (await view.data.get_response("/v1/page")).body == b"a,b"
+        assert len(transport.requests) == (1 if "cache" in sharing else 2)
+        transport.requests.clear()
+        with pytest.raises(DecodeError):
+            await view.data.get("/v1/page")
+        assert len(transport.requests) == 2
 
 
 async def test_errors_and_arguments_are_those_of_get() -> None:
