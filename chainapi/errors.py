@@ -333,8 +333,9 @@ class APITimeoutError(APIConnectionError, TimeoutError):
 class DeadlineExceededError(APITimeoutError):
     """The call's ``deadline`` passed, or will pass before another attempt can begin.
 
-    `__cause__` is the error of the last attempt that failed before the deadline, if one did. Of a block of
-    calls, for which `chainapi.contrib.deadlines.within` raises it, the seconds below are not known, and 0.
+    `__cause__` is the error of the last attempt that failed before the deadline, if one did. The seconds
+    below are not known, and 0, of a coalesced call that ends before its request, and of a block of calls, for
+    which `chainapi.contrib.deadlines.within` raises it.
 
     Attributes:
         deadline: seconds that the call had in total.

@@ -64,8 +64,13 @@ class _Request:
     @property
     def deadline(self) -> float:
         """Time of the loop at which the call must end; inf for none."""
+        return self.began + self._allowed
+
+    @property
+    def _allowed(self) -> float:
+        """Seconds that the call may take in all; inf for no limit."""
         allowed = self.call.options.deadline
-        return inf if allowed is None else self.began + allowed
+        return inf if allowed is None else allowed
 
     def may_succeed(self, error: QuotaWaitError | DeadlineExceededError) -> bool:
         """Return whether the request has more time than an identical one had."""
@@ -74,6 +79,11 @@ class _Request:
         waits = not isinstance(error, DeadlineExceededError)
         left = min(self.deadline - now, allowed if waits else inf)
         return not isinstance(error, QueueFullError) and left > max(error.retry_after or 0.0, LEAST)
+
+    def overdue(self) -> DeadlineExceededError:
+        """Return the error of the call at its deadline, before its request has ended."""
+        elapsed = asyncio.get_running_loop().time() - self.began
+        return DeadlineExceededError(self._allowed, where=self.call.query.where, elapsed=elapsed)
 
     @property
     def url(self) -> str:
@@ -139,7 +149,7 @@ class ResponseReuse:
                 with suppress(*_FAULTS):  # the request reported its fault
                     return await self._send(request)
             case Use.REVALIDATE:
-                self._coalescer.start(request.identity, partial(self._fetch, request))
+                self._coalescer.start(request, partial(self._fetch, request))
             case Use.ANSWER:
                 pass
             case _:
@@ -152,7 +162,7 @@ class ResponseReuse:
 
     async def _send(self, request: _Request) -> Exchange:
         """Return the response to a request, or to an identical one in flight."""
-        return await self._coalescer.run(request.identity, partial(self._fetch, request), request.may_succeed)
+        return await self._coalescer.run(request, partial(self._fetch, request))
 
     async def _fetch(self, request: _Request) -> Exchange:
         """Send a request, and store its response."""

@@ -367,6 +367,41 @@ async def test_a_store_that_hangs_costs_a_second(
         assert unix() - began == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("stale_if_error", [0.0, 100.0])
+async def test_a_call_that_read_slowly_ends_at_its_deadline(
+    stale_if_error: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that joins a request of a later call, as its store was slow, ends at its own deadline."""
+    server, cache = Server(), kept(1.0, stale_if_error=stale_if_error)
+    read, slow = Store.get, iter([0.9])
+
+    async def get(store: Store, key: str) -> bytes | None:
+        await asyncio.sleep(next(slow, 0.0))
+        return await read(store, key)
+
+    async with opened(server, deadline=2.0) as session:
+        view = session.with_options(cache=cache)
+        assert await number(view) == 1
+        await asyncio.sleep(2.0)
+        server.seconds = 9.0
+        monkeypatch.setattr(Store, "get", get)
+        began = unix()
+        first = asyncio.gather(number(view), return_exceptions=True)
+        await asyncio.sleep(0.5)
+        second = asyncio.gather(number(view), return_exceptions=True)
+        (result,) = await first
+        assert unix() - began == pytest.approx(2.0)
+        await second
+        assert unix() - began == pytest.approx(2.5)
+    assert len(server.requests) == 2
+    if stale_if_error:
+        assert [result, *await second] == [1, 1]
+    else:
+        assert isinstance(result, DeadlineExceededError)
+        assert result.deadline == 2.0
+        assert "within deadline=2 s for GET /v1/chains/43114" in str(result)
+
+
 async def test_a_session_closes_while_its_store_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that is closed sends nothing for calls that still read their store."""
     server, reading = Server(), asyncio.Event()
