@@ -73,7 +73,7 @@ class Coalescer(Generic[T]):
             ChainAPIError: the error of the request; each caller has its own copy.
 
         """
-        identity, deadline = caller.identity, caller.deadline
+        identity, deadline, lost = caller.identity, caller.deadline, False
         while True:
             shared, joined = self._join(identity, deadline, send)
             try:
@@ -82,8 +82,9 @@ class Coalescer(Generic[T]):
                 self._leave(identity, shared)
             if not shared.task.done():
                 raise caller.overdue()
-            if shared.task.cancelled():
-                continue  # with its last caller, just before this one came
+            if shared.task.cancelled() and not lost:
+                lost = True  # by somebody else, such as the end of the session: once more, and not for ever
+                continue
             error = shared.task.exception()
             if error is None:
                 return shared.task.result()

@@ -205,6 +205,24 @@ async def test_a_later_caller_has_its_whole_deadline() -> None:
     assert len(server.requests) == 2
 
 
+async def test_a_transport_that_cancels_its_requests_is_not_asked_for_ever() -> None:
+    """A transport that ends requests as cancelled ends each call as cancelled after one more request."""
+
+    class Cancelling(Answering):
+        async def send(self, request: Request) -> Response:
+            await super().send(request)
+            raise asyncio.CancelledError
+
+    server = Cancelling()
+    async with reaching(server) as session:
+        view = session.with_options(coalesce=True)
+        calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
+        await asyncio.wait(calls)
+        assert [call.cancelled() for call in calls] == [True] * 3
+        assert session.data.quota.in_flight == 0
+    assert len(server.requests) == 2
+
+
 async def test_a_later_caller_has_its_whole_max_wait() -> None:
     """The first caller's wait for quota is over before that of the later ones."""
     sim = Simulator(limit=1, window=60.0)
