@@ -156,11 +156,45 @@ def prepare(folder: Folder, about: Mapping[str, Any]) -> dict[str, Any]:
         old = _read_about(store)
         wanted = {**about, **{name: old.get(name) for name in DEFAULTS if about[name] is None}}
         compare_settings(folder.url, old, wanted)
-    else:  # an export without parts has nothing to protect: its command may have been a mistake
-        wanted = {**about, **{name: value for name, value in DEFAULTS.items() if about[name] is None}}
-        store.replace(ABOUT, msgspec.json.encode(wanted))
+    else:
+        wanted = _begun(folder, store, about)
     store.remove_unfinished()
     return wanted
+
+
+def _begun(folder: Folder, store: Store, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Store and return the settings of an export without parts.
+
+    It has nothing to protect, for its command may have been a mistake, except the number of its partitions:
+    workers of an earlier run may still write parts, and a source would be in two partitions.
+
+    Raises:
+        ExportError: an earlier run has another number.
+
+    """
+    wanted = {**about, **{name: value for name, value in DEFAULTS.items() if about[name] is None}}
+    if store.create(ABOUT, msgspec.json.encode(wanted)):
+        return wanted
+    if (partitions := _partitions_in(store)) is not None:
+        wanted["partitions"] = about["partitions"] or partitions
+        compare_settings(folder.url, {"partitions": partitions}, {"partitions": wanted["partitions"]})
+    store.replace(ABOUT, msgspec.json.encode(wanted))
+    return wanted
+
+
+def _partitions_in(store: Store) -> int | None:
+    """Return the number of partitions of the export in a folder.
+
+    None is returned if a kill left half of its settings.
+    """
+    try:
+        return msgspec.json.decode(store.read(ABOUT), type=_Partitions).partitions
+    except msgspec.DecodeError:
+        return None
+
+
+class _Partitions(msgspec.Struct):
+    partitions: int
 
 
 def _read_about(store: Store) -> dict[str, Any]:

@@ -574,3 +574,14 @@ async def test_the_folder_of_the_other_kind_of_export_is_refused(tmp_path: Path)
         prepare(Folder(str(tmp_path / "other"), {}), dict.fromkeys(DEFAULTS))
         with pytest.raises(ExportError, match="_export is not a journal"):
             await export(session.data.evm.blocks, [1], tmp_path / "other", format="parquet")
+
+
+def test_the_number_of_partitions_stays_before_the_first_part(tmp_path: Path) -> None:
+    """Workers of an earlier run may still write: a source must not get a second partition."""
+    place, about = Folder(str(tmp_path), {}), dict.fromkeys(DEFAULTS)
+    assert prepare(place, {**about, "partitions": 2, "limit": 5})["partitions"] == 2
+    with pytest.raises(ExportError, match="partitions was 2, is 7"):
+        prepare(place, {**about, "partitions": 7})
+    assert prepare(place, about)["partitions"] == 2
+    (tmp_path / "_export" / "about.json").write_text('{"partit')
+    assert prepare(place, {**about, "partitions": 7})["partitions"] == 7
