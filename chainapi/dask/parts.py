@@ -304,9 +304,22 @@ class PartLog:
         if unstored := self._matchers.unstored:
             log = {walk: [one for _, one in pages] for walk, pages in unstored.items()}
             state.logs[name] = [*log]
-            self.store.create(f"{LOGS}/{name}", msgspec.msgpack.encode(log))
+            self._create(f"{LOGS}/{name}", msgspec.msgpack.encode(log))
         if self._invalid_rows:
-            self.store.create(f"{PENDING_INVALID}/{name}", b"".join(self._invalid_rows))
+            self._create(f"{PENDING_INVALID}/{name}", b"".join(self._invalid_rows))
+
+    def _create(self, name: str, content: bytes) -> None:
+        """Create an object whose name no other worker has.
+
+        Raises:
+            ExportError: half of it is there, as file systems that are not atomic leave it after an error.
+
+        """
+        if not self.store.create(name, content) and self.store.read(name) != content:
+            raise ExportError(
+                f"{self.store.address(name)} was not written whole: remove the cause, such as a full disk, "
+                "and start the same export again"
+            )
 
     def _encoded(self, state: State) -> bytes:
         """Return the next part as a Parquet file, which was read back."""
