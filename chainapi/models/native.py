@@ -179,7 +179,7 @@ _ANY = type_of(Any)
 
 
 def _values(kind: Type, value: Mapping[str, Any]) -> Mapping[str, Type]:
-    """Return the types of the values of an object by their names; others may be missing."""
+    """Return the types of the values of an object by their names, if known."""
     member = _member(kind, value)
     return dict.fromkeys(value, member.item) if member.kind == "mapping" else _fields(member.hint)
 

@@ -138,7 +138,7 @@ def register_union(union: Any, kinds: Mapping[str, type]) -> None:
 
 
 def is_tag(kind: type, wire: str) -> bool:
-    """Check whether a field of a record, by its name in JSON, names the record's kind in a union."""
+    """Check whether a field, by its name in JSON, names the kind of a record."""
     return any(tag.kind is kind and tag.path == (wire,) for tags in _tags.values() for tag in tags)
 
 
