@@ -93,12 +93,22 @@ class Writer:
     async def flush(self) -> None:
         """Wait until all batches are committed.
 
+        A cancelled caller waits too, and then raises CancelledError: the end of a program cancels every task.
+
         Raises:
             Exception: the error of the failed commit, or of `on_commit`.
 
         """
+        cancelled: asyncio.CancelledError | None = None
         self._commit_soon()
-        await self._wait(lambda: self._running is None)
+        while True:
+            try:
+                await self._wait(lambda: self._running is None)
+                break
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     def _has_room(self) -> bool:
         encoder = self.journal.groups

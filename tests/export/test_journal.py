@@ -129,6 +129,24 @@ async def test_fetching_waits_for_a_slow_disk() -> None:
     assert not failed.is_set()
 
 
+async def test_a_cancelled_flush_waits_for_its_commit() -> None:
+    """The last pages are committed before the caller goes on, also if it is cancelled."""
+    journal, committed = BusyJournal(), list[int]()
+    with ThreadPoolExecutor(1) as thread:
+        writer = Writer(cast("Any", journal), thread, lambda _, rows: committed.append(rows), lambda: None)
+        writer.put(batch_of(SourceRecord(1, "a", "q")))
+        flushing = asyncio.create_task(writer.flush())
+        for _ in range(4):
+            await asyncio.sleep(0)
+            flushing.cancel()
+        await asyncio.sleep(0)
+        assert not flushing.done()
+        journal.free.set()
+        with pytest.raises(asyncio.CancelledError):
+            await flushing
+    assert len(committed) == 1
+
+
 @pytest.mark.parametrize(
     ("pages", "size", "after"),
     [
