@@ -6,12 +6,23 @@ Data goes to standard output, everything else to standard error. `run` returns t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from cyclopts import CycloptsError
 
-from chainapi.cli.common import FAILED, INTERRUPTED, PARTLY, PIPE_CLOSED, TERMINATED, WRONG_USAGE, app
+from chainapi.cli.common import (
+    FAILED,
+    INTERRUPTED,
+    PARTLY,
+    PIPE_CLOSED,
+    TERMINATED,
+    WRONG_USAGE,
+    app,
+    ended_by_second_interrupt,
+)
 from chainapi.cli.completion import completion
 from chainapi.cli.estimate import estimate
 from chainapi.cli.export import export
@@ -26,6 +37,8 @@ from chainapi.cli.wording import worded
 from chainapi.errors import ChainAPIError, ConfigurationError
 
 __all__ = ["FAILED", "INTERRUPTED", "PARTLY", "PIPE_CLOSED", "TERMINATED", "WRONG_USAGE", "app", "run"]
+
+T = TypeVar("T")
 
 app.command(tps, usage="Usage: chainapi tps [OPTIONS] CHAIN...")
 app.command(list_, name="list", usage="Usage: chainapi list [OPTIONS] ROUTE [VALUE...]")
@@ -76,7 +89,13 @@ def _dispatch(
     )
     result = command(*bound.args, **bound.kwargs, **dict.fromkeys(hidden, terminal))
     if asyncio.iscoroutine(result):
+        interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # for asyncio too
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            result = runner.run(result)
+            result = runner.run(_interruptible(result, terminal) if interruptible else result)
     code: int | None = result
     return code or 0
+
+
+async def _interruptible(command: Coroutine[Any, Any, T], terminal: Terminal) -> T:
+    with ended_by_second_interrupt(terminal):
+        return await command

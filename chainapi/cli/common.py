@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from types import FrameType
 from typing import Annotated, Literal, TypeVar, cast
 
 from attrs import asdict, frozen
@@ -42,6 +45,7 @@ __all__ = [
     "cancelled_by_sigterm",
     "changed",
     "command_words",
+    "ended_by_second_interrupt",
     "open_session",
     "read_checkpoint",
     "refuse",
@@ -188,6 +192,34 @@ def cancelled_by_sigterm() -> Iterator[None]:
         yield
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
+
+
+@contextmanager
+def ended_by_second_interrupt(terminal: Terminal) -> Iterator[None]:
+    """End the process at once on a second Ctrl-C; the first one cancels the command.
+
+    asyncio would raise KeyboardInterrupt in the middle of any step of the event loop. Tasks that wait for
+    this step would wait for ever, and others report errors of what has been closed meanwhile.
+    """
+    cancel = signal.getsignal(signal.SIGINT)
+    if not callable(cancel) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupted = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if interrupted:
+            terminal.show_cursor()
+            os._exit(INTERRUPTED)
+        interrupted = True
+        cancel(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, cancel)
 
 
 def changed(connection: ConnectionOptions) -> dict[str, object]:

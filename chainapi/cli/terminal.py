@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from io import StringIO, UnsupportedOperation
 from os import fstat
@@ -139,6 +140,13 @@ class Terminal:
         with live:
             async with in_background(redraw()):
                 yield
+
+    def show_cursor(self) -> None:
+        """Show the cursor again that a drawing has hidden, past all buffers."""
+        for stream in (self.out, self.err):
+            with suppress(OSError):
+                if stream.isatty() and not self.messages.is_dumb_terminal:
+                    os.write(stream.fileno(), b"\x1b[?25h")
 
 
 def standard() -> Terminal:

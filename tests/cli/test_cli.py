@@ -808,6 +808,30 @@ def test_interrupt_during_a_wait_ends_with_advice() -> None:
 
 
 @pytest.mark.real_time
+def test_second_interrupt_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second Ctrl-C does not wait for the end of the command, and shows the cursor again."""
+    ended = list[int]()
+    monkeypatch.setattr(os, "_exit", ended.append)
+
+    class Interrupted(Fixed):
+        async def send(self, request: Request) -> Response:
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+            return await super().send(request)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    master, slave = os.openpty()
+    try:
+        with os.fdopen(slave, "w") as err:
+            terminal = Terminal(io.StringIO(), err, partial(Session, transport=Interrupted(500, {})))
+            code = run(["list", BLOCKS], terminal=terminal, loop_factory=VirtualLoop)
+            assert os.read(master, 100) == b"\x1b[?25h"
+    finally:
+        os.close(master)
+        assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+    assert (code, ended) == (INTERRUPTED, [INTERRUPTED])
+
+
 def test_interrupt_of_several_walks_is_silent() -> None:
     """Ctrl-C while several chains wait ends with 130 and no traceback."""
     with simulated("--metrics-limit", "1", "--metrics-window", "600") as variables:
