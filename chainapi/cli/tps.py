@@ -33,9 +33,7 @@ __all__ = ["tps"]
 
 
 async def tps(
-    chains: list[str],
-    /,
-    *,
+    *chains: Annotated[str, Parameter(required=True)],
     limit: Rows = DEFAULT_LIMIT,
     all_: Annotated[Flag, Parameter(name="--all")] = False,
     json: Flag = False,

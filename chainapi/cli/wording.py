@@ -7,6 +7,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from cyclopts import CycloptsError, UnusedCliTokensError
+
 from chainapi.errors import APIStatusError, DecodeError
 
 __all__ = ["counted", "shell_words", "worded"]
@@ -22,7 +24,9 @@ def worded(error: Exception, advice: str = "") -> str:
 
     Options stand in place of arguments, and `advice` in place of that for Python.
     """
-    if isinstance(error, APIStatusError):  # it has the service's own words
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return f"{error.unused_tokens[0]!r} is one value too many, see --help"
+    if isinstance(error, APIStatusError | CycloptsError):  # in the words of the service, or of a command
         return str(error)
     if isinstance(error, DecodeError):
         error = error.changed(advice="" if error.row is None else advice)
@@ -45,10 +49,11 @@ _PYTHON_ALONE = (
 
 _PARAMETER = re.compile(r"\bpass ((?:start|end)_(?:block|timestamp))=")
 
-# An argument in a message of Python, such as "max_wait=5 s", "name one with items= (a, b)".
+# An argument in a message of Python, such as "max_wait=5 s", "name one with items= (a, b)"; not in a path,
+# such as "lake/format=csv", nor in a quoted value.
 _ARGUMENT = re.compile(
-    r"(?<!--param )\b(?:(metrics_base_url|data_base_url|api_key_header)\b=?|(provider|max_wait|timeout"
-    r"|deadline|max_body|items|page_size|limit|format|amounts|fields|lookback|ranges|partition|part_rows"
+    r"(?<!--param )(?<![-/'\\])\b(?:(metrics_base_url|data_base_url|api_key_header)\b=?|(provider|max_wait"
+    r"|timeout|deadline|max_body|items|page_size|limit|format|amounts|fields|lookback|ranges|partition|part_rows"
     r"|part_bytes|part_seconds|compression|compression_level|row_group_rows|journal)=)"
 )
 

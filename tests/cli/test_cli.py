@@ -63,7 +63,7 @@ from tests.documents import Maker
 
 def test_tps_prints_lines_of_json_to_a_pipe() -> None:
     """`tps` prints a JSON line per point, newest first, up to --limit for each chain."""
-    outcome = chainapi("tps", "43114", "53935", "--limit", "2")
+    outcome = chainapi("tps", "43114", "--limit", "2", "53935")  # options may stand between values
     assert (outcome.code, outcome.err) == (0, "")
     assert [row["chain"] for row in outcome.rows] == [43114, 43114, 53935, 53935]
     assert set(outcome.rows[0]) == {"chain", "timestamp", "time", "value"}
@@ -576,6 +576,8 @@ def test_completions_are_printable() -> None:
         (["list", "/v1/chains", "--param", "pageToken=a"], "pageToken"),
         (["simulate", "--port", "70000"], "--port"),
         (["simulate", "--window", "0"], "--window"),
+        (["routes", "--limit=3"], "option: --limit=3."),
+        (["plot", "a.csv", "b.csv"], "'b.csv' is one value too many"),
         (["dance"], "dance"),
     ],
 )
@@ -621,6 +623,7 @@ def test_missing_variable_is_named(
         (ConfigurationError("data_base_url is empty"), "--data-base-url is empty"),
         (ConfigurationError("api_key_header is no valid"), "--api-key-header is no valid"),
         (ConfigurationError("max_wait='x' must be"), "--max-wait 'x' must be"),
+        (ConfigurationError("lake/format=csv/ is no file"), "lake/format=csv/ is no file"),
         (QuotaWaitError(1.0, retry_after=9.0, max_wait=5.0), "in 9.0 s, later than --max-wait 5 s allows"),
         (DecodeError("name one with items= (a, b)"), "$: name one with --items (a, b)"),
         (APIStatusError(400, "no", ("deadline=5 is wrong",)), "400 no: deadline=5 is wrong"),
