@@ -24,9 +24,11 @@ from chainapi.share.link import Link, Serve
 from chainapi.share.redis.election import Election, Elsewhere
 from chainapi.share.redis.links import RedisLink
 from chainapi.share.redis.term import Term, Times, lock_clock
-from chainapi.share.redis.wire import Answer, LostError, Wire, resolve
+from chainapi.share.redis.wire import Answer, LostError, RefusedError, Wire, resolve
 
 __all__ = ["Participant"]
+
+_REPLICA = ("READONLY", "MASTERDOWN")  # codes of errors of a server that is not the primary (any more)
 
 MakeHost: TypeAlias = Callable[[bytes, float], Serve]
 
@@ -118,6 +120,8 @@ class Participant:
         answered: asyncio.Future[Answer] = self._loop.create_future()
         self._election.elect(self._wire, self._me, lambda answer: self._elected(answer, sent, answered))
         answer: Answer = await self._answer(answered)
+        if isinstance(answer, RefusedError) and answer.code in _REPLICA:
+            self._wire.abort()  # the next attempt connects anew: the address may lead to the primary by then
         result: Term | Elsewhere = self._wire.checked(answer)
         return result
 

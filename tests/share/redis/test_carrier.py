@@ -512,12 +512,21 @@ async def test_a_host_whose_lock_is_gone_ends(url: str, name: str) -> None:
         assert await (await participant.connect()).ask(b"x") == b"echo x"
 
 
-async def test_a_host_on_a_former_primary_ends(own_server: RedisServer, name: str) -> None:
-    """A host whose Redis became a read-only replica cannot renew its lock, and ends."""
-    async with processes(1, own_server.url, name, ttl=1.0) as (host,):
+async def test_a_host_on_a_former_primary_ends(
+    own_server: RedisServer, server: RedisServer, name: str, tmp_path: Path
+) -> None:
+    """A host whose Redis became a read-only replica ends, and connects to where the address leads by then."""
+    primary = tmp_path / "now.sock"
+    primary.symlink_to(own_server.socket)
+    async with processes(1, f"unix://{primary}", name, ttl=1.0) as (host,):
         end = await host.connect()
         assert own_server.command("REPLICAOF", "127.0.0.1", "1") == "+OK"
         await end.broken.wait()
+        primary.unlink()
+        primary.symlink_to(server.socket)
+        with pytest.raises(ShareUnavailableError, match="READONLY"):
+            await host.connect()
+        assert await (await host.connect()).ask(b"x") == b"echo x"
 
 
 async def test_a_host_stops_by_its_own_clock(own_server: RedisServer, name: str) -> None:
