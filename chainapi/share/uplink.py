@@ -97,10 +97,12 @@ class Uplink:
         if self._link is not None:
             self._link.close()
             self._link = None
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait([self._connecting])
-        await self.carrier.aclose(self.name)
+        try:
+            if self._connecting is not None:
+                self._connecting.cancel()
+                await asyncio.wait([self._connecting])
+        finally:  # also if the close is cancelled
+            await self.carrier.aclose(self.name)
 
     # --- sending ----------------------------------------------------------------------------
 

@@ -1222,8 +1222,9 @@ async def test_close_waits_for_the_last_session() -> None:
     permit.lost()
 
 
-async def test_close_while_it_connects() -> None:
-    """An attempt to connect ends with the gate, and nothing connects after."""
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_close_while_it_connects(cancelled: bool) -> None:
+    """An attempt to connect ends with the gate, and nothing connects after; also if it is cancelled."""
     process = Process()
     process.host.hangs = True
     before = timers()
@@ -1231,7 +1232,11 @@ async def test_close_while_it_connects() -> None:
     await settle()
     task.cancel()
     process.gate.leave(process.member)
-    await process.gate.aclose()
+    closing = asyncio.create_task(process.gate.aclose())
+    await asyncio.sleep(0)
+    if cancelled:
+        closing.cancel()
+    await asyncio.wait([closing])
     process.host.hangs = False
     await asyncio.sleep(5)
     assert (process.host.connections, process.host.closed, timers()) == (1, 1, before)

@@ -217,10 +217,12 @@ class Wire(asyncio.Protocol):
 
     async def aclose(self, timeout: float) -> None:
         """Close the connection once Redis has read everything, or after `timeout` seconds."""
-        with contextlib.suppress(ShareUnavailableError, TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self.request("PING")
-        self.abort()
+        try:
+            with contextlib.suppress(ShareUnavailableError, TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self.request("PING")
+        finally:  # also if the close is cancelled
+            self.abort()
         await self._closed
 
     def abort(self, error: LostError | None = None) -> None:
@@ -238,7 +240,7 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         forks.release(self._descriptor)
-        self._closed.set_result(None)
+        resolve(self._closed, None)
         self._lose(LostError())
 
     def data_received(self, data: bytes) -> None:

@@ -240,6 +240,24 @@ async def test_aclose_hands_the_quota_over_at_once(url: str, name: str) -> None:
         assert await again.ask(b"x") == b"echo x"
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_cancelled_aclose_closes_the_connection(
+    late: bool, url: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wherever the close of the last quota is cancelled, the connection to Redis is closed."""
+    async with processes(1, url, name) as (host,):
+        await host.connect()
+        wire = host.carrier._wire
+        assert wire is not None
+        closing = asyncio.create_task(host.aclose())
+        await settle(2)
+        await until(lambda: wire.lost >= late)
+        closing.cancel()
+        await asyncio.wait([closing, wire._closed])
+        await settle()
+        assert (wire.lost, host.carrier._wire, caplog.records) == (True, None, [])
+
+
 async def test_a_host_connects_to_itself_again(url: str, name: str) -> None:
     """A link of the host to itself that ended is replaced, without another election."""
     async with processes(1, url, name) as (host,):
