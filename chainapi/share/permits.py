@@ -50,7 +50,7 @@ class Sender(Protocol):
 
 @define(eq=False, repr=False)
 class SharedPermit:
-    """Permit to send one request, of a host or without one; exactly one of its methods ends it.
+    """Permit to send one request; exactly one of its methods ends it.
 
     Attributes:
         number: its number at its host, or for the next one.
@@ -144,7 +144,10 @@ class Permits:
         return permit
 
     def add_alone(self, alone: Permit, request: Acquire) -> SharedPermit:
-        """Return the permit of a request that leaves now, without a host; the next one learns of it."""
+        """Return the permit of a request that leaves now, without a host.
+
+        The next host gets it as under way.
+        """
         now = asyncio.get_running_loop().time()
         permit = SharedPermit(next(self._numbers), request, False, 0, now, self, alone)
         self._under_way[permit] = None
@@ -177,7 +180,10 @@ class Permits:
     def _answered_alone(
         self, permit: SharedPermit, alone: Permit, message: Answered, info: RateLimitInfo
     ) -> Verdict:
-        """Record a response to a request that left without a host; one that is back by now gets it too."""
+        """Record a response to a request that left without a host.
+
+        A host that is back by now gets it too.
+        """
         verdict = alone.answered(message.status, info)
         self.end(permit, message)
         if verdict is Verdict.QUOTA:  # and the report may be lost with its link

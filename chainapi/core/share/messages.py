@@ -310,7 +310,7 @@ def encode(messages: Sequence[FromParticipant | FromHost]) -> bytes:
 
 
 def frames_of(messages: Sequence[FromParticipant | FromHost]) -> Iterator[bytes]:
-    """Yield the frames of any number of messages: thousands of requests may begin at once."""
+    """Yield the frames of messages: thousands of requests may begin at once."""
     for first in range(0, len(messages), MOST_MESSAGES):
         yield encode(messages[first : first + MOST_MESSAGES])
 
