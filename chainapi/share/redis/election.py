@@ -20,7 +20,8 @@ KEEP = 7 * 86_400  # seconds: memory of a quota that no process has used for so 
 _HELD = re.compile(rb"(\d{1,18}):([0-9a-f]{32})")
 
 # A lock whose host no longer listens is free: the host ended, or it lost its connection and serves no link.
-# Terms count microseconds of Redis's clock, so a server that lost its data does not repeat them.
+# Terms count microseconds of Redis's clock, so a server that lost its data does not repeat them. A last term
+# that is no exact number counts for none: two hosts would have one term, or a lock that nobody can read.
 _ELECT = """
 local held = redis.call('GET', KEYS[1]) or ''
 local id = #held <= 51 and string.match(held, '^%d+:(%x+)$')
@@ -29,7 +30,9 @@ if id and #id == 32 and id ~= ARGV[1] and redis.call('PUBSUB', 'NUMSUB', ARGV[2]
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local term = string.format('%.0f', math.max(now, (tonumber(redis.call('GET', KEYS[2])) or 0) + 1))
+local last = tonumber(redis.call('GET', KEYS[2])) or 0
+if not (last > 0 and last < 2 ^ 53) then last = 0 end
+local term = string.format('%.0f', math.max(now, last + 1))
 redis.call('SET', KEYS[1], term .. ':' .. ARGV[1], 'PX', ARGV[3])
 redis.call('SET', KEYS[2], term, 'PX', ARGV[4])
 local memory = redis.call('HMGET', KEYS[3], 'data', 'at')

@@ -377,6 +377,17 @@ async def test_a_lock_of_something_else_counts_for_none(value: str, url: str, na
         assert await (await process.connect()).ask(b"x") == b"echo x"
 
 
+@pytest.mark.parametrize("value", ["garbage", "-1", "inf", "nan", "1e300", str(2**53 + 1), "9" * 18])
+async def test_a_last_term_of_something_else_counts_for_none(value: str, url: str, name: str) -> None:
+    """One process is the host although the last term has a value that no version of the carrier writes."""
+    async with redis(url) as wire, processes(2, url, name) as (host, other):
+        await wire.request("SET", f"chainapi:{{{name}}}:term", value)
+        _, end = await connected(host, other)
+        assert await end.ask(b"x") == b"echo x"
+        assert not other.elections
+        assert (await lock(wire, name))[0] < 2**53
+
+
 # Memory
 
 
