@@ -355,7 +355,7 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
             _upload(target, part, stop)
             journal.complete_part(part)
         else:
-            _withdraw(target, part)
+            _withdraw(journal, target, part)
             journal.discard_part(part)
             part = journal.last_part()
     if part is None or target.folder:
@@ -402,13 +402,23 @@ def _is_uploaded(target: RemoteTarget, file: PartFile) -> bool:
     return target.store.state(file.name) == FileState(file.size, file.digest)
 
 
-def _withdraw(target: RemoteTarget, part: Part) -> None:
+def _withdraw(journal: Journal, target: RemoteTarget, part: Part) -> None:
     """Delete the objects of a part that is written again.
 
-    Its files may get other names. The object of a single file has the old rows and stays.
+    Its files may get other names. The object of a single file has the old rows and stays; that of its invalid
+    rows loses what the part has added.
     """
     if target.folder or part.number == 1:
         target.store.remove(file.name for file in part.content.files)
+        return
+    name = next((file.name for file in part.content.files if file.invalid), None)
+    if name is None or not target.exists(name):
+        return
+    before = [file.size for old in journal.parts() for file in old.content.files if file.invalid]
+    if before:
+        target.store.replace(name, target.store.read(name)[: before[-1]])
+    else:
+        target.store.remove([name])
 
 
 def _create_once(path: Path, content: bytes) -> None:

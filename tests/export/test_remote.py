@@ -754,14 +754,39 @@ async def test_invalid_rows_are_objects(url: str, files: type[Bucket], tmp_path:
             walk = session.data.evm.blocks
             result = await export(walk, [1], url, on_invalid="raw", page_size=5)
         assert len(result.written_invalid) == 1
-    found = [
-        line
-        for name, content in files.objects().items()
-        if "invalid" in name
-        for line in content.splitlines()
-    ]
-    numbers = [json.loads(line)["row"]["blockNumber"] for line in found]
-    assert sorted(numbers) == [*range(84, 111, 7)]
+    assert invalid_in(files) == [*range(84, 111, 7)]
+
+
+@pytest.mark.parametrize("first", [90, 105], ids=["without earlier ones", "with earlier ones"])
+async def test_invalid_rows_of_a_begun_part_whose_local_files_are_gone(
+    first: int, files: type[Bucket], tmp_path: Path
+) -> None:
+    """A part of a single file that is written again has each of its invalid rows once."""
+    ledger, journal = Ledger([*range(first - 4, first)]), tmp_path / "journal"
+    options: dict[str, Any] = {"on_invalid": "raw", "journal": str(journal)}
+    (tmp_path / "images").mkdir()
+    async with reaching(ledger) as session:
+        if first == 105:
+            ledger.changed[0] = {"logIndex": ""}
+        await transfers(session, "bucket://b/x.jsonl", **options)
+        ledger.numbers += [first, first + 1]
+        ledger.changed[5] = {"logIndex": ""}
+        whole = {*files.objects().values()}
+        with Images(files, journal, tmp_path / "images") as images:
+            await transfers(session, "bucket://b/x.jsonl", **options)
+        expected, whole = invalid_in(files), whole | {*files.objects().values()}
+        for image in images.taken:
+            images.restore(image)
+            if whole.issuperset(image.objects.values()) and remove_files(journal / "files"):
+                await transfers(session, "bucket://b/x.jsonl", **options)
+                assert invalid_in(files) == expected
+
+
+def invalid_in(files: type[Bucket]) -> list[int]:
+    """Return the sorted numbers of the blocks of invalid rows in all objects."""
+    contents = [content for name, content in files.objects().items() if "invalid" in name]
+    lines = [line for content in contents for line in content.splitlines()]
+    return sorted(int(json.loads(line)["row"]["blockNumber"]) for line in lines)
 
 
 # Names
