@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
-__all__ = ["ahead", "end", "in_background"]
+__all__ = ["ahead", "end", "finish", "in_background"]
 
 T = TypeVar("T")
 
@@ -79,3 +79,21 @@ async def end(*tasks: asyncio.Future[Any]) -> None:
             task.exception()  # marked as retrieved
     if cancelled is not None:
         raise cancelled
+
+
+async def finish(work: Awaitable[T]) -> T:
+    """Await something to its end, also while the caller is cancelled.
+
+    Then it raises that cancellation (see `end`), and drops an error of the work.
+    """
+    task, cancelled = asyncio.ensure_future(work), None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # marked as retrieved
+    raise cancelled

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, Pages, Session, SessionView
-from chainapi.client.background import end
+from chainapi.client.background import end, finish
 from chainapi.contrib.deadlines import within
 from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error
@@ -221,10 +221,9 @@ class StreamResponse(Response):
     async def _send(self, body: Body, send: Send, *, head: bool) -> None:
         await body.begin()
         self._begun, send = True, _quiet(send)
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         with suppress(_ClientLeftError):
-            await send(
-                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-            )
+            await finish(send(start))  # whole, or nobody would know whether the response has begun
             if not head:
                 async for piece in body:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -43,6 +43,7 @@ from chainapi.simulator import Fault, Simulator
 from chainapi.testing import VirtualLoop
 from tests.contrib.applications import application, visited
 from tests.contrib.asgi import Visit, events, lines
+from tests.raw_server import settle
 
 CHAIN = 43114
 InteractiveDep = Annotated[SessionView, Depends(view(max_waiting=1, tag="interactive"))]
@@ -539,6 +540,23 @@ async def test_middleware_of_starlette_does_not_hide_that_a_client_left(pieces: 
         sent = simulator.stats.requests
         await asyncio.sleep(1_000)
         assert simulator.stats.requests == sent
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_middleware_of_starlette_knows_a_response_that_begins_as_the_client_leaves(turns: int) -> None:
+    """Behind a BaseHTTPMiddleware a client that leaves while the response begins is no error either."""
+
+    async def rows() -> AsyncIterator[dict[str, int]]:
+        await asyncio.sleep(1)
+        await settle(turns)
+        yield {"row": 1}
+
+    async def pass_on(request: Request, call_next: RequestResponseEndpoint) -> Response:
+        return await call_next(request)
+
+    visit = Visit(BaseHTTPMiddleware(ndjson(rows()), dispatch=pass_on), "/rows")
+    await asyncio.sleep(1)
+    await visit.leave()
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
