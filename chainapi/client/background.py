@@ -1,9 +1,9 @@
-"""Coroutines in the background: of a block, or several at once, in order."""
+"""Coroutines in the background: of a block, several in order, or to their end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -81,10 +81,11 @@ async def end(*tasks: asyncio.Future[Any]) -> None:
         raise cancelled
 
 
-async def finish(work: Awaitable[T]) -> T:
+async def finish(work: Awaitable[T], on_cancel: Callable[[], Any] | None = None) -> T:
     """Await something to its end, also while the caller is cancelled.
 
-    Then it raises that cancellation (see `end`), and drops an error of the work.
+    `on_cancel` is called at each cancellation. The caller raises it at the end (see `end`); an error of the
+    work is dropped then.
     """
     task, cancelled = asyncio.ensure_future(work), None
     while not task.done():
@@ -92,6 +93,8 @@ async def finish(work: Awaitable[T]) -> T:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
+            if on_cancel is not None:
+                on_cancel()
     if cancelled is None:
         return task.result()
     if not task.cancelled():

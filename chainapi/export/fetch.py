@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from chainapi.client.background import ahead
+from chainapi.client.background import ahead, finish
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
 from chainapi.core.paging.digests import DigestCounter
@@ -32,7 +32,7 @@ from chainapi.export.settings import COLUMNS, compare_settings
 from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.sources import SourceStream, shows_new_rows
 from chainapi.export.spec import Arguments, ExportSpec
-from chainapi.export.worker import Worker, settled
+from chainapi.export.worker import Worker
 from chainapi.export.writer import Writer
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import Column, columns_of
@@ -95,7 +95,7 @@ class Fetcher:
         # A task of its own: a cancellation must not lose the pages in hand.
         copying = asyncio.create_task(self._copy(writer, stop))
         try:
-            await settled(copying, stop.set)
+            await finish(copying, stop.set)
         except asyncio.CancelledError:
             if not copying.cancelled() and (error := copying.exception()) is not None:
                 raise error from None

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
+from chainapi.client.background import finish
 from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ConfigurationError
 from chainapi.export.correction_writer import CorrectionWriter
@@ -27,7 +28,7 @@ from chainapi.export.placement import place
 from chainapi.export.progress import ExportProgress
 from chainapi.export.remote import RemoteTarget, publish
 from chainapi.export.target import Target
-from chainapi.export.worker import Worker, settled
+from chainapi.export.worker import Worker
 from chainapi.tables.columns import Column
 
 __all__ = ["PartLimits", "PartSchedule"]
@@ -134,7 +135,7 @@ class PartSchedule:
         """
         self._stop_timer()
         if self._writing is not None:
-            await settled(self._writing, self._thread.stop.set)
+            await finish(self._writing, self._thread.stop.set)
         while await self._write(self._writer):
             pass
         await self._write(self._corrector)
@@ -146,7 +147,7 @@ class PartSchedule:
         try:
             if self._writing is not None:  # its error is retrieved, also if another one ends the export
                 self._thread.stop.set()
-                await settled(asyncio.gather(self._writing, return_exceptions=True), lambda: None)
+                await finish(asyncio.gather(self._writing, return_exceptions=True))
         finally:
             self._thread.shutdown()
 

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Stopped", "Worker", "interrupting", "look", "settled", "until"]
+from chainapi.client.background import finish
+
+__all__ = ["Stopped", "Worker", "interrupting", "look", "until"]
 
 LOOK_EVERY = 0.1  # seconds between two looks at `stop` while a database runs a statement
 
@@ -38,31 +40,11 @@ class Worker:
     async def run(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a step in the thread. A cancelled caller waits until the step has ended."""
         work = asyncio.get_running_loop().run_in_executor(self.executor, partial(step, *args, **kwargs))
-        return await settled(work, self.stop.set)
+        return await finish(work, self.stop.set)
 
     def shutdown(self) -> None:
         """End the thread; every step has ended, so this does not block."""
         self.executor.shutdown()
-
-
-async def settled(work: asyncio.Future[T], on_cancel: Callable[[], Any]) -> T:
-    """Return the result of work that must not be left behind.
-
-    If the caller is cancelled, `on_cancel` is called; the caller waits for the end of the work, also if it
-    is cancelled again meanwhile, and then raises CancelledError.
-    """
-    cancelled: asyncio.CancelledError | None = None
-    while not work.done():
-        try:
-            await asyncio.wait([work])
-        except asyncio.CancelledError as error:
-            cancelled = error
-            on_cancel()
-    if cancelled is None:
-        return work.result()
-    if not work.cancelled():
-        work.exception()  # marked as retrieved: the cancellation counts
-    raise cancelled
 
 
 def look(stop: threading.Event | None) -> None:
