@@ -218,6 +218,7 @@ def _checked_watermark(value: object) -> Watermark | None:
         not isinstance(name, str)
         or not _are_spans(ends)
         or not is_of(at, (int, type(None)))
+        or not _was_given(at, ends)
         or not all(is_whole(n) for n, _ in ties)
     ):
         raise CheckpointError(f"the checkpoint is damaged: watermark is {_shown(value)}")
@@ -231,6 +232,13 @@ def _are_spans(ends: object) -> bool:
     if not all(map(is_whole, ends)):
         return False
     return all(above >= below for above, below in pairwise(ends))
+
+
+def _was_given(number: int | None, ends: list[int]) -> bool:
+    """Check whether a number lies in one of the spans; None stands for no number."""
+    return number is None or any(
+        above >= number >= below for above, below in zip(ends[::2], ends[1::2], strict=True)
+    )
 
 
 def _checked_marks(marks: object) -> tuple[str, ...]:

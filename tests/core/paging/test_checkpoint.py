@@ -35,7 +35,7 @@ def watermarks(draw: st.DrawFn) -> Watermark:
     gaps = tuple(pair for index, pair in enumerate(pairwise(ends)) if index % 2)
     marks = st.lists(MARKS, max_size=3).map(tuple)
     ties = tuple((end, draw(marks)) for end in dict.fromkeys(ends) if draw(st.booleans()))
-    at = draw(st.none() | st.sampled_from(ends) | st.integers())
+    at = draw(st.none() | st.sampled_from(ends))
     return Watermark(ends[0], ends[-1], gaps, at, ties, draw(marks) if ties else (), draw(UNICODE))
 
 
@@ -83,6 +83,7 @@ WRONG_WATERMARKS: list[dict[str, Any]] = [
     {"field": 5, "spans": [9, 1], "at": None},
     *({"field": "n", "spans": spans, "at": None} for spans in SPANS),
     *({"field": "n", "spans": [9, 1], "at": at} for at in ("5", True, 5.0, [5])),
+    *({"field": "n", "spans": [9, 6, 4, 1], "at": at} for at in (10, 5, 0, 10**400)),
     *({"field": "n", "spans": [9, 1], "at": 1, "ties": ties} for ties in TIES),
     *(
         {"field": "n", "spans": [9, 1], "at": 1, "ties": [[9, MARK]], "met": met}
