@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from functools import lru_cache
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 from attrs import define, field
@@ -23,7 +26,8 @@ HARMLESS = frozenset(
 # Names of headers whose short values are secrets, too: masking a "7" of another header would damage bodies.
 CREDENTIALS = re.compile("auth|cookie|key|pass|secret|session|sign|token")
 TOKEN_NAME = re.compile(r"page-token-[0-9]+")
-_NEXT, _SENT = "nextPageToken", "pageToken"  # fields of a page, and of a request's body
+# The field of a page, or of a request's body, at any depth.
+_FIELD = re.compile(rb'("(?:nextPageToken|pageToken)"\s*:\s*)("(?:[^"\\]|\\.)+")')
 
 
 @define(eq=False)
@@ -60,19 +64,38 @@ class Secrets:
 
 
 def _without(text: str, secret: str) -> str:
-    """Mask each place where a secret begins, in any case, as far as it continues."""
-    lower, start, places = secret.lower(), 0, text.lower()
-    if len(places) != len(text):  # some letters change their length
-        lower, places = secret, text
+    """Mask each place where a secret begins, as far as it continues, in any notation."""
+    begin, rest = _notations(secret)
     pieces: list[str] = []
-    while (found := places.find(lower[:SHORT], start)) >= 0:
-        pieces += text[start:found], MASK
-        start = found
-        for letter in lower:
-            if not places.startswith(letter, start):
+    start = 0
+    while (found := begin.search(text, start)) is not None:
+        pieces += text[start : found.start()], MASK
+        start = found.end()
+        for letter in rest:
+            more = letter.match(text, start)
+            if more is None:
                 break
-            start += 1
+            start = more.end()
     return "".join([*pieces, text[start:]])
+
+
+@lru_cache(maxsize=64)
+def _notations(secret: str) -> tuple[re.Pattern[str], list[re.Pattern[str]]]:
+    """Return the patterns of a secret's begin, and of each letter after it."""
+    letters = [_notation(letter) for letter in secret]
+    begin = re.compile("".join(letters[:SHORT]), re.IGNORECASE)
+    return begin, [re.compile(letter, re.IGNORECASE) for letter in letters[SHORT:]]
+
+
+def _notation(letter: str) -> str:
+    """Return a pattern of a letter as it is, and in JSON, HTML and URLs."""
+    if letter.isalnum() and letter.isascii():
+        return letter
+    code = ord(letter)
+    in_json = json.dumps(letter)[1:-1], f"\\u{code:04x}", f"\\{letter}"
+    forms = {letter, *in_json, html.escape(letter), f"&#{code};", f"&#x{code:x};", quote(letter, safe="")}
+    longest_first = sorted({*forms, f"%{code:02x}"}, key=len, reverse=True)
+    return f"(?:{'|'.join(map(re.escape, longest_first))})"
 
 
 def _in_base64(secret: str) -> Iterator[str]:
@@ -96,10 +119,17 @@ class PageTokenNames:
     """
 
     _names: dict[str, str] = field(factory=dict[str, str], repr=False)
+    _recent: dict[str, str] = field(factory=dict[str, str], repr=False)  # of one exchange
+
+    def begin(self) -> None:
+        """Begin another exchange: `quoted` is about its tokens."""
+        self._recent.clear()
 
     def name(self, token: str) -> str:
         """Return the name of a token."""
-        return self._names.setdefault(token, f"page-token-{len(self._names) + 1}")
+        name = self._names.setdefault(token, f"page-token-{len(self._names) + 1}")
+        self._recent[token] = name
+        return name
 
     def in_url(self, url: str) -> str:
         """Return a URL with the names of its page tokens."""
@@ -109,24 +139,27 @@ class PageTokenNames:
             return url
         return urlunsplit(parts._replace(query=urlencode([*self._renamed(query)])))
 
-    def in_page(self, body: bytes) -> bytes:
-        """Return a page with the name of the next page's token; any other body stays."""
-        return self._in_field(_NEXT, body)
+    def in_body(self, body: bytes) -> bytes:
+        """Return a page, or the body of a request, with the names of its page tokens."""
+        return _FIELD.sub(self._named, body)
 
-    def in_request(self, body: bytes) -> bytes:
-        """Return the body of a request with the name of its page token in its place."""
-        return self._in_field(_SENT, body)
+    def quoted(self, body: bytes) -> bytes:
+        """Return a body with the names of the exchange's tokens wherever it has them.
 
-    def _in_field(self, field: str, body: bytes) -> bytes:
+        An error names the token that it refuses. A short token stays: it may be any other value.
+        """
+        for token, name in self._recent.items():
+            if len(token) >= SHORT:
+                for form in {token, json.dumps(token)[1:-1], quote(token), quote(token, safe="")}:
+                    body = body.replace(form.encode(errors="replace"), name.encode())
+        return body
+
+    def _named(self, found: re.Match[bytes]) -> bytes:
         try:
-            raw = bytes(msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get(field, b""))
-            token = msgspec.json.decode(raw) if raw else None
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return body
-        if not token or not isinstance(token, str):
-            return body
-        place = rf'("{field}"\s*:\s*)'.encode() + re.escape(raw)
-        return re.sub(place, rb'\1"' + self.name(token).encode() + b'"', body)
+            token: str = msgspec.json.decode(found[2], type=str)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return found[0]
+        return found[1] + b'"' + self.name(token).encode() + b'"'
 
     def _renamed(self, query: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         for name, value in query:

@@ -221,11 +221,13 @@ class Recorder:
         taken = [(one, one.response) for one in self._taken]
         for one, response in taken:
             if response is not None:
+                names.begin()
                 seconds = round(one.sent - taken[0][0].sent, 3)
                 url, body = names.in_url(one.url), one.body
-                request = None if body is None else _Content().hold(names.in_request(body))
-                answer = _Answer(status=response.status, headers=dict(response.headers))
-                answer.hold(names.in_page(response.body))
+                request = None if body is None else _Content().hold(names.in_body(body))
+                content = names.quoted(names.in_body(response.body))
+                answer = _Answer(status=response.status, headers=_named(response.headers, names))
+                answer.hold(content)
                 yield encode(_Exchange(one.method, url, seconds, answer, request)) + b"\n"
 
 
@@ -360,6 +362,12 @@ def _shown(asked: Asked) -> str:
     ]
     sent = "" if body is None else f" with a body of {len(body)} bytes"
     return f"{method} {path}{'?' if pairs else ''}{'&'.join(pairs)}{sent}"
+
+
+def _named(headers: Mapping[str, str], names: PageTokenNames) -> dict[str, str]:
+    """Return headers with the names of page tokens."""
+    found = {name: names.in_url(value) if name == "location" else value for name, value in headers.items()}
+    return {name: names.quoted(value.encode(errors="replace")).decode() for name, value in found.items()}
 
 
 def _some(lines: list[str]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -197,13 +199,18 @@ async def test_short_values_of_other_headers_damage_no_body(tmp_path: Path) -> N
 
 
 @given(
-    st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S"]), min_size=8, max_size=40),
+    st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S"]), min_size=8, max_size=40).map(
+        "k{}z".format
+    ),
     st.integers(8),
 )
 def test_any_key_is_masked(key: str, cut: int) -> None:
-    """Whatever the key, no text has its first eight characters, nor has base64 of it more than that."""
+    """Whatever the key, no text has its first eight characters, in any notation of JSON, HTML and URLs."""
     secrets = Secrets()
     secrets.learn({"x-api-key": key})
+    in_json = json.dumps(key)[1:-1]
+    forms = [in_json.replace("/", r"\/"), quote(key), quote(key, safe="").lower(), html.escape(key.upper())]
+    assert secrets.masked(" ".join(forms)) == " ".join(["***"] * len(forms))
     masked = secrets.masked(f"a {key[:cut]} {quote(key, safe='')} {json.dumps(key)} {key.swapcase()} b")
     assert key[:8].lower() not in masked.lower().replace("*", "\0")
     assert masked.startswith("a ***")
@@ -239,6 +246,27 @@ async def test_page_tokens_get_names(tmp_path: Path) -> None:
         await play(tmp_path / "a.jsonl", "/v1/a")
     ).body == b'{"rows":["2","x"],"nextPageToken" : "page-token-1"}'
     assert (await play(tmp_path / "a.jsonl", "/v1/b?pageToken=page-token-2")).body == b'{"n": "2"}'
+
+
+TOKEN = "6f1c2f3e-8a51-4a34-9e0c-1b2d3c4f5a6b/+"
+
+
+@pytest.mark.parametrize(
+    ("headers", "content"),
+    [
+        ({}, json.dumps({"message": [f"pageToken {TOKEN} has expired"]}).encode()),
+        ({}, f"<p>{TOKEN}, {quote(TOKEN, safe='')}</p>".encode()),
+        ({}, json.dumps({"page": {"nextPageToken": TOKEN[::-1]}}, indent=1).encode()),
+        ({"location": f"/v1/b?pageToken={quote(TOKEN[::-1])}", "etag": TOKEN}, b""),
+    ],
+)
+async def test_no_page_token_stays(headers: dict[str, str], content: bytes, tmp_path: Path) -> None:
+    """A token that an answer quotes, in an object in the page, or in a header, gets its name, too."""
+    url = f"/v1/a?pageToken={quote(TOKEN)}"
+    text = await record(tmp_path / "a.jsonl", {"/v1/a": Response(200, headers, content)}, url)
+    assert TOKEN[:36] not in text
+    assert TOKEN[::-1][2:] not in text
+    assert len(re.findall("page-token-[12]", text)) >= 2
 
 
 async def test_requests_with_a_body_are_matched_by_it(tmp_path: Path) -> None:
@@ -280,7 +308,7 @@ async def test_requests_with_a_body_are_matched_by_it(tmp_path: Path) -> None:
 )
 def test_bodies_without_a_page_token_stay(unchanged: bytes) -> None:
     """Bodies without a page token stay byte for byte."""
-    assert PageTokenNames().in_page(unchanged) == unchanged
+    assert PageTokenNames().in_body(unchanged) == unchanged
 
 
 # Bodies
