@@ -134,7 +134,7 @@ def serve(lookup: Lookup) -> Listing | Row:
 
 @_handles("data.chains")
 def _chains(lookup: Lookup) -> Listing:
-    return Listing("chains", _completed(lookup, _chains_of(lookup, Chains)), page_size=None, grows=False)
+    return _listed(lookup, "chains", _chains_of(lookup, Chains), page_size=None, grows=False)
 
 
 @_handles("data.chain")
@@ -144,8 +144,8 @@ def _chain(lookup: Lookup) -> Row:
 
 @_handles("metrics.chains.list")
 def _metrics_chains(lookup: Lookup) -> Listing:
-    chains = _completed(lookup, _chains_of(lookup, MetricsChains))
-    return Listing("chains", chains, page_size=None, grows=False, fixed=True)
+    chains = _chains_of(lookup, MetricsChains)
+    return _listed(lookup, "chains", chains, page_size=None, grows=False, fixed=True)
 
 
 @_handles("metrics.chains.get")
@@ -162,12 +162,12 @@ def _avg_tps(lookup: Lookup) -> Listing:
         return {"status": 200, "lastRun": settings.epoch + added * DAY}
 
     size = settings.metrics_page_size
-    return Listing("results", _completed(lookup, points), page_size=size, fixed=True, page_fields=page_fields)
+    return _listed(lookup, "results", points, page_fields, page_size=size, fixed=True)
 
 
 @_handles("data.evm.blocks")
 def _blocks(lookup: Lookup) -> Listing:
-    return Listing("blocks", _completed(lookup, _blocks_of(lookup)))
+    return _listed(lookup, "blocks", _blocks_of(lookup))
 
 
 @_handles("data.evm.block")
@@ -180,7 +180,7 @@ def _block(lookup: Lookup) -> Row:
 
 @_handles("data.evm.transactions")
 def _transactions(lookup: Lookup) -> Listing:
-    return Listing("transactions", _completed(lookup, _transactions_of(lookup)))
+    return _listed(lookup, "transactions", _transactions_of(lookup))
 
 
 @_handles("data.evm.block_transactions")
@@ -189,7 +189,7 @@ def _block_transactions(lookup: Lookup) -> Listing:
     transactions = _transactions_of(lookup)
     first, behind = transactions.span(number)
     part = Part(transactions, first, behind - first)
-    return Listing("transactions", _completed(lookup, part), grows=False, sizes=(0, 100))
+    return _listed(lookup, "transactions", part, grows=False, sizes=(0, 100))
 
 
 @_handles("data.primary_network.utxos_v2")
@@ -213,7 +213,24 @@ def _utxo_list(lookup: Lookup) -> Listing:
     utxos = Utxos(of, chain, settings.rows, settings.epoch, lookup.draw("utxos", of, chain))
     kinds = dict(lookup.match.endpoint.route.extra)
     chain_info = lookup.completion(kinds["chain_info"])([{"chainName": chain, "network": network}])[0]
-    return Listing("utxos", _completed(lookup, utxos), page_fields=lambda added: {"chainInfo": chain_info})
+    return _listed(lookup, "utxos", utxos, lambda added: {"chainInfo": chain_info})
+
+
+def _listed(
+    lookup: Lookup,
+    name: str,
+    source: RowSource,
+    page_fields: Callable[[int], Row] = lambda added: {},
+    **settings: Any,
+) -> Listing:
+    """Return a list of which each query has all rows, in the order that it names."""
+    match, rows = lookup.match, _completed(lookup, source)
+
+    def select(query: Mapping[str, str]) -> View:
+        ascending = checked_query(match, query).get("sortOrder") == "asc"
+        return View(rows, ascending=ascending, page_fields=page_fields)
+
+    return Listing(name, rows, select, **settings)
 
 
 def _blocks_of(lookup: Lookup) -> Blocks:
@@ -273,7 +290,6 @@ def _changing(
     """
     listing = _generated_list(lookup)
     generated = listing.select
-    assert generated is not None  # noqa: S101 - of a generated list
 
     def select(query: Mapping[str, str]) -> View:
         view = generated(query)
@@ -387,10 +403,10 @@ def _paged(lookup: Lookup, source: RowSource, select: Callable[[Mapping[str, str
     return Listing(
         endpoint.record.items or "items",
         source,
+        select,
         page_size=settings.metrics_page_size if lookup.match.name.startswith("metrics.") else default,
         fixed=parameter is None,
         sizes=_sizes(endpoint),
-        select=select,
     )
 
 

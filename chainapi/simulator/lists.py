@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from attrs import define, field
 
 from chainapi.simulator.injection import Injector
-from chainapi.simulator.rows import Row, RowSource, View
+from chainapi.simulator.rows import RowSource, View
 from chainapi.simulator.validation import whole_number
 
 __all__ = ["DEFAULT_PAGE_SIZE", "Listing", "page_size"]
@@ -23,13 +23,11 @@ class Listing:
     Attributes:
         name: name of the field that holds the rows of a page.
         source: source of its rows.
+        select: returns the part of the list that a query selects, with its page fields, or raises HTTPError.
         page_size: rows of a page where the query names no size; None for all rows.
         grows: whether rows can be added at the head.
         fixed: whether the query may not choose the page size.
         sizes: least and greatest page size that a query may choose.
-        page_fields: returns what a page holds besides its rows, from the number of rows that were added.
-        select: returns the part of the list that a query selects, with its page fields, or raises HTTPError;
-            None for the whole list, for every query.
         inserted: number of rows that were added by hand.
         injector: anomalies of the list.
         cached: returns whether the part that a query selects stays the same.
@@ -38,28 +36,21 @@ class Listing:
 
     name: str
     source: RowSource
+    select: Callable[[Mapping[str, str]], View]
     page_size: int | None = DEFAULT_PAGE_SIZE
     grows: bool = True
     fixed: bool = False
     sizes: tuple[int, int] = (1, MAX_PAGE_SIZE)
-    page_fields: Callable[[int], Row] = lambda added: {}
-    select: Callable[[Mapping[str, str]], View] | None = None
     inserted: int = 0
     injector: Injector | None = None
     cached: Callable[[], bool] = lambda: True
-    _whole: View = field(init=False)
     _latest: tuple[Mapping[str, str], View] | None = field(init=False, default=None)
-
-    def __attrs_post_init__(self) -> None:
-        self._whole = View(self.source, page_fields=self.page_fields)
 
     def view(self, query: Mapping[str, str]) -> View:
         """Return the part of the list that a query selects.
 
         Raises HTTPError for values that are not valid.
         """
-        if self.select is None:
-            return self._whole
         if not self.cached():
             return self.select(query)
         if self._latest is None or self._latest[0] != query:  # the pages of a walk share a query

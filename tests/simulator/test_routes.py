@@ -485,14 +485,15 @@ def test_block_bounds_take_in_what_lies_within() -> None:
     assert caller.walk("data.evm.erc20_transactions", startBlock=first, endBlock=last) == rows[4:10]
 
 
-def test_walks_are_ascending_on_request() -> None:
+@pytest.mark.parametrize("name", ["data.primary_network.blockchains", "data.primary_network.utxos"])
+def test_walks_are_ascending_on_request(name: str) -> None:
     """sortOrder=asc yields the oldest row first and added rows last."""
     caller = Caller()
-    down = caller.walk("data.primary_network.blockchains")
-    first = caller.route("data.primary_network.blockchains", sortOrder="asc")
-    caller.world.insert("/v1/networks/mainnet/blockchains", 2)
+    down = caller.walk(name)
+    first = caller.route(name, sortOrder="asc")
+    caller.world.insert(path_of(name).removeprefix("/data"), 2)
     query = {"sortOrder": "asc", "pageToken": first["nextPageToken"]}
-    rows = first["blockchains"] + caller.walk("data.primary_network.blockchains", **query)
+    rows = first[ROUTES[name].record.items or ""] + caller.walk(name, **query)
     assert (rows[:ROWS], len(rows)) == (down[::-1], ROWS + 2)
 
 
@@ -555,6 +556,8 @@ def test_pages_have_10_rows_by_default() -> None:
             400,
             "network must be one of the following values: mainnet, fuji, testnet",
         ),
+        ("/data/v1/chains", {"network": "moon"}, 400, "network must be one of the following values"),
+        ("/data/v1/chains/7/transactions", {"status": ""}, 400, "status must be one of the following values"),
         ("/metrics/v2/chains/8/metrics/txCount", {}, 404, "chain 8 does not exist"),
         ("/metrics/v2/chains/8", {}, 404, "chain 8 does not exist"),
         ("/metrics/v2/chains/seven", {}, 400, "chainId must be a number string"),
