@@ -146,7 +146,8 @@ class PageTokenNames:
     def quoted(self, body: bytes) -> bytes:
         """Return a body with the names of the exchange's tokens wherever it has them.
 
-        An error names the token that it refuses. A short token stays: it may be any other value.
+        An error may name the token that it refuses. A short token stays: it may be any other value. So may a
+        token in a page: it can be the hash of a row.
         """
         for token, name in self._recent.items():
             if len(token) >= SHORT:

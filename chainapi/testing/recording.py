@@ -225,7 +225,8 @@ class Recorder:
                 seconds = round(one.sent - taken[0][0].sent, 3)
                 url, body = names.in_url(one.url), one.body
                 request = None if body is None else _Content().hold(names.in_body(body))
-                content = names.quoted(names.in_body(response.body))
+                content = names.in_body(response.body)
+                content = names.quoted(content) if response.status >= 400 else content
                 answer = _Answer(status=response.status, headers=_named(response.headers, names))
                 answer.hold(content)
                 yield encode(_Exchange(one.method, url, seconds, answer, request)) + b"\n"
