@@ -1,7 +1,8 @@
 """Manifest of a folder: the list of its parts, as JSON lines.
 
 It is replaced whole once a part is in place, so that a reader never sees half a line. The journal has the
-same content: a run writes the manifest again if it is missing or different.
+same content: a run writes the manifest again if it is missing or different. One with newer parts than the
+journal shows that the journal is an old copy.
 """
 
 from __future__ import annotations
@@ -14,12 +15,22 @@ from typing import Any
 
 import msgspec
 
+from chainapi._text import quoted
+from chainapi.errors import ExportError
 from chainapi.export.files import put_in_place, refuse_link, write_partial
 from chainapi.export.journal import Journal
-from chainapi.export.part_records import Part, PartFile
+from chainapi.export.part_records import BEGUN, Part, PartFile, next_number
 from chainapi.export.target import Target
 
-__all__ = ["MANIFEST", "check_manifest", "files_in_place", "listed_in", "manifest_of", "write_manifest"]
+__all__ = [
+    "MANIFEST",
+    "files_in_place",
+    "has_manifest",
+    "listed_in",
+    "manifest_of",
+    "refuse_newer",
+    "write_manifest",
+]
 
 MANIFEST = "_manifest.ndjson"  # no pattern for the parts matches it, and readers of a folder skip it
 
@@ -42,17 +53,42 @@ def write_manifest(journal: Journal, target: Target) -> None:
     put_in_place(path)
 
 
-def check_manifest(journal: Journal, target: Target) -> None:
-    """Write the manifest again if it is missing or has other parts.
+def has_manifest(journal: Journal, target: Target, last: Part | None) -> bool:
+    """Check whether the manifest has the parts in place, and no others.
+
+    Args:
+        journal: journal of the export.
+        target: target of the export, a folder.
+        last: the newest part in the journal.
 
     Raises:
-        ExportError: it cannot be written, or is a symbolic link.
+        ExportError: it lists newer parts, it cannot be read, or it is a symbolic link.
 
     """
     path = target.path / MANIFEST
     refuse_link(path)
-    if not _has_lines(path, _lines(journal)):
-        write_manifest(journal, target)
+    if _has_lines(path, _lines(journal)):
+        return True
+    number = last.number if last is not None and last.state == BEGUN else next_number(last)
+    with suppress(FileNotFoundError, IsADirectoryError), path.open("rb") as file:
+        refuse_newer(path, file, number, target)
+    return False
+
+
+def refuse_newer(manifest: Path | str, lines: Iterable[bytes], number: int, target: Target) -> None:
+    """Refuse a manifest with parts from a number on: the journal is then an old copy.
+
+    Raises:
+        ExportError: it lists such a part.
+
+    """
+    newer = next((name for name, part in listed_in(lines) if part >= number), None)
+    if newer is not None:
+        raise ExportError(
+            f"{manifest} lists {quoted(newer)}, but {target.journal} has no record of it: is that an old "
+            "copy, or without its -wal file? Put the newest copy back, or delete the manifest if it was "
+            "changed"
+        )
 
 
 def _has_lines(path: Path, lines: Iterable[bytes]) -> bool:
@@ -87,13 +123,13 @@ def _lines(journal: Journal) -> Iterator[bytes]:
         yield msgspec.json.encode(_entry(part, file)) + b"\n"
 
 
-def listed_in(content: bytes) -> Iterator[tuple[str, int]]:
-    """Yield the name and the part of each file in a manifest.
+def listed_in(lines: Iterable[bytes]) -> Iterator[tuple[str, int]]:
+    """Yield the name and the part of each file in the lines of a manifest.
 
     Damaged lines are left out.
     """
-    for line in content.splitlines():
-        with suppress(ValueError, KeyError, TypeError):
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError, OverflowError, RecursionError):
             entry = json.loads(line)
             yield str(entry["name"]), int(entry["part"])
 

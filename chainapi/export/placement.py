@@ -41,7 +41,7 @@ from chainapi.export.files import (
 )
 from chainapi.export.formats import DatabaseFormat
 from chainapi.export.journal import Journal
-from chainapi.export.manifest import check_manifest, write_manifest
+from chainapi.export.manifest import has_manifest, write_manifest
 from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile, next_number
 from chainapi.export.target import Target
 from chainapi.export.transaction import Transaction
@@ -61,6 +61,7 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> Part | N
     part, completed = journal.last_part(), None
     with os_errors_explained(target.path):
         _check_next(target, part)
+        listed = not target.folder or has_manifest(journal, target, part)
         if part is not None and part.state == BEGUN and not _placed(journal, target, part, stop):
             journal.discard_part(part)
             part = journal.last_part()
@@ -73,8 +74,8 @@ def recover(journal: Journal, target: Target, stop: threading.Event) -> Part | N
                 left.unlink()
         if part is not None and not target.folder:
             _check_file(target, part, stop)
-        elif part is not None:
-            check_manifest(journal, target)
+        elif part is not None and completed is None and not listed:
+            write_manifest(journal, target)
     return completed
 
 
@@ -234,7 +235,8 @@ def _check_file(target: Target, part: Part, stop: threading.Event) -> None:
 def _check_next(target: Target, part: Part | None) -> None:
     """Refuse to overwrite files of the part after this one."""
     if part is None or target.folder:
-        for path in target.parts(next_number(part)):
+        number = next_number(part)
+        for path in [*target.parts(number), *([target.invalid_part(number)] if target.folder else ())]:
             _check_free(path, target)
 
 

@@ -48,7 +48,7 @@ from chainapi.export.files import (
 )
 from chainapi.export.formats import format_of
 from chainapi.export.journal import Journal
-from chainapi.export.manifest import MANIFEST, listed_in, manifest_of
+from chainapi.export.manifest import MANIFEST, listed_in, manifest_of, refuse_newer
 from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile, next_number
 from chainapi.export.settings import format_name_of, settings_in
 from chainapi.export.store import Store, divided_url, path_of, redacted
@@ -441,7 +441,7 @@ def _refuse_newer(journal: Journal, target: RemoteTarget, part: Part, stop: thre
     """
     if target.folder:
         if target.exists(MANIFEST):
-            _refuse_listed(target, target.store.read(MANIFEST), part.number)
+            refuse_newer(target.file(MANIFEST), target.store.read(MANIFEST).splitlines(), part.number, target)
         return
     own, before = part.rows_file, journal.last_part(IN_PLACE)
     found = None if own is None else target.store.state(own.name)
@@ -479,7 +479,7 @@ def _check_manifest(journal: Journal, target: RemoteTarget, last: Part) -> None:
     found = target.store.read(MANIFEST) if target.exists(MANIFEST) else b""
     if found == content:
         return
-    _refuse_listed(target, found, last.number + 1)
+    refuse_newer(target.file(MANIFEST), found.splitlines(), last.number + 1, target)
     if found.endswith(b"\n"):
         _refuse_lacking(target, found, content, last.number + (last.state == CLEANED))
     target.store.replace(MANIFEST, content)
@@ -487,8 +487,8 @@ def _check_manifest(journal: Journal, target: RemoteTarget, last: Part) -> None:
 
 def _refuse_lacking(target: RemoteTarget, manifest: bytes, content: bytes, number: int) -> None:
     """Refuse a manifest without files of parts below a number, which `content` lists."""
-    listed = {name for name, _ in listed_in(manifest)}
-    for name, part in listed_in(content):
+    listed = {name for name, _ in listed_in(manifest.splitlines())}
+    for name, part in listed_in(content.splitlines()):
         if part < number and name not in listed:
             raise ExportError(
                 f"{target.file(MANIFEST)} lacks {name}, which {target.journal} has: is that an old copy? Put "
@@ -496,23 +496,13 @@ def _refuse_lacking(target: RemoteTarget, manifest: bytes, content: bytes, numbe
             )
 
 
-def _refuse_listed(target: RemoteTarget, manifest: bytes, number: int) -> None:
-    """Refuse a manifest with parts from a number on: the journal is then an old copy."""
-    if newer := next((name for name, part in listed_in(manifest) if part >= number), None):
-        raise _old_copy(target, newer)
-
-
 def _check_free(target: RemoteTarget, name: str) -> None:
     """Refuse to overwrite an object that the journal lacks: it is then an old copy."""
     if target.exists(name):
-        raise _old_copy(target, name)
-
-
-def _old_copy(target: RemoteTarget, name: str) -> ExportError:
-    return ExportError(
-        f"{target.file(name)} exists, but {target.journal} has no record of it: is that an old copy, "
-        "or without its -wal file? Put the newest copy back, or choose another target"
-    )
+        raise ExportError(
+            f"{target.file(name)} exists, but {target.journal} has no record of it: is that an old copy, "
+            "or without its -wal file? Put the newest copy back, or choose another target"
+        )
 
 
 def _check_unchanged(target: RemoteTarget, file: PartFile | None) -> None:

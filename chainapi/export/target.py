@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -92,9 +93,13 @@ class Target:
         return self.path / within / f"part-{number:05}{self.format.suffix}" if self.folder else self.path
 
     def parts(self, number: int) -> Iterable[Path]:
-        """Return the paths of the files of a part that exist, or the path of the only one."""
-        path = self.part(number)
-        return self.path.rglob(glob.escape(path.name)) if self.partition else [path]
+        """Return the paths of a part's files that exist, or that of a single file."""
+        if not self.folder:
+            return [self.path]
+        stem, suffix = f"part-{number:05}", self.format.suffix
+        own = re.compile(rf"{stem}(-\d+)?{re.escape(suffix)}")  # see `corrected`
+        pattern = f"{'**/' if self.partition else ''}{stem}*{glob.escape(suffix)}"
+        return (path for path in self.path.glob(pattern) if own.fullmatch(path.name))
 
     def corrected(self, number: int, name: str) -> Path:
         """Return the path of a part's copy of an earlier file that loses rows.

@@ -177,7 +177,7 @@ async def test_a_manifest_that_was_changed_is_written_again(tmp_path: Path) -> N
     async with simulated(simulator) as session:
         await export(session.data.evm.blocks, [1], tmp_path)
         whole = (tmp_path / MANIFEST).read_bytes()
-        for damage in (None, whole[:-5], b"{}\n" + whole):
+        for damage in (None, whole[:-5], b"{}\n" + whole, b"[" * 100_000, b'{"name": "x", "part": 1e400}'):
             (tmp_path / MANIFEST).unlink()
             if damage is not None:
                 (tmp_path / MANIFEST).write_bytes(damage)

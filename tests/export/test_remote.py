@@ -888,6 +888,32 @@ async def test_an_old_copy_of_a_journal_without_a_removal(files: type[Bucket], t
     assert files.objects() == before
 
 
+@pytest.mark.parametrize("step", ["a part that was moved away", "a correction", "invalid rows"])
+async def test_an_old_copy_of_a_local_journal_without_the_newest_file(step: str, tmp_path: Path) -> None:
+    """It is refused also if no file has the name that the next part is to have."""
+    ledger, out = Ledger([1, 2, 3]), tmp_path / "x"
+    options: dict[str, Any] = {"partition": ["source"]} if step == "invalid rows" else {}
+    options |= {"format": "jsonl", "on_invalid": "raw", "lookback": 5}
+    async with reaching(ledger) as session:
+        await transfers(session, out, **options)
+        shutil.copytree(out / "_export", tmp_path / "old")
+        if step == "a correction":
+            ledger.gone.add(1)
+        else:
+            ledger.numbers.append(4)
+            ledger.changed[3] = {} if step != "invalid rows" else {"logIndex": ""}
+        await transfers(session, out, **options)
+        if step == "a part that was moved away":
+            (out / "part-00002.jsonl").unlink()
+        shutil.rmtree(out / "_export")
+        (tmp_path / "old").rename(out / "_export")
+        before = {path: path.read_bytes() for path in out.rglob("*.*") if path.is_file()}
+        for lookback in (5, None):
+            with pytest.raises(ExportError, match=r"00002.* has no record of it: is that an old copy"):
+                await transfers(session, out, **{**options, "lookback": lookback})
+    assert before == {path: path.read_bytes() for path in out.rglob("*.*") if path.is_file()}
+
+
 async def test_an_old_copy_of_a_local_journal_changes_nothing(tmp_path: Path) -> None:
     """A local journal of a moment before the newest part is refused, and the manifest keeps that part."""
     growing, out = Growing.to(f"file://{tmp_path}/x/"), tmp_path / "x"
