@@ -8,7 +8,7 @@ folder of the old file; a row that has moved to another partition leaves one fil
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from chainapi.export.corrections import Corrections
 from chainapi.export.files import has_state, make_folders, reason_of, write_partial
 from chainapi.export.formats import Dropped
 from chainapi.export.part_records import Part, PartFile
-from chainapi.export.part_writer import PartWriter, check_count
+from chainapi.export.part_writer import PartWriter, check_count, damage_explained
 from chainapi.export.partition import PageRows, Values
 from chainapi.export.segments import SegmentReader
 from chainapi.export.worker import Stopped
@@ -110,8 +110,9 @@ class CorrectionWriter(PartWriter):
         for label, page in self.pages:
             self.corrections.expect(label, self._read(reader, page))
         for file in self.old:
-            with self._opened(file) as path:
-                rows = self._stoppable(_labelled(file, self.target.format.read(path)))
+            # An open reader would lock a database, and only the thread that opened it may close it.
+            with self._opened(file) as path, closing(self.target.format.read(path)) as read:
+                rows = self._stoppable(_labelled(file, read))
                 self.corrections.compare(file.name, rows, self.target.format.typed)
         self.corrections.compared = True
 
@@ -127,7 +128,8 @@ class CorrectionWriter(PartWriter):
             with self.target.fetched(file.name, self.stop) as path:
                 if self.target.folder:  # a single file was checked at the start
                     _check_unchanged(self.target.file(file.name), path, file)
-                yield path
+                with damage_explained(self.target.file(file.name)):
+                    yield path
         except OSError as error:
             raise ExportError(
                 f"{self.target.file(file.name)} cannot be read: {reason_of(error)}; all rows are kept in the "

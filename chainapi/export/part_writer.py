@@ -10,7 +10,7 @@ import operator
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby, pairwise
@@ -55,7 +55,7 @@ from chainapi.export.worker import Stopped, look
 from chainapi.tables.columns import Column
 from chainapi.tables.rows import count_lines
 
-__all__ = ["PartWriter", "check_count"]
+__all__ = ["PartWriter", "check_count", "damage_explained"]
 
 
 @frozen
@@ -198,7 +198,8 @@ class PartWriter:
             if isinstance(format_, DatabaseFormat) and not self.target.folder:
                 format_.mark(new, Marker(self.number, self.run, count))
 
-        size, digest = write_partial(path, write, self._syncs)
+        with damage_explained(None if old is None else self.target.file(path.name)):
+            size, digest = write_partial(path, write, self._syncs)
         name = path.relative_to(self.target.root).as_posix()
         return PartFile(name, count, size, digest, _sources(rows), partition=partition)
 
@@ -389,6 +390,30 @@ def _check_apart(folder: Path, other: Path) -> None:
                 f"{folder} and {other} are one folder on this file system, which ignores upper and lower"
                 " case: start over on another one, or without 'source' in partition="
             )
+
+
+@contextmanager
+def damage_explained(named: Path | str | None) -> Iterator[None]:
+    """Raise errors about values in a file as those of a changed file.
+
+    Sizes and digests of its ends do not show each change.
+
+    Args:
+        named: path or URL of the file; None if no file of the target is read.
+
+    Raises:
+        ExportError: the file has what no export wrote.
+
+    """
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        if named is None:
+            raise
+        raise ExportError(
+            f"{named} was changed since it was written, and cannot be read as it is: put it back as it was "
+            "and start the same export again; all new rows are kept in the journal"
+        ) from error
 
 
 def check_count(path: Path, found: int, count: int) -> None:

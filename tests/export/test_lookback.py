@@ -464,6 +464,23 @@ async def test_a_changed_part_is_left_alone(tmp_path: Path) -> None:
     assert values_of(out) == {0: 0, 1: 1, 2: 2, 3: 30}
 
 
+async def test_a_changed_value_that_no_export_wrote(tmp_path: Path) -> None:
+    """A value that cannot be read is an error that names its file, and the rows stay in the journal."""
+    ledger, out = Ledger([1, 2, 3]), tmp_path / "out.sqlite"
+    async with reaching(ledger) as session:
+        await transfers(session, out)
+        content = out.read_bytes()
+        with closing(sqlite3.connect(out)) as database:
+            database.execute("UPDATE rows SET \"from\" = '{' WHERE block_number = 2")
+            database.commit()
+        ledger.changed[2] = {"blockHash": "0xother"}
+        with pytest.raises(ExportError, match=r"out\.sqlite was changed since it was written, and cannot"):
+            await transfers(session, out, lookback=5)
+        out.write_bytes(content)
+        result = await transfers(session, out)
+    assert (result.rows, result.removed) == (1, 1)
+
+
 async def test_a_withdrawn_part_leaves_no_file(tmp_path: Path) -> None:
     """A part whose rows the list has all withdrawn leaves the folder."""
     ledger, out = points(range(3)), tmp_path / "out"

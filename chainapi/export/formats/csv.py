@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from itertools import repeat
 from pathlib import Path
@@ -93,7 +93,9 @@ class Csv(TextFileFormat):
         written = self._write(path, _new_records(ordered, rows, source=self.source))
         return check_written(path, written, _tally(path, self.files, stop, headers=0))
 
-    def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
+    def read(
+        self, path: Path, columns: Sequence[Column] | None = None
+    ) -> Generator[dict[str, Any], None, None]:
         """Yield the rows of a file; without columns values are strings."""
         records = map(_cells, self._records(path))
         names = [name or "" for name in next(records, ())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -108,7 +108,9 @@ class DuckDb:
         finally:
             added.unlink(missing_ok=True)
 
-    def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
+    def read(
+        self, path: Path, columns: Sequence[Column] | None = None
+    ) -> Generator[dict[str, Any], None, None]:
         """Yield the rows of a database."""
         with _opened(path) as batches:
             if columns:

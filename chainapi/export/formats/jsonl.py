@@ -6,7 +6,7 @@ Times are whole seconds; amounts and decimals are strings, other numbers numbers
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from zlib import crc32
@@ -69,7 +69,9 @@ class JsonLines(TextFileFormat):
         """Write lines that follow those of a file."""
         return self.write(path, columns, rows, stop=stop)
 
-    def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
+    def read(
+        self, path: Path, columns: Sequence[Column] | None = None
+    ) -> Generator[dict[str, Any], None, None]:
         """Yield the rows of a file."""
         try:
             with self.files.open(path) as file:

@@ -7,7 +7,7 @@ text. Amounts are text, or by choice decimal128(38, 0), double, or 32 bytes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -161,7 +161,9 @@ class Parquet:
             raise unlike(path, self.name)
         return ordered
 
-    def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
+    def read(
+        self, path: Path, columns: Sequence[Column] | None = None
+    ) -> Generator[dict[str, Any], None, None]:
         """Yield the rows of a file."""
         with _opened(path) as file:
             if columns:

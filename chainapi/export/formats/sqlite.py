@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import repeat
 from pathlib import Path
@@ -105,7 +105,9 @@ class Sqlite:
         finally:
             added.unlink(missing_ok=True)
 
-    def read(self, path: Path, columns: Sequence[Column] | None = None) -> Iterator[dict[str, Any]]:
+    def read(
+        self, path: Path, columns: Sequence[Column] | None = None
+    ) -> Generator[dict[str, Any], None, None]:
         """Yield the rows of a database."""
         if columns:
             _check_columns(path, columns)
