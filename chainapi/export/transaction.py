@@ -83,14 +83,17 @@ class Transaction:
         """Add the rows of the ``.partial`` database.
 
         Raises:
-            ExportError: the database cannot be written; the next run adds the rows.
+            ExportError: the database cannot be written, and the next run adds the rows; or it was changed.
             TargetInUseError: another program has locked it; the next run adds the rows.
             Stopped: `stop` was set meanwhile.
 
         """
-        with self._explained():
-            self.format.merge(self.path, partial_of(self.path), part.number, part.content.run, self.stop)
-            sync_file(self.path)  # a database may be set to leave that to the system
+        try:
+            with self._explained():
+                self.format.merge(self.path, partial_of(self.path), part.number, part.content.run, self.stop)
+                sync_file(self.path)  # a database may be set to leave that to the system
+        except ConfigurationError as error:  # it is damaged where the check of its rows did not read
+            raise self._changed() from error
 
     def _newest(self) -> tuple[Marker | None, int] | None:
         """Return the newest marker and the number of rows.

@@ -300,15 +300,28 @@ async def test_changed_rows_are_refused(format_: str, change: str, tmp_path: Pat
 
 @pytest.mark.parametrize("format_", FORMATS)
 async def test_another_file_in_place_of_the_database(format_: str, tmp_path: Path) -> None:
-    """A file that is no database, or none at all, is refused."""
+    """A file that is no database, a damaged one, or none at all, is refused."""
     growing, before = await started(tmp_path, format_)
-    growing.path.write_bytes(b"text" * 10_000)
-    with pytest.raises(ExportError, match="has other rows than the export wrote"):
-        await growing.run()
+    for other in (b"text" * 10_000, before[: len(before) // 2], before[:4_096] + bytes(len(before) - 4_096)):
+        growing.path.write_bytes(other)
+        with pytest.raises(ExportError, match="has other rows than the export wrote"):
+            await growing.run()
     growing.path.unlink()
     with pytest.raises(ExportError, match="is missing: put it back"):
         await growing.run()
     assert not growing.path.exists()
+    growing.path.write_bytes(before)
+    await growing.run()
+    growing.check()
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+async def test_a_column_of_others_in_the_rows(format_: str, tmp_path: Path) -> None:
+    """A change that only the transaction meets is refused as well, and its rows stay in the journal."""
+    growing, before = await started(tmp_path, format_)
+    ask(growing.path, "ALTER TABLE rows ADD COLUMN mine INTEGER")
+    with pytest.raises(ExportError, match="has other rows than the export wrote: put it back as it was"):
+        await growing.run()
     growing.path.write_bytes(before)
     await growing.run()
     growing.check()

@@ -395,17 +395,24 @@ def _plain_table(path: Path, database: duckdb.DuckDBPyConnection, name: str = "r
     return f"{quoted_name(str(rows[0][0]))}.main.{name}"
 
 
+# In errors about damage, whose types are those of other errors.
+_DAMAGE = ("Corrupt database file", "Could not read enough bytes")
+
+
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
     """Raise errors of DuckDB as OSError: the file cannot be written.
 
     Raises:
-        OSError: DuckDB raised an error.
+        ConfigurationError: the file is damaged.
+        OSError: DuckDB raised another error.
 
     """
     try:
         yield
     except duckdb.Error as error:
+        if any(words in str(error) for words in _DAMAGE):
+            raise unlike(path, "duckdb") from error
         raise OSError(f"{path}: {error}") from error
 
 
