@@ -50,7 +50,7 @@ from chainapi.export.formats import format_of
 from chainapi.export.journal import Journal
 from chainapi.export.manifest import MANIFEST, listed_in, manifest_of, refuse_newer
 from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile, next_number
-from chainapi.export.settings import format_name_of, settings_in
+from chainapi.export.settings import JOURNAL, format_name_of, settings_in
 from chainapi.export.store import Store, divided_url, path_of, redacted
 from chainapi.export.target import ABOUT, Target, refuse_name
 from chainapi.export.worker import Worker, look, until
@@ -178,7 +178,9 @@ class RemoteTarget(Target):
         """
         with os_errors_explained(self.journal, _JOURNAL_FOLDER):
             refuse_link(self.journal, dangling=True)
-            about = self.journal / ABOUT
+            about, database = self.journal / ABOUT, self.journal / JOURNAL
+            for path in (about, database, database.with_name(f"{JOURNAL}-wal")):
+                refuse_link(path)
             is_new = not about.exists()
             own = self._begin(about) if is_new else self._read_about(about)
             self.root.mkdir(parents=True, exist_ok=True)

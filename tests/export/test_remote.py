@@ -914,6 +914,23 @@ async def test_an_old_copy_of_a_local_journal_without_the_newest_file(step: str,
     assert before == {path: path.read_bytes() for path in out.rglob("*.*") if path.is_file()}
 
 
+@pytest.mark.parametrize("name", ["target", "journal", "journal-wal"])
+async def test_a_link_in_place_of_the_journal_of_a_url(
+    name: str, files: type[Bucket], tmp_path: Path
+) -> None:
+    """A symbolic link is refused by name: what is behind it may be the journal of another export."""
+    growing, path = Growing.to("bucket://b/x/"), tmp_path / "x.export" / name
+    await growing.run()
+    theirs = tmp_path / "theirs"
+    if path.exists():
+        path.rename(theirs)
+    content = theirs.read_bytes() if theirs.exists() else None
+    path.symlink_to(theirs)
+    with pytest.raises(ExportError, match=rf"{name} is a symbolic link to .*theirs, which"):
+        await growing.run()
+    assert (theirs.read_bytes() if theirs.exists() else None) == content
+
+
 async def test_an_old_copy_of_a_local_journal_changes_nothing(tmp_path: Path) -> None:
     """A local journal of a moment before the newest part is refused, and the manifest keeps that part."""
     growing, out = Growing.to(f"file://{tmp_path}/x/"), tmp_path / "x"
