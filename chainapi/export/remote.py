@@ -331,8 +331,10 @@ async def publish(journal: Journal, target: RemoteTarget, part: Part, worker: Wo
         Stopped: the caller was cancelled during an upload; the next run repeats it.
 
     """
+    if target.folder:
+        await thread.run(_check_new, target, part)
     await worker.run(journal.begin_part, part)
-    await thread.run(_upload, target, part, thread.stop)
+    await thread.run(_upload, target, part, thread.stop, new=target.folder)
     await worker.run(journal.complete_part, part)
     if target.folder:
         content = await worker.run(manifest_of, journal)
@@ -374,21 +376,31 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
     return completed
 
 
-def _upload(target: RemoteTarget, part: Part, stop: threading.Event) -> None:
-    """Upload the files that are not there yet; small ones side by side."""
+def _check_new(target: RemoteTarget, part: Part) -> None:
+    """Refuse a part with the name of an object of others."""
+    names = [file.name for file in part.content.files]
+    with ThreadPoolExecutor(UPLOADS_AT_ONCE if target.store.is_concurrent else 1, "chainapi-look") as threads:
+        deque(threads.map(partial(_check_free, target), names), maxlen=0)
+
+
+def _upload(target: RemoteTarget, part: Part, stop: threading.Event, *, new: bool = False) -> None:
+    """Upload the files that are not there yet; small ones side by side.
+
+    The names of a `new` part are known to be free.
+    """
     small, large = list[PartFile](), list[PartFile]()
     for file in part.content.files:
         (small if target.store.is_concurrent and file.size <= SMALL else large).append(file)
-    upload = partial(_upload_file, target, stop)
+    upload = partial(_upload_file, target, stop, new)
     with ThreadPoolExecutor(UPLOADS_AT_ONCE, "chainapi-upload") as threads:
         deque(threads.map(upload, small), maxlen=0)
     for file in large:
         upload(file)
 
 
-def _upload_file(target: RemoteTarget, stop: threading.Event, file: PartFile) -> None:
+def _upload_file(target: RemoteTarget, stop: threading.Event, new: bool, file: PartFile) -> None:
     look(stop)
-    if not _is_uploaded(target, file):
+    if new or not _is_uploaded(target, file):
         target.store.upload(file.name, partial_of(target.root / file.name), stop)
 
 

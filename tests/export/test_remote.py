@@ -617,6 +617,19 @@ async def test_an_old_copy_of_a_journal(files: type[Bucket], tmp_path: Path) -> 
         await growing.run()
 
 
+async def test_an_object_with_the_name_of_a_later_part(files: type[Bucket]) -> None:
+    """An object of others is refused untouched, whichever part of a run would have its name."""
+    growing = Growing.to("bucket://b/x/")
+    await growing.run(part_rows=10, page_size=3)
+    growing.grow()
+    name = f"part-{len(manifest_of(files)) + 2:05}.jsonl"
+    files.store_object(f"/b/x/{name}", b"mine")
+    for _ in range(2):
+        with pytest.raises(ExportError, match=rf"{name} exists, but .* has no record of it"):
+            await growing.run(part_rows=3, page_size=3)
+    assert files.objects()[f"/b/x/{name}"] == b"mine"
+
+
 @pytest.mark.parametrize(
     ("url", "options", "message"),
     [
