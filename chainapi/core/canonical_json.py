@@ -54,9 +54,10 @@ def _number(value: float) -> str:
         raise ValueError("a number is too large")
     if value == 0:
         return "0"
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    # Arithmetic such as `normalize` would round to the precision of the caller's decimal context.
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
     text, point = "".join(map(str, digits)), len(digits) + int(exponent)
-    return "-" * sign + _placed(text, point)
+    return "-" * sign + _placed(text.rstrip("0"), point)
 
 
 def _placed(digits: str, point: int) -> str:
