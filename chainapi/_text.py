@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import quote
 
-__all__ = ["closest", "did_you_mean", "masked", "printable", "printable_ends", "quoted"]
+__all__ = [
+    "closest",
+    "contains",
+    "did_you_mean",
+    "masked",
+    "notation",
+    "printable",
+    "printable_ends",
+    "quoted",
+]
 
 MASK = "***"
 LONGEST_VALUE = 80  # characters of a value in an error message
@@ -68,17 +78,33 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
 
 def masked(text: str, secret: str) -> str:
     """Return a string with a secret masked, in its JSON, HTML and URL forms too."""
-    for form in _forms(secret) if secret else ():
-        if len(secret) < SHORT:
-            text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", MASK, text)
-        else:
-            text = text.replace(form, MASK)
-    return text
+    return _notations(secret).sub(MASK, text) if secret else text
 
 
-def _forms(secret: str) -> tuple[str, ...]:
+def contains(text: str, secret: str) -> bool:
+    """Return whether a string has a part that `masked` would mask."""
+    return bool(secret) and _notations(secret).search(text) is not None
+
+
+@lru_cache(maxsize=1_024)
+def _notations(secret: str) -> re.Pattern[str]:
+    """Return a pattern of a secret, each letter of it in any notation."""
+    pattern = "".join(map(notation, secret))
+    return re.compile(rf"(?<!\w){pattern}(?!\w)" if len(secret) < SHORT else pattern)
+
+
+def notation(letter: str) -> str:
+    r"""Return a pattern of a letter as it is, and in JSON, HTML and URLs.
+
+    Those of a slash are ``\/``, ``\u002f``, ``&#47;`` and ``%2f``, among others.
+    """
+    if letter.isalnum() and letter.isascii():
+        return letter
     import html
     import json
 
-    in_html = (html.escape(secret), html.escape(secret, quote=False))
-    return tuple(dict.fromkeys((secret, json.dumps(secret)[1:-1], *in_html, quote(secret, safe=""))))
+    code, in_url = ord(letter), quote(letter, safe="")
+    in_json = json.dumps(letter)[1:-1], f"\\u{code:04x}", f"\\u{code:04X}", f"\\{letter}"
+    in_html = html.escape(letter), html.escape(letter, quote=False), f"&#{code};", f"&#x{code:x};"
+    forms = {letter, *in_json, *in_html, in_url, in_url.lower(), f"%{code:02X}", f"%{code:02x}"}
+    return f"(?:{'|'.join(map(re.escape, sorted(forms, key=len, reverse=True)))})"

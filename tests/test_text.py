@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from urllib.parse import quote
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chainapi._text import closest, did_you_mean, masked, printable, printable_ends, quoted
+from chainapi._text import closest, contains, did_you_mean, masked, printable, printable_ends, quoted
 
 NASTY = {
     "\x1b]8;;http://evil\x1b\\": r"\x1b]8;;http://evil\x1b" + "\\",
@@ -60,11 +61,16 @@ def test_a_long_text_shows_both_of_its_ends(text: str, most: int) -> None:
 
 
 @given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=8, max_size=40), st.text())
+@example("ab/cd+ef", "")
 def test_a_key_is_masked_in_every_form(key: str, beside: str) -> None:
     """A key of 8 characters or more is masked in every encoding, even within a word."""
-    for form in (key, json.dumps(key)[1:-1], html.escape(key), html.escape(key, quote=False), quote(key, "")):
+    in_json, in_url = json.dumps(key)[1:-1], quote(key, "")
+    lower = re.sub("%..", lambda code: code[0].lower(), in_url)
+    slashed = in_json.replace("/", r"\/")
+    for form in (key, in_json, slashed, html.escape(key), html.escape(key, quote=False), in_url, lower):
         text = masked(f"{beside}a{form}b", key)
         assert form not in text.replace("***", " ")
+        assert contains(f"a{form}b", key)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 from attrs import define, field
 from msgspec.structs import replace
 
-from chainapi._text import masked
+from chainapi._text import contains, masked
 from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
 from chainapi.client.response import RawResponse
@@ -152,7 +152,7 @@ class Service:
         response, key = exchange.outcome, self.endpoint.key
         assert isinstance(response, Response)  # noqa: S101 - a successful call has one
         headers, secret = response.headers, "" if key is None else key.reveal()
-        if secret and secret in "\n".join(headers.values()):
+        if contains("\n".join(headers.values()), secret):
             headers = {name: masked(value, secret) for name, value in headers.items()}
         return RawResponse(response.status, headers, response.body, exchange.elapsed, exchange.age)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from base64 import b64encode
@@ -13,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import msgspec
 from attrs import define, field
 
-from chainapi._text import MASK, SHORT, masked
+from chainapi._text import MASK, SHORT, masked, notation
 from chainapi.client.config import Secret
 
 __all__ = ["TOKEN_NAME", "PageTokenNames", "Secrets"]
@@ -82,20 +81,9 @@ def _without(text: str, secret: str) -> str:
 @lru_cache(maxsize=64)
 def _notations(secret: str) -> tuple[re.Pattern[str], list[re.Pattern[str]]]:
     """Return the patterns of a secret's begin, and of each letter after it."""
-    letters = [_notation(letter) for letter in secret]
+    letters = [notation(letter) for letter in secret]
     begin = re.compile("".join(letters[:SHORT]), re.IGNORECASE)
     return begin, [re.compile(letter, re.IGNORECASE) for letter in letters[SHORT:]]
-
-
-def _notation(letter: str) -> str:
-    """Return a pattern of a letter as it is, and in JSON, HTML and URLs."""
-    if letter.isalnum() and letter.isascii():
-        return letter
-    code = ord(letter)
-    in_json = json.dumps(letter)[1:-1], f"\\u{code:04x}", f"\\{letter}"
-    forms = {letter, *in_json, html.escape(letter), f"&#{code};", f"&#x{code:x};", quote(letter, safe="")}
-    longest_first = sorted({*forms, f"%{code:02x}"}, key=len, reverse=True)
-    return f"(?:{'|'.join(map(re.escape, longest_first))})"
 
 
 def _in_base64(secret: str) -> Iterator[str]:

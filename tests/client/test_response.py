@@ -6,6 +6,7 @@ import copy
 import pickle
 import weakref
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -17,7 +18,7 @@ from chainapi.simulator import Fault, Simulator
 from tests.sessions import simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
-KEY = "secret-key-of-the-caller"
+KEY = "secret-key/of-the-caller"
 
 
 class Echo:
@@ -30,7 +31,12 @@ class Echo:
     async def send(self, request: Request) -> Response:
         """Return a response whose headers repeat those of the request."""
         self.requests.append(request)
-        echoed = {"x-echo": str(request.headers), "x-request-id": "id-7", "content-type": "text/plain"}
+        echoed = {
+            "x-echo": str(request.headers),
+            "link": f"<?key={quote(KEY, '')}>",
+            "x-request-id": "id-7",
+            "content-type": "text/plain",
+        }
         return Response(200, echoed, self.body)
 
     async def aclose(self) -> None:
@@ -77,6 +83,7 @@ async def test_the_key_is_masked_in_headers() -> None:
     for headers in (page.response.headers, response.headers):
         assert "x-echo" in headers
         assert KEY not in str(headers)
+        assert headers["link"] == "<?key=***>"
         assert headers["x-request-id"] == "id-7"
     assert KEY not in repr(page) + repr(response) + repr(page.response)
 
