@@ -46,6 +46,7 @@ def settings_in(journal: Path) -> Mapping[str, Any]:
     """Return the settings of the export with a journal.
 
     They are empty without a journal, and before the first page: such an export may be begun in another way.
+    They are also empty where a link is in place of a file: `Target.prepare` refuses it.
 
     Args:
         journal: folder of the journal.
@@ -55,7 +56,8 @@ def settings_in(journal: Path) -> Mapping[str, Any]:
 
     """
     path = journal / JOURNAL
-    if path.is_symlink() or not path.is_file():
+    log = path.with_name(f"{JOURNAL}-wal")
+    if path.is_symlink() or log.is_symlink() or not path.is_file():
         return {}
     database = Database.open(path, check=False)
     try:
