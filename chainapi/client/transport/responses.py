@@ -95,12 +95,15 @@ class Responses:
 
     def _unpacked(self, body: bytes) -> bytes:
         """Decompress a body that begins as gzip although no header names that encoding."""
+        stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
         try:
-            unpacked = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(body, self._max_body + 1)
+            unpacked = stream.decompress(body, self._max_body + 1)
         except zlib.error:
             return body  # the decoder raises the error
         if len(unpacked) > self._max_body:
             raise self._too_large()
+        if not stream.eof or stream.unused_data.startswith(_GZIP):  # more was sent, or is still to come
+            raise aiohttp.ClientPayloadError
         return unpacked
 
     def _too_large(self) -> Fault:
