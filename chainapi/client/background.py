@@ -84,8 +84,8 @@ async def end(*tasks: asyncio.Future[Any]) -> None:
 async def finish(work: Awaitable[T], on_cancel: Callable[[], Any] | None = None) -> T:
     """Await something to its end, also while the caller is cancelled.
 
-    `on_cancel` is called at each cancellation. The caller raises it at the end (see `end`); an error of the
-    work is dropped then.
+    It calls `on_cancel` at each cancellation, raises the last one at the end (see `end`), and drops an error
+    of the work then.
     """
     task, cancelled = asyncio.ensure_future(work), None
     while not task.done():

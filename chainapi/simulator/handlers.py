@@ -223,7 +223,7 @@ def _listed(
     page_fields: Callable[[int], Row] = lambda added: {},
     **settings: Any,
 ) -> Listing:
-    """Return a list of which each query has all rows, in the order that it names."""
+    """Return a list; each query has all its rows, in the order that it names."""
     match, rows = lookup.match, _completed(lookup, source)
 
     def select(query: Mapping[str, str]) -> View:

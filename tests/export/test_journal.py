@@ -130,7 +130,7 @@ async def test_fetching_waits_for_a_slow_disk() -> None:
 
 
 async def test_a_cancelled_flush_waits_for_its_commit() -> None:
-    """The last pages are committed before the caller goes on, also if it is cancelled."""
+    """A flush that is cancelled still waits until the last pages are committed."""
     journal, committed = BusyJournal(), list[int]()
     with ThreadPoolExecutor(1) as thread:
         writer = Writer(cast("Any", journal), thread, lambda _, rows: committed.append(rows), lambda: None)

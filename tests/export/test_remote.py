@@ -886,7 +886,7 @@ async def test_an_old_copy_of_a_journal_changes_nothing(
 
 
 async def test_an_old_copy_of_a_journal_without_a_removal(files: type[Bucket], tmp_path: Path) -> None:
-    """A copy without a part that only removed rows, of which the manifest lists nothing, is refused."""
+    """A copy of a journal that lacks a part which only removed rows is refused: no manifest lists that."""
     ledger, out, options = Ledger([1, 2, 3]), "bucket://b/x", {"journal": str(tmp_path / "journal")}
     async with reaching(ledger) as session:
         for number in (3, 4):

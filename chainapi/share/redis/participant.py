@@ -121,7 +121,7 @@ class Participant:
         self._election.elect(self._wire, self._me, lambda answer: self._elected(answer, sent, answered))
         answer: Answer = await self._answer(answered)
         if isinstance(answer, RefusedError) and answer.code in _REPLICA:
-            self._wire.abort()  # the next attempt connects anew: the address may lead to the primary by then
+            self._wire.abort()  # connect again: the address may lead to the primary by then
         result: Term | Elsewhere = self._wire.checked(answer)
         return result
 
