@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from PIL import Image
 from playwright.async_api import Page, async_playwright
 
-from tests.examples.browser import REASON, find_chromium
+from tests.programs import CHROMIUM, find, lacks
 
 APP = Path(__file__).parent / "examples" / "live" / "app.py"
 WAITS = "parseInt(document.getElementById('countdown').textContent.slice(2)) >= 2"  # seconds
@@ -21,7 +21,7 @@ WAITS = "parseInt(document.getElementById('countdown').textContent.slice(2)) >= 
 
 async def main() -> None:
     """Run the example, and take a picture while it waits for quota amid the lists."""
-    executable = find_chromium() or sys.exit(REASON)
+    executable = find(*CHROMIUM) or sys.exit(lacks("chromium"))
     serving = await asyncio.create_subprocess_exec(sys.executable, str(APP), stdout=asyncio.subprocess.PIPE)
     assert serving.stdout is not None
     try:

@@ -1,4 +1,4 @@
-"""Python versions, browser and sample of the tests before a change lands."""
+"""Python versions, programs and sample of the tests before a change lands."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import TRACED_EXAMPLES, make_fewer_examples, traced_at_first
-from tests.examples import browser
+from tests.programs import CHROMIUM, program
 
 SCRIPT = Path(__file__).parent.parent / ".ci" / "pythons"
-CHROMIUM = SCRIPT.with_name("chromium")
+PROGRAMS = SCRIPT.with_name("programs")
 RUNS, FAILS = "exit 0", 'echo "pyenv: python: command not found" >&2; exit 127'
 
 
@@ -76,10 +76,10 @@ def test_a_machine_with_nothing_is_reported(machine: Path) -> None:
     assert pythons(machine) == ([], "this machine lacks Python 3.11 3.12 3.13 3.14")
 
 
-def chromium(machine: Path) -> tuple[int, str, list[str]]:
-    """Run the script that installs Chromium; return its status, its message and the calls of apt-get."""
+def programs(machine: Path) -> tuple[int, str, list[str]]:
+    """Run the script that installs programs; return its status, its message and the calls of apt-get."""
     done = subprocess.run(
-        [CHROMIUM], capture_output=True, text=True, check=False, env={"PATH": str(machine / "bin")}
+        [PROGRAMS], capture_output=True, text=True, check=False, env={"PATH": str(machine / "bin")}
     )
     calls = machine / "calls"
     return done.returncode, done.stderr.strip(), calls.read_text().splitlines() if calls.exists() else []
@@ -92,29 +92,39 @@ def provide_apt(machine: Path, user: int, script: str = "exit 0") -> None:
 
 
 APT = "noninteractive -qq -o DPkg::Lock::Timeout=120"
-INSTALLED = [f"{APT} update", f"{APT} install -y --no-install-recommends chromium fonts-dejavu-core"]
+INSTALL = f"{APT} install -y --no-install-recommends"
+INSTALLED = [f"{APT} update", f"{INSTALL} chromium fonts-dejavu-core fish zsh"]
 
 
-@pytest.mark.parametrize("name", ["chromium", "chromium-browser", "google-chrome"])
-def test_a_chromium_on_the_path_is_taken(machine: Path, name: str) -> None:
-    """A machine with a browser installs none."""
+@pytest.mark.parametrize("name", CHROMIUM)
+def test_programs_on_the_path_are_taken(machine: Path, name: str) -> None:
+    """A machine with the shells and a browser, by one of its names, installs nothing."""
     provide_apt(machine, 0)
-    install(machine / "bin" / name, RUNS)
-    assert chromium(machine) == (0, "", [])
+    for each in (name, "fish", "zsh"):
+        install(machine / "bin" / each, RUNS)
+    assert programs(machine) == (0, "", [])
 
 
-def test_chromium_is_installed_by_root(machine: Path) -> None:
-    """The lists of packages are updated, then Chromium and a font are installed."""
+def test_only_missing_programs_are_installed(machine: Path) -> None:
+    """A machine with a browser and one shell installs the other shell."""
     provide_apt(machine, 0)
-    assert chromium(machine) == (0, "", INSTALLED)
+    for each in ("chromium", "zsh"):
+        install(machine / "bin" / each, RUNS)
+    assert programs(machine) == (0, "", [f"{APT} update", f"{INSTALL} fish"])
 
 
-def test_chromium_is_installed_with_sudo(machine: Path) -> None:
-    """Another user installs it with sudo, without a password."""
+def test_programs_are_installed_by_root(machine: Path) -> None:
+    """The lists of packages are updated, then Chromium, a font and the shells are installed."""
+    provide_apt(machine, 0)
+    assert programs(machine) == (0, "", INSTALLED)
+
+
+def test_programs_are_installed_with_sudo(machine: Path) -> None:
+    """Another user installs them with sudo, without a password."""
     provide_apt(machine, 1000)
     install(machine / "bin/sudo", '[ "$1" = -n ] || exit 1; shift; exec "$@"')
     install(machine / "bin/true", RUNS)
-    assert chromium(machine) == (0, "", INSTALLED)
+    assert programs(machine) == (0, "", INSTALLED)
 
 
 @pytest.mark.parametrize(
@@ -126,42 +136,42 @@ def test_chromium_is_installed_with_sudo(machine: Path) -> None:
         (0, '[ "$4" = update ]', "apt-get install failed"),
     ],
 )
-def test_a_machine_that_cannot_install_chromium_says_why(
+def test_a_machine_that_cannot_install_programs_says_why(
     machine: Path, user: int | None, script: str, reason: str
 ) -> None:
     """The script fails with the reason, and with what to do."""
     if user is not None:
         provide_apt(machine, user, script)
-    status, message, _ = chromium(machine)
+    status, message, _ = programs(machine)
     assert status == 1
     assert message == (
-        f"this machine lacks Chromium, and {reason}: install it, or set CHAINAPI_REQUIRE_CHROMIUM=0 to skip"
-        " its tests"
+        f"this machine lacks Chromium fish zsh, and {reason}: install them, or set"
+        " CHAINAPI_REQUIRE_PROGRAMS=0 to skip their tests"
     )
 
 
-def test_ci_installs_chromium_and_requires_it() -> None:
-    """The script of the checks installs Chromium, and lets no test be skipped that needs it."""
+def test_ci_installs_programs_and_requires_them() -> None:
+    """The script of the checks installs the programs, and lets no test be skipped that needs one."""
     script = (SCRIPT.parent / "run").read_text()
-    assert 'export CHAINAPI_REQUIRE_CHROMIUM="${CHAINAPI_REQUIRE_CHROMIUM-1}"' in script
+    assert 'export CHAINAPI_REQUIRE_PROGRAMS="${CHAINAPI_REQUIRE_PROGRAMS-1}"' in script
     assert (
-        script.index(".ci/chromium >")
-        < script.index('finish "$chromium"')
+        script.index(".ci/programs >")
+        < script.index('finish "$programs"')
         < script.index("== test it on Python $first")
     )
 
 
-def test_without_chromium_a_test_is_skipped_or_fails(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_program_a_test_is_skipped_or_fails(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without Chromium says so in a skipped test; where it is required, the test fails."""
     monkeypatch.setenv("PATH", str(machine / "bin"))
-    monkeypatch.delenv("CHAINAPI_REQUIRE_CHROMIUM", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="Chromium is not installed: run `apt-get install"):
-        browser.chromium()
-    monkeypatch.setenv("CHAINAPI_REQUIRE_CHROMIUM", "1")
-    with pytest.raises(pytest.fail.Exception, match="CHAINAPI_REQUIRE_CHROMIUM=1"):
-        browser.chromium()
-    install(machine / "bin/chromium", RUNS)
-    assert browser.chromium() == str(machine / "bin/chromium")
+    monkeypatch.delenv("CHAINAPI_REQUIRE_PROGRAMS", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="chromium is not installed: run `apt-get install"):
+        program(*CHROMIUM)
+    monkeypatch.setenv("CHAINAPI_REQUIRE_PROGRAMS", "1")
+    with pytest.raises(pytest.fail.Exception, match="CHAINAPI_REQUIRE_PROGRAMS=1"):
+        program(*CHROMIUM)
+    install(machine / "bin/google-chrome", RUNS)
+    assert program(*CHROMIUM) == str(machine / "bin/google-chrome")
 
 
 def test_a_sample_makes_few_examples() -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import select
 import shlex
-import shutil
 import subprocess
 import sys
 from datetime import datetime
@@ -35,6 +34,7 @@ from chainapi.simulator import Simulator
 from tests.cli.terminal import BLOCKS, Fixed, chainapi
 from tests.cli.terminal import environment as environment
 from tests.cli.terminal import plain as seen
+from tests.programs import program
 
 UTXOS_V2 = "data.primary_network.utxos_v2"
 BLOCK_NAMES = [
@@ -691,11 +691,6 @@ def shell_environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONPATH": root, "HOME": str(tmp_path), "TERM": "dumb"}
 
 
-def needs(shell: str) -> pytest.MarkDecorator:
-    """Skip if the machine does not have the shell."""
-    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"no {shell} here")
-
-
 BASH = """
 source <(chainapi completion bash)
 COMP_WORDS=(chainapi "$@"); COMP_CWORD=$#; COMPREPLY=()
@@ -705,7 +700,6 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 @pytest.mark.untraced
-@needs("bash")
 @pytest.mark.real_time
 @pytest.mark.parametrize(
     ("words", "offered"),
@@ -721,7 +715,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 def test_bash_completes(words: list[str], offered: list[str], shell_environment: dict[str, str]) -> None:
     """TAB in bash completes route names by prefix and does not complete paths."""
     process = subprocess.run(
-        ["bash", "--norc", "-c", BASH, "bash", *words],
+        [program("bash"), "--norc", "-c", BASH, "bash", *words],
         env=shell_environment,
         capture_output=True,
         text=True,
@@ -731,16 +725,12 @@ def test_bash_completes(words: list[str], offered: list[str], shell_environment:
     assert sorted(process.stdout.split()) == offered
 
 
-FISH = "chainapi completion fish | source; complete -C 'chainapi list data.evm.bl'"
-
-
-@needs("fish")
 @pytest.mark.real_time
 def test_fish_completes(shell_environment: dict[str, str]) -> None:
     """TAB in fish completes route names by prefix."""
     process = subprocess.run(
         [
-            "fish",
+            program("fish"),
             "--no-config",
             "-c",
             "chainapi completion fish | source; complete -C 'chainapi list data.evm.bl'",
@@ -754,7 +744,6 @@ def test_fish_completes(shell_environment: dict[str, str]) -> None:
     assert offered == BLOCK_NAMES
 
 
-@needs("zsh")
 @pytest.mark.real_time
 def test_zsh_completes(shell_environment: dict[str, str]) -> None:
     """TAB in zsh completes the only name with the prefix."""
@@ -762,7 +751,7 @@ def test_zsh_completes(shell_environment: dict[str, str]) -> None:
 
     screen, terminal = pty.openpty()
     shell = subprocess.Popen(
-        ["zsh", "-f", "-i"],
+        [program("zsh"), "-f", "-i"],
         env={**shell_environment, "PS1": "ready> "},
         stdin=terminal,
         stdout=terminal,

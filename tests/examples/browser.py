@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 from attrs import define, field
 from playwright.async_api import Browser, CDPSession, Page, async_playwright
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")  # as in .ci/chromium
+from tests.programs import CHROMIUM, program
+
 PATIENCE = 15_000.0  # milliseconds for a condition of the page, on a busy machine
-
-
-REASON = "Chromium is not installed: run `apt-get install chromium` (Debian), or put it on PATH"
-
-
-def find_chromium() -> str | None:
-    """Return the path of Chromium; None where it is not installed."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
-
-
-def chromium() -> str:
-    """Return the path of Chromium; without one the test fails in CI, and is skipped elsewhere."""
-    if place := find_chromium():
-        return place
-    if os.environ.get("CHAINAPI_REQUIRE_CHROMIUM") == "1":
-        pytest.fail(f"{REASON}; CHAINAPI_REQUIRE_CHROMIUM=1 forbids to skip this test")
-    pytest.skip(REASON)
 
 
 @define(eq=False)
@@ -64,7 +45,7 @@ class Tab:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     """Start Chromium; the tests of a module share it, and its event loop."""
-    executable = chromium()
+    executable = program(*CHROMIUM)
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(
             executable_path=executable, args=["--disable-dev-shm-usage"]
