@@ -12,7 +12,7 @@ import msgspec
 
 from chainapi.models.sizes import LARGE
 
-__all__ = ["CanonicalRows", "canonical_rows", "first_bytes", "scan", "split_rows"]
+__all__ = ["CanonicalRows", "canonical_rows", "first_bytes", "scan"]
 
 T = TypeVar("T")
 
@@ -95,11 +95,6 @@ def _canonical(row: bytes | msgspec.Raw) -> bytes:
         return _encode(_PLAIN.decode(row))
     except _REFUSED:
         return bytes(row)
-
-
-def split_rows(body: bytes, items: str) -> list[bytes]:
-    """Return the bytes of each row of the list field `items`."""
-    return [bytes(row) for row in _split(body, items)]
 
 
 def _split(body: bytes, items: str) -> Sequence[bytes | msgspec.Raw]:
