@@ -132,20 +132,11 @@ class Codec:
         except (msgspec.ValidationError, Misfit):
             return None
 
-    def encode(self, row: Any) -> bytes:
-        """Return a row as a JSON object; that of an invalid row begins with `INVALID`.
-
-        Raises:
-            ColumnValueError: a value does not fit its column; with ``on_invalid="raw"`` the row is invalid.
-            ConfigurationError: the row is no row of the model.
-
-        """
-        return self.encode_lines([row])[:-1]
-
     def encode_lines(self, rows: Sequence[Any], label: str | None = None) -> bytes:
-        """Return rows as JSON lines (see `encode`); the label is the first value.
+        """Return rows as JSON lines; the label is the first value.
 
-        Rows of one class are encoded together. A line of an invalid row has no label.
+        Rows of one class are encoded together. The line of an invalid row begins with `INVALID`, and has no
+        label.
 
         Raises:
             ColumnValueError: a value does not fit its column; with ``on_invalid="raw"`` its row is invalid.

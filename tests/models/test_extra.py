@@ -120,7 +120,7 @@ def test_records_with_further_fields_are_like_others(read_before: bool) -> None:
     assert "extra" not in [field.name for field in attrs.fields(EvmBlock)]
     for twin in (copy.copy(rich), copy.deepcopy(rich), pickle.loads(pickle.dumps(rich))):
         assert (twin, twin.extra) == (rich, {"news": [1], "burned": "5"})
-    one, other = (json.loads(Codec(EvmBlock).encode(row)) for row in (rich, bare))
+    one, other = (json.loads(Codec(EvmBlock).encode_lines([row])) for row in (rich, bare))
     assert (one.pop("extra"), other.pop("extra")) == ({"news": [1], "burned": "5"}, None)
     assert one == other
     assert attrs.evolve(rich, gas_used=1).extra == {}  # is not what the service sent any more

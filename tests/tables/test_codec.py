@@ -53,7 +53,7 @@ def made(model: Any, seed: int = 1, **more: Any) -> Any:
 
 def encoded(row: Any, amounts: Amounts = "text") -> Any:
     """Return a row as JSON."""
-    return json.loads(Codec(type(row), amounts).encode(row))
+    return json.loads(Codec(type(row), amounts).encode_lines([row]))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_value_that_does_not_fit(amounts: Amounts, row: Row, path: str, shown:
         Codec(Row, amounts).encode_lines([Invalid({}, DecodeError("no number")), Row(), row])
     assert caught.value.row == 2
     lines = Codec(Row, amounts, "raw").encode_lines([Row(), row, Row()]).split(b"\n")
-    assert lines[0] == lines[2] == Codec(Row, amounts).encode(Row())
+    assert lines[0] == lines[2] == Codec(Row, amounts).encode_lines([Row()])[:-1]
     assert lines[1].startswith(INVALID)
     invalid = json.loads(lines[1].removeprefix(INVALID))
     assert (invalid["path"], invalid["error"]) == (path, error.reason)
@@ -133,16 +133,16 @@ def test_a_value_in_a_column_whose_attribute_has_another_name(model: Any, path: 
     large = attrs.evolve(large, from_=attrs.evolve(large.from_, decimals=2**63))
     row = attrs.evolve(row, native_transaction=large) if model is AddressTransaction else large
     with pytest.raises(ColumnValueError, match=f"'?{2**63}'? does not fit its column") as caught:
-        Codec(model).encode(row)
+        Codec(model).encode_lines([row])
     assert caught.value.path == path
-    invalid = json.loads(Codec(model, on_invalid="raw").encode(row).removeprefix(INVALID))
+    invalid = json.loads(Codec(model, on_invalid="raw").encode_lines([row]).removeprefix(INVALID))
     assert invalid["path"] == path
 
 
 def test_rows_that_are_none_of_the_model() -> None:
     """A row of another class is refused; an invalid row is marked."""
     with pytest.raises(ConfigurationError, match="a row is a int, the columns are those of"):
-        Codec(Row).encode(7)
+        Codec(Row).encode_lines([7])
     lines = Codec(Row).encode_lines([Row(), Invalid({"a": 1}, DecodeError("no number", path="$.a")), Row()])
     assert lines.split(b"\n")[1] == INVALID + b'{"path":"$.a","error":"no number","row":{"a":1}}'
 
@@ -202,7 +202,7 @@ def test_chosen_columns_are_those_of_whole_rows(data: st.DataObject) -> None:
     more: dict[str, Any] = data.draw(st.sampled_from([{}, {"news": 1}, {"txType": "New", "type": "New"}]))
     row = decode_resource(json.dumps({**value, **more}).encode(), model)
     (line,) = some.encode_lines([row]).splitlines()
-    found, all_of = json.loads(line), json.loads(whole.encode(row))
+    found, all_of = json.loads(line), json.loads(whole.encode_lines([row]))
     assert found == {name: all_of[name] for name in wanted if name in all_of}
     assert [*found] == [name for name in wanted if name in all_of]
 
@@ -210,9 +210,9 @@ def test_chosen_columns_are_those_of_whole_rows(data: st.DataObject) -> None:
 def test_values_of_other_columns_are_not_checked() -> None:
     """A value that does not fit a column fails a row only where the column is chosen."""
     row = Row(height=2**70)
-    assert json.loads(Codec(Row, fields=["text"]).encode(row)) == {"text": "x"}
+    assert json.loads(Codec(Row, fields=["text"]).encode_lines([row])) == {"text": "x"}
     with pytest.raises(ColumnValueError, match=r"^\$\.height: "):
-        Codec(Row, fields=["text", "height"]).encode(row)
+        Codec(Row, fields=["text", "height"]).encode_lines([row])
 
 
 def test_every_kind_of_a_union_at_once() -> None:
@@ -220,7 +220,7 @@ def test_every_kind_of_a_union_at_once() -> None:
     model = models.PrimaryNetworkTransaction
     rows = [decode_resource(json.dumps(Maker(seed).value(model)).encode(), model) for seed in range(20)]
     codec = Codec(model)
-    assert codec.encode_lines(rows).splitlines() == [codec.encode(row) for row in rows]
+    assert codec.encode_lines(rows) == b"".join(codec.encode_lines([row]) for row in rows)
     assert codec.encode_lines([]) == b""
 
 

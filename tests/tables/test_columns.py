@@ -43,7 +43,7 @@ def kinds(model: Any) -> dict[str, str]:
 
 def encoded(model: Any, row: Any) -> Any:
     """Return a row as JSON, with exact whole numbers."""
-    return json.loads(Codec(model).encode(row), parse_float=Decimal)
+    return json.loads(Codec(model).encode_lines([row]), parse_float=Decimal)
 
 
 def plain(value: Any) -> Any:
@@ -73,7 +73,7 @@ def test_rows_of_every_model_are_their_columns(name: str) -> None:
     names = [column.name for column in codec.columns]
     for seed in range(10):
         row = made(model, seed)
-        body = json.loads(codec.encode(row))
+        body = json.loads(codec.encode_lines([row]))
         assert {*body} <= {*names}
         assert [*body] == names or name in UNIONS
         assert body.pop("extra", None) is None
@@ -395,9 +395,10 @@ def test_values_come_back_in_the_order_of_columns() -> None:
 def test_plain_numbers_are_written_with_all_their_digits(digits: str) -> None:
     """Rows without a model, and of unknown kinds, keep exact numbers."""
     row = {"n": Decimal(digits), "inner": [Decimal(digits)]}
-    assert Codec(None).encode(row) == f'{{"n":{digits},"inner":[{digits}]}}'.encode()
-    assert Codec(None).encode(Decimal(digits)) == f'{{"value":{digits}}}'.encode()
-    made = Codec(models.PrimaryNetworkTransaction).encode(Unknown({"genesisData": row, "news": row}))
+    lines = f'{{"n":{digits},"inner":[{digits}]}}\n{{"value":{digits}}}\n'
+    assert Codec(None).encode_lines([row, Decimal(digits)]) == lines.encode()
+    unknown = Unknown({"genesisData": row, "news": row})
+    made = Codec(models.PrimaryNetworkTransaction).encode_lines([unknown])
     assert made.count(f"[{digits}]".encode()) == 2
     odd = encoded(
         models.Validator, Unknown({"stakePercentage": Decimal(digits), "uptimePerformance": 10**400})
