@@ -81,6 +81,6 @@ def test_damage_is_refused(name: str, tmp_path: Path) -> None:
     for damaged in (content[:-1], content[:middle], content[:middle] + b"\0\0\0\0" + content[middle + 4 :]):
         path.write_bytes(damaged)
         with pytest.raises(ConfigurationError, match=f"is not a {name} file of an export"):
-            list(form.read(path, COLUMNS))
+            list(form.read(path))
         with pytest.raises(ConfigurationError, match=f"is not a {name} file of an export"):
             form.write(tmp_path / "new", COLUMNS, lines(1), path)

@@ -18,6 +18,7 @@ from chainapi.export.manifest import MANIFEST
 from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
 from chainapi.tables.codec import Codec
+from tests.export.typed import typed_rows
 from tests.sessions import simulated
 
 FIELDS = ("fees_spent", "block_timestamp", "extra", "tx_count")
@@ -39,8 +40,8 @@ async def test_files_have_the_chosen_columns_in_their_order(name: str, tmp_path:
             walk = session.data.evm.blocks
             await export(walk, [43114, 43113], path, limit=20, fields=fields, amounts="decimal")
     form, codec = format_of(name), Codec(EvmBlock, "decimal", fields=FIELDS)
-    found = [*form.read(some, codec.columns)]
-    wanted = [*form.read(whole, Codec(EvmBlock, "decimal").columns)]
+    found = typed_rows(form, some, codec.columns)
+    wanted = typed_rows(form, whole, Codec(EvmBlock, "decimal").columns)
     assert [[*row] for row in form.read(some)] == [SHOWN] * 40
     assert found == [{column: row[column] for column in SHOWN} for row in wanted]
 

@@ -34,6 +34,7 @@ from chainapi.tables.codec import Codec
 from chainapi.tables.columns import columns_of
 from chainapi.tables.types import AMOUNTS, YEARS, Amounts
 from tests.documents import Maker
+from tests.export.typed import typed_rows
 
 WITH_COLUMNS = tuple(name for name in FORMATS if format_of(name).needs_columns)
 
@@ -104,7 +105,7 @@ def written(
     """Write rows and return the rows that are read."""
     columns = columns_of(model, amounts)
     form.write(path, columns, rows_of(model, rows, source, amounts), previous)
-    return [*form.read(path, columns)]
+    return typed_rows(form, path, columns)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -478,6 +479,14 @@ def test_rows_without_columns_are_refused(name: str, tmp_path: Path) -> None:
         format_of(name).write(tmp_path / "f", (), [("s", b"{}\n")])
 
 
+# Text that has no rows, or one of other columns: a reader of rows with any columns takes it.
+READABLE = {
+    "jsonl": (b"", b"{}\n"),
+    "csv": (b"", b"1\n", b"{}\n"),
+    **{name: (b"",) for name in FORMATS if "." in name},
+}
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"\xff\xfe\n", b"1\n", b'"open\n', b"{}\n", b"source,other\n1,2,3\n"]
 )
@@ -486,9 +495,9 @@ def test_what_is_no_file_of_the_format(form: Format, content: bytes, tmp_path: P
     path = tmp_path / f"foreign{form.suffix}"
     path.write_bytes(content)
     columns = Codec(Odd).columns
-    if form.needs_columns or content:  # an empty file has no rows
+    if content not in READABLE.get(form.name, ()):
         with pytest.raises(ConfigurationError, match=r"is not a .* file of an export with these columns"):
-            list(form.read(path, columns))
+            list(form.read(path))
     if form.needs_columns:
         with pytest.raises(ConfigurationError, match=r"is not a .* file of an export with these columns"):
             form.write(tmp_path / "new", columns, rows_of(Odd, [Odd()]), path)
@@ -497,13 +506,11 @@ def test_what_is_no_file_of_the_format(form: Format, content: bytes, tmp_path: P
 
 @pytest.mark.parametrize("name", WITH_COLUMNS)
 def test_files_of_other_columns(name: str, tmp_path: Path) -> None:
-    """A file of other columns is refused, both for reading and as an earlier file."""
+    """A file of other columns is refused as an earlier file."""
     form = format_of(name)
     written(form, tmp_path / "blocks", EvmBlock, [block(1)])
     with pytest.raises(ConfigurationError, match="with these columns"):
         form.write(tmp_path / "f", Codec(Odd).columns, rows_of(Odd, [Odd()]), tmp_path / "blocks")
-    with pytest.raises(ConfigurationError, match="with these columns"):
-        list(form.read(tmp_path / "blocks", Codec(Odd).columns))
 
 
 def test_files_that_are_not_there(form: Format, tmp_path: Path) -> None:

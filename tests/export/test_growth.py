@@ -14,6 +14,7 @@ from chainapi.export import export
 from chainapi.export.formats import FORMATS, format_of
 from chainapi.simulator import Simulator
 from chainapi.tables.columns import columns_of
+from tests.export.typed import typed_rows
 from tests.sessions import Answering, reaching, simulated
 
 PATH = "/v1/chains/43114/blocks"
@@ -32,7 +33,7 @@ async def exported(
     async with simulated(simulator) as session:
         result = await export(session.data.list, [PATH, *paths], out, model=kind, **options)
     written = Path(str(result.written[0]))
-    return [*format_of(written).read(written, columns_of(kind, options.get("amounts", "text")))]
+    return typed_rows(format_of(written), written, columns_of(kind, options.get("amounts", "text")))
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -56,9 +57,8 @@ async def test_a_folder_gets_parts_with_more_columns(tmp_path: Path) -> None:
     grown = model(block_hash=str)
     await exported(simulator, out, grown, "/v1/chains/43113/blocks", limit=5, format="parquet")
     assert (out / "part-00001.parquet").read_bytes() == before
-    found = [
-        row for path in sorted(out.glob("*.parquet")) for row in format_of(path).read(path, columns_of(grown))
-    ]
+    form, columns = format_of("parquet"), columns_of(grown)
+    found = [row for path in sorted(out.glob("*.parquet")) for row in typed_rows(form, path, columns)]
     assert [row["block_hash"] is None for row in found] == [True] * 5 + [False] * 5
 
 
@@ -98,5 +98,6 @@ async def test_amounts_that_do_not_fit(tmp_path: Path) -> None:
     assert (result.rows, result.invalid) == (2, 2)
     found = [json.loads(line) for line in result.written_invalid[0].read_text().splitlines()]
     assert [(line["path"], line["row"]["blockNumber"]) for line in found] == [("$.value", 0), ("$.value", 2)]
-    rows = format_of("jsonl").read(result.written[0], columns_of(model(value=int), "binary"))
+    columns = columns_of(model(value=int), "binary")
+    rows = typed_rows(format_of("jsonl"), result.written[0], columns)
     assert [row["value"] for row in rows] == [2**256 - 1] * 2

@@ -29,6 +29,7 @@ from chainapi.tables.columns import columns_of
 from tests.documents import Maker
 from tests.export.corrected import DAY, Correction, invalid_in, points, values_of
 from tests.export.crashes import new
+from tests.export.typed import typed_rows
 from tests.export.windows import CASES, Case, check_folder, check_windows, rows_of, seconds, transfers
 from tests.ledger import ADDRESS, Ledger, block
 from tests.sessions import reaching, simulated
@@ -100,7 +101,7 @@ def _typed(session: Session, out: Path, name: str) -> list[dict[str, Any]]:
     form = format_of(name)
     if not out.is_file() and any(out.glob("source=*")):
         form = without_source(form)
-    return [row for file in files for row in form.read(file, columns)]
+    return [row for file in files for row in typed_rows(form, file, columns)]
 
 
 async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:

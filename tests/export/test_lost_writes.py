@@ -58,7 +58,7 @@ def test_a_full_disk_is_an_error(name: str, rows: int, size: int, tmp_path: Path
         format_of(name).write(path, COLUMNS, lines(rows))
     assert [*tmp_path.iterdir()] in ([path], [])
     assert format_of(name).write(path, COLUMNS, lines(rows)) == rows
-    assert len([*format_of(name).read(path, COLUMNS)]) == rows
+    assert len([*format_of(name).read(path)]) == rows
 
 
 @pytest.mark.parametrize("size", [20_000, 100_000, 300_000])
@@ -97,7 +97,7 @@ async def test_an_export_whose_disk_is_full(tmp_path: Path, monkeypatch: pytest.
             await run()
     assert not path.exists()
     await run()
-    assert len([*format_of(path).read(path, COLUMNS)]) == 30
+    assert len([*format_of(path).read(path)]) == 30
 
 
 def test_a_database_with_a_log_is_refused(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from chainapi.simulator import Simulator
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import columns_of
 from tests.export.test_export import blocks_of
+from tests.export.typed import typed_rows
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import Answering, reaching, simulated
 
@@ -328,12 +329,12 @@ def test_files_without_a_source(suffix: str, tmp_path: Path) -> None:
     form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([Row(height=1, value=2**70)], "a"))])
     grown = columns_of(Grown)
     form.write(new, grown, [("b", Codec(Grown).encode_lines([Grown(height=2, more=3)], "b"))], old)
-    found = [*form.read(new, grown)]
+    found = typed_rows(form, new, grown)
     assert [[*row] for row in found] == [[column.name for column in grown]] * 2
     assert [(row["height"], row["value"], row["more"]) for row in found] == [(1, 2**70, None), (2, None, 3)]
     if suffix != "jsonl":
         with pytest.raises(ConfigurationError, match="is not a"):
-            list(format_of(suffix).read(new, grown))
+            format_of(suffix).write(tmp_path / f"other.{suffix}", grown, [], new)
 
 
 # Folders in other programs

@@ -22,6 +22,7 @@ from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import columns_of
 from chainapi.tables.types import AMOUNTS, Amounts
+from tests.export.typed import typed_rows
 
 LARGE = 2**256 - 1
 
@@ -229,13 +230,13 @@ def test_a_file_gains_columns(suffix: str, tmp_path: Path) -> None:
     )
     lines = Codec(Grown).encode_lines([Grown(more=2, token_value=LARGE)], "b")
     assert form.write(new, columns, [("b", lines)], old) == 3
-    found = [*form.read(new, columns)]
+    found = typed_rows(form, new, columns)
     assert [(row["text"], row["height"], row["more"], row["token_value"]) for row in found] == [
         ('x"\ny', None, None, None),
         (None, 1, None, None),
         (None, None, 2, LARGE),
     ]
-    assert [row["more"] for row in form.read(old, columns)] == [None, None]
+    assert [row["more"] for row in typed_rows(form, old, columns)] == [None, None]
 
 
 @frozen(kw_only=True)
@@ -258,7 +259,7 @@ def test_records_gain_fields(suffix: str, tmp_path: Path) -> None:
     form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([row, Row()], "a"))])
     grown = Inside(fee=FeeInUnits(value=3, unit="wei"), fees=[])
     form.write(new, columns, [("a", Codec(Inside).encode_lines([grown], "a"))], old)
-    assert [(found["fee"], found["fees"]) for found in form.read(new, columns)] == [
+    assert [(found["fee"], found["fees"]) for found in typed_rows(form, new, columns)] == [
         ({"value": 1, "unit": None}, [{"value": 2, "unit": None}]),
         (None, None),
         ({"value": 3, "unit": "wei"}, []),

@@ -116,16 +116,11 @@ class Format(Protocol):
         """
         ...
 
-    def read(
-        self, path: Path, columns: Sequence[Column] | None = None
-    ) -> Generator[dict[str, Any], None, None]:
-        """Yield the rows of a file in their order.
-
-        With `columns`, values have their kinds: whole numbers, Decimal, aware datetimes, records as dicts,
-        lists; a column that the file lacks holds None. Without, they have the types of the file.
+    def read(self, path: Path) -> Generator[dict[str, Any], None, None]:
+        """Yield the rows of a file in their order; values have the types of the file.
 
         Raises:
-            ConfigurationError: the file has another format or other columns.
+            ConfigurationError: the file is damaged, or has another format.
             OSError: the file cannot be read.
             TargetInUseError: another program has locked the database.
 
@@ -133,9 +128,10 @@ class Format(Protocol):
         ...
 
     def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-        """Return a row, as `read` yields it without columns, with the kinds of these.
+        """Return a row that `read` yields, with the kinds of these columns.
 
-        A column that it lacks holds None.
+        Values are whole numbers, Decimal, aware datetimes, records as dicts, lists; a column that the row
+        lacks holds None.
         """
         ...
 

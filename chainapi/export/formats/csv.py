@@ -93,22 +93,17 @@ class Csv(TextFileFormat):
         written = self._write(path, _new_records(ordered, rows, source=self.source))
         return check_written(path, written, _tally(path, self.files, stop, headers=0))
 
-    def read(
-        self, path: Path, columns: Sequence[Column] | None = None
-    ) -> Generator[dict[str, Any], None, None]:
-        """Yield the rows of a file; without columns values are strings."""
+    def read(self, path: Path) -> Generator[dict[str, Any], None, None]:
+        """Yield the rows of a file; values are strings."""
         records = map(_cells, self._records(path))
         names = [name or "" for name in next(records, ())]
-        if columns and extended(names, columns, source=self.source) is None:
-            raise unlike(path, self.name)
         for cells in records:
             if len(cells) != len(names):
                 raise unlike(path, self.name)
-            row = dict(zip(names, cells, strict=True))
-            yield self.typed(row, columns) if columns else row
+            yield dict(zip(names, cells, strict=True))
 
     def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        """Return a row that `read` yields, with the kinds of these columns."""
         return typed_row(parsed(row, columns), columns)
 
     def _write(self, path: Path, records: Iterator[tuple[int, str]]) -> Tally:

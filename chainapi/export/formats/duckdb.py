@@ -108,18 +108,13 @@ class DuckDb:
         finally:
             added.unlink(missing_ok=True)
 
-    def read(
-        self, path: Path, columns: Sequence[Column] | None = None
-    ) -> Generator[dict[str, Any], None, None]:
+    def read(self, path: Path) -> Generator[dict[str, Any], None, None]:
         """Yield the rows of a database."""
         with _opened(path) as batches:
-            if columns:
-                _columns_in(batches, path, columns)
-            for row in python_rows(batches, path, self.name):
-                yield self.typed(row, columns) if columns else row
+            yield from python_rows(batches, path, self.name)
 
     def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        """Return a row that `read` yields, with the kinds of these columns."""
         return typed_row(row, columns, json_texts=True)
 
     def mark(self, path: Path, marker: Marker) -> None:

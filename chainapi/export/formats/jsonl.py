@@ -69,22 +69,20 @@ class JsonLines(TextFileFormat):
         """Write lines that follow those of a file."""
         return self.write(path, columns, rows, stop=stop)
 
-    def read(
-        self, path: Path, columns: Sequence[Column] | None = None
-    ) -> Generator[dict[str, Any], None, None]:
+    def read(self, path: Path) -> Generator[dict[str, Any], None, None]:
         """Yield the rows of a file."""
         try:
             with self.files.open(path) as file:
                 for line in file:
                     row = _row(line)
-                    if row is None or (columns and self.source and SOURCE not in row):
+                    if row is None:
                         raise unlike(path, self.name)
-                    yield self.typed(row, columns) if columns else row
+                    yield row
         except DamagedTextError:
             raise unlike(path, self.name) from None
 
     def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        """Return a row that `read` yields, with the kinds of these columns."""
         return typed_row(row, columns)
 
     def _all_lines(self, rows: Rows, previous: Path | None, dropped: Dropped) -> Iterator[bytes]:

@@ -161,18 +161,13 @@ class Parquet:
             raise unlike(path, self.name)
         return ordered
 
-    def read(
-        self, path: Path, columns: Sequence[Column] | None = None
-    ) -> Generator[dict[str, Any], None, None]:
+    def read(self, path: Path) -> Generator[dict[str, Any], None, None]:
         """Yield the rows of a file."""
         with _opened(path) as file:
-            if columns:
-                self._columns_in(file, path, columns)
-            for row in python_rows(file.iter_batches(BATCH_ROWS), path, self.name):
-                yield self.typed(row, columns) if columns else row
+            yield from python_rows(file.iter_batches(BATCH_ROWS), path, self.name)
 
     def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        """Return a row that `read` yields, with the kinds of these columns."""
         return typed_row(row, columns, json_texts=True)
 
 

@@ -105,21 +105,16 @@ class Sqlite:
         finally:
             added.unlink(missing_ok=True)
 
-    def read(
-        self, path: Path, columns: Sequence[Column] | None = None
-    ) -> Generator[dict[str, Any], None, None]:
+    def read(self, path: Path) -> Generator[dict[str, Any], None, None]:
         """Yield the rows of a database."""
-        if columns:
-            _check_columns(path, columns)
         with _opened(path) as database:
             found = database.execute("SELECT * FROM main.rows ORDER BY rowid")
             names = [name for name, *_ in found.description]
             for values in found:
-                row = dict(zip(names, values, strict=True))
-                yield self.typed(row, columns) if columns else row
+                yield dict(zip(names, values, strict=True))
 
     def typed(self, row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-        """Return a row, as `read` yields it without columns, with the kinds of these."""
+        """Return a row that `read` yields, with the kinds of these columns."""
         return typed_row(parsed(row, columns), columns)
 
     def mark(self, path: Path, marker: Marker) -> None:
