@@ -200,11 +200,11 @@ class DatabaseFormat(Format, Protocol):
 
     def merge(
         self, path: Path, added: Path, part: int, run: str, stop: threading.Event | None = None
-    ) -> Marker:
+    ) -> None:
         """Add the rows of another database in one transaction, and read them back.
 
         Columns that the database lacks are added to it; earlier rows have NULL there. The transaction also
-        adds the marker, which is returned. It survives a power cut. Indexes, tables and views of others stay.
+        adds the marker of the part. It survives a power cut. Indexes, tables and views of others stay.
 
         If `added` has a table ``removed``, the rows at the places in it are deleted first.
 

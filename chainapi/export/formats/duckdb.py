@@ -132,16 +132,14 @@ class DuckDb:
 
     def merge(
         self, path: Path, added: Path, part: int, run: str, stop: threading.Event | None = None
-    ) -> Marker:
+    ) -> None:
         """Add the rows of another database, and a marker, in one transaction.
 
         Read them back.
         """
         with _changed(path, stop) as database:
-            marker = Marker(part, run, _insert(path, database, added))
-            add_marker(database, marker)
+            add_marker(database, Marker(part, run, _insert(path, database, added)))
         self.compare(path, added, stop)
-        return marker
 
     def remove(self, added: Path, dropped: Dropped) -> None:
         """Write the places of rows that leave another database."""
