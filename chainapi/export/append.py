@@ -19,7 +19,14 @@ from io import FileIO
 from pathlib import Path
 
 from chainapi.errors import ExportError
-from chainapi.export.files import SYNC_EVERY, chunks, digest_of, partial_of, reason_of, refuse_link
+from chainapi.export.files import (
+    SYNC_EVERY,
+    chunks,
+    digest_of,
+    partial_of,
+    refuse_link,
+    write_errors_explained,
+)
 from chainapi.export.formats import DatabaseFormat, Format, TextFormat
 from chainapi.export.part_records import Base, PartFile
 from chainapi.export.worker import Stopped
@@ -78,21 +85,15 @@ def append(path: Path, base: Base, stop: threading.Event) -> None:
 
     """
     refuse_link(path)
-    try:
-        with FileIO(path, "rb+") as file, FileIO(partial_of(path)) as tail:
-            try:
+    with write_errors_explained(path), FileIO(path, "rb+") as file, FileIO(partial_of(path)) as tail:
+        try:
+            file.truncate(base.size)
+            _copy(tail, file, base.size, stop)
+            _compare(path, tail, file, base.size)
+        except BaseException:
+            with suppress(OSError):
                 file.truncate(base.size)
-                _copy(tail, file, base.size, stop)
-                _compare(path, tail, file, base.size)
-            except BaseException:
-                with suppress(OSError):
-                    file.truncate(base.size)
-                raise
-    except OSError as error:
-        raise ExportError(
-            f"{path} cannot be written: {reason_of(error)}; all rows are kept in the journal: "
-            "make room, or remove another cause, and start the same export again"
-        ) from error
+            raise
 
 
 def _copy(tail: FileIO, file: FileIO, start: int, stop: threading.Event) -> None:

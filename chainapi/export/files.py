@@ -41,6 +41,7 @@ __all__ = [
     "state_of",
     "sync_file",
     "sync_folder",
+    "write_errors_explained",
     "write_partial",
 ]
 
@@ -65,6 +66,23 @@ def os_errors_explained(path: Path, other: str = "target") -> Iterator[None]:
         yield
     except OSError as error:
         raise ExportError(f"{path} cannot be written: {reason_of(error)}; choose another {other}") from error
+
+
+@contextmanager
+def write_errors_explained(path: Path) -> Iterator[None]:
+    """Raise errors of a write as errors of `path`; the journal keeps all rows.
+
+    Raises:
+        ExportError: the operating system refused a step of the block.
+
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ExportError(
+            f"{path} cannot be written: {reason_of(error)}; all rows are kept in the journal: "
+            "make room, or remove another cause, and start the same export again"
+        ) from error
 
 
 @define(eq=False)
@@ -104,22 +122,11 @@ class SyncGroup:
 
 
 def _sync(path: Path, named: Path) -> None:
-    with _writing(named):
+    with write_errors_explained(named):
         if path.is_dir():
             sync_folder(path)
         else:
             sync_file(path)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ExportError(
-            f"{path} cannot be written: {reason_of(error)}; all rows are kept in the journal: "
-            "make room, or remove another cause, and start the same export again"
-        ) from error
 
 
 def make_folders(folder: Path, root: Path, syncs: SyncGroup) -> None:
@@ -176,7 +183,7 @@ def write_partial(
     partial, group = partial_of(path), SyncGroup() if syncs is None else syncs
     _remove(partial)
     try:
-        with _writing(path):
+        with write_errors_explained(path):
             write(partial)
             if path.exists():  # a rename would replace its mode as well
                 partial.chmod(stat.S_IMODE(path.stat().st_mode))
@@ -214,7 +221,7 @@ def put_in_place(path: Path, syncs: SyncGroup | None = None) -> None:
         ExportError: the file cannot be renamed.
 
     """
-    with _writing(path):
+    with write_errors_explained(path):
         partial_of(path).replace(path)
         if syncs is None:
             sync_folder(path.parent)

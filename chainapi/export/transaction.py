@@ -22,7 +22,7 @@ from pathlib import Path
 from attrs import frozen
 
 from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.files import has_state, partial_of, reason_of, refuse_link, sync_file
+from chainapi.export.files import has_state, partial_of, refuse_link, sync_file, write_errors_explained
 from chainapi.export.formats import DatabaseFormat, log_beside
 from chainapi.export.formats.markers import Marker
 from chainapi.export.part_records import Part, PartFile
@@ -113,11 +113,9 @@ class Transaction:
             yield
         except FileNotFoundError:
             raise
-        except OSError as error:
-            raise ExportError(
-                f"{self.path} cannot be written: {reason_of(error)}; all rows are kept in the journal: "
-                "make room, or remove another cause, and start the same export again"
-            ) from error
+        except OSError:
+            with write_errors_explained(self.path):
+                raise
 
     def _matches(self, file: PartFile) -> bool:
         return has_state(self.path, file.size, file.digest) and log_beside(self.path, self.format) is None
