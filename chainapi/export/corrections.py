@@ -74,9 +74,7 @@ class Windows:
     def may_be_in(self, file: PartFile) -> bool:
         """Check whether a file may have rows of a window."""
         return any(
-            rows.source in self.starts
-            and (rows.highest is None or int(rows.highest) >= self.starts[rows.source])
-            for rows in file.sources
+            rows.source in self.starts and rows.reaches(self.starts[rows.source]) for rows in file.sources
         )
 
     def parsed(self, label: str, line: bytes) -> Row:

@@ -105,6 +105,10 @@ class SourceRows(msgspec.Struct, frozen=True):
     lowest: str | None = None
     highest: str | None = None
 
+    def reaches(self, start: int) -> bool:
+        """Check whether a row may have this number or a greater one."""
+        return self.highest is None or int(self.highest) >= start
+
 
 class Base(msgspec.Struct, frozen=True):
     """File before rows are appended to it: its size in bytes, and its digest."""

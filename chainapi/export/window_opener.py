@@ -80,6 +80,6 @@ class WindowOpener:
         for _, file in files_in_place(self.journal):
             for rows in file.sources:
                 start = starts.get(rows.source)
-                if start is not None and (rows.highest is None or int(rows.highest) >= start):
+                if start is not None and rows.reaches(start):
                     found[rows.source].append(file.name)
         return found
