@@ -58,8 +58,12 @@ Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "none"]
 LEVELS = {"zstd": 22, "zst": 22, "gzip": 9, "gz": 9}  # the greatest level of each that has levels
 LARGEST_GROUP = 64 << 20  # rows: Arrow writes no larger group
 
-Rows: TypeAlias = Iterable[tuple[str, bytes]]
-"""Labels of sources, each with some of its rows: JSON lines with the label in front (`Codec.encode_page`)."""
+Rows: TypeAlias = Iterable[tuple[str, bytes | Any]]
+"""Labels of sources, each with some of its rows.
+
+They are JSON lines with the label in front (`Codec.encode_page`). Rows that the journal has in row groups are
+a table of Arrow, which a `GroupFormat` alone gets.
+"""
 
 Dropped: TypeAlias = AbstractSet[int]
 """Indices of rows of a file, from 0, that another file does not get."""

@@ -85,7 +85,7 @@ def _tables(columns: Sequence[Column], rows: Rows, earlier: Iterable[Any]) -> It
             yield pa.Table.from_arrays([labels_of(labels), *packed_arrays(columns, parts)], schema=schema)
 
 
-def _slices(rows: Rows) -> Iterator[tuple[str, bytes]]:
+def _slices(rows: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
     """Join the lines of neighbors with the same label, as long as they are few."""
     waiting, size, label = list[bytes](), 0, ""
     for new, lines in rows:
