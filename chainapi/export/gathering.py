@@ -57,7 +57,7 @@ class GroupEncoder(Protocol):
 
     @property
     def size(self) -> GroupSize:
-        """When pages become a group."""
+        """Amount of pages that becomes a group."""
         ...
 
     def values(self, rows: Sequence[Any]) -> Sequence[Values] | None:

@@ -84,7 +84,7 @@ def _expected_objects(schema: str) -> set[tuple[Any, ...]]:
 
 
 def _damage_in_records(database: sqlite3.Connection, totals: dict[object, object]) -> Iterator[str]:
-    """Compare the records of the small tables with their checksums and counts."""
+    """Compare each record with its checksum, and each table with its count."""
     for table, columns in COLUMNS.items():
         count = 0
         for *fields, stored in database.execute(f"SELECT {columns}, checksum FROM {table}"):  # noqa: S608

@@ -57,7 +57,7 @@ from chainapi.export.worker import Worker, look, until
 
 __all__ = ["RemoteTarget", "publish", "recover_uploads", "target_of"]
 
-_BEGUN_ABOUT = f".{ABOUT}-*.partial"  # the same, until it is whole
+_BEGUN_ABOUT = f".{ABOUT}-*.partial"  # the file `ABOUT` until it is whole
 _JOURNAL_FOLDER = "folder for the journal"
 FILES = "files"  # folder in that of a journal: files that are not uploaded yet
 UPLOADS_AT_ONCE = 8

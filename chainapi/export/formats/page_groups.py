@@ -35,7 +35,7 @@ class ParquetGroups:
     Attributes:
         codec: codec of the rows.
         options: options of the writer of pyarrow.
-        size: when pages become a group.
+        size: amount of pages that becomes a group.
 
     """
 

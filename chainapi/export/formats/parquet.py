@@ -43,7 +43,7 @@ class Parquet:
         group_rows: number of rows of a group, the last one excepted; None for 100,000, or fewer if they are
             large. Memory holds one group.
         source: whether files have the column ``source``.
-        group_size: when pages become a row group while they are fetched.
+        group_size: amount of pages that becomes a row group while they are fetched.
 
     """
 
