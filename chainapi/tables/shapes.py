@@ -27,7 +27,7 @@ from chainapi.models.plain import to_dict
 from chainapi.models.records import unnamed
 from chainapi.models.row_type import Maker
 from chainapi.models.schema import Field, Type
-from chainapi.tables.columns import SOURCE, Column, named_fields
+from chainapi.tables.columns import SOURCE, Column, has_json, named_fields
 from chainapi.tables.rows import count_lines
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
 from chainapi.tables.values import Values, packed
@@ -88,6 +88,9 @@ class Shape:
         self.struct = msgspec.defstruct(model.__name__, fields, kw_only=True, gc=False)
         self._several = _list_of(self.struct)
         self._copy: Callable[[Any], Any] = self.struct.__copy__  # type: ignore[attr-defined]
+        # Raw JSON is in columns of any JSON alone; what is encoded of other values has no line ends.
+        raw = any(has_json(columns[name]) for name in self.attributes)
+        self._lines: Callable[[Sequence[Any]], bytes] = encoded_lines if raw else ENCODER.encode_lines
 
     @property
     def maker(self) -> Maker:
@@ -108,12 +111,12 @@ class Shape:
         Raises msgspec.ValidationError or Misfit if a value does not fit its column.
         """
         if type(rows[0]) is not self.struct:
-            lines = encoded_lines(self._changed(self.of(rows)))
+            lines = self._lines(self._changed(self.of(rows)))
             return self._completed(rows, lines, label)
         made = self._changed([*rows])
         if label is not None:
             _set(made, LABEL, repeat(label))
-        return encoded_lines(made)
+        return self._lines(made)
 
     def _completed(self, rows: Sequence[Any], lines: bytes, label: str | None) -> bytes:
         """Add label and unnamed fields to the JSON of rows."""

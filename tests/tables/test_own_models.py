@@ -43,6 +43,12 @@ class RawRows(msgspec.Struct):
     more: dict[str, RawRow] = {}
 
 
+class RawLists(msgspec.Struct):
+    """A Struct with a list of such Structs."""
+
+    rows: list[RawRow]
+
+
 SPACED = b'{"a":\n\t[1,\r\n %b]}' % DIGITS.encode()
 PLAIN = {"a": [1, Decimal(DIGITS)]}
 
@@ -71,9 +77,14 @@ def lines_of(model: Any, rows: list[Any]) -> list[Any]:
             % (SPACED, SPACED),
             {"first": {"name": "n", "rest": PLAIN}, "more": {"k": {"name": "m", "rest": PLAIN}}},
         ),
+        (
+            RawLists,
+            b'{"rows": [{"name": "n", "rest": %b}]}' % SPACED,
+            {"rows": [{"name": "n", "rest": PLAIN}]},
+        ),
         (RawRow | int, b'{"name": "n", "rest": %b}' % SPACED, {"name": "n", "rest": PLAIN}),
     ],
-    ids=["struct", "nested", "union"],
+    ids=["struct", "nested", "list", "union"],
 )
 def test_raw_json_is_one_line(model: Any, sent: bytes, wanted: Any) -> None:
     """Raw JSON of a response with line ends is one line of a file, one cell of a table, and JSON of a row."""
