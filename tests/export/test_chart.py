@@ -575,6 +575,14 @@ def test_a_chart_behind_a_url(objects: Callable[[Path], None], tmp_path: Path) -
     assert read_chart(f"file://{tmp_path}/f.duckdb") == read_chart(tmp_path / "f.duckdb")
 
 
+def test_a_missing_file_at_the_top_of_a_file_system_is_named() -> None:
+    """The error of a missing file has the URL that the user gave, with its slashes."""
+    for url in ("memory:///none.csv", "memory://none.csv", "memory://folder/none.csv"):
+        with pytest.raises(FileNotFoundError) as caught:
+            read_chart(url)
+        assert caught.value.filename == url
+
+
 @pytest.mark.parametrize(
     ("url", "code", "message"),
     [

@@ -106,7 +106,7 @@ class Files:
             yield self.folder / name
             return
         if self.store.state(name) is None:
-            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), f"{self.store.url}/{name}")
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), self.store.address(name))
         with TemporaryDirectory(prefix="chainapi-") as place:
             path = Path(place) / name.rpartition("/")[2]
             self.store.download(name, path)
