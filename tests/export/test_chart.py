@@ -669,6 +669,15 @@ def test_strings_that_python_alone_reads_are_no_numbers(tmp_path: Path, text: st
 
 
 @pytest.mark.untraced
+@pytest.mark.parametrize("text", ["5e12345678901234567890", "-5e12345678901234567890"])
+def test_a_number_beyond_all_types_is_left_out(tmp_path: Path, text: str) -> None:
+    """A cell with an exponent that no type of Python holds is no number; the other columns are drawn."""
+    path = tmp_path / "f.csv"
+    rows = [f'"a",1970-01-01T00:00:0{second}Z,{second},"{text}"' for second in (1, 2)]
+    path.write_text("\n".join(["source,timestamp,value,id", *rows, ""]))
+    assert read_chart(path).series == {"a": [(1.0, 1.0), (2.0, 2.0)]}
+
+
 def test_a_large_file_takes_little_memory(tmp_path: Path) -> None:
     """A file with forty times as many rows takes about the same memory."""
 

@@ -196,7 +196,7 @@ def _number(value: Any) -> float | None:
     if isinstance(value, str):
         if _TIME.fullmatch(value):
             return _time(value)
-        value = Decimal(value) if _DIGITS.fullmatch(value) else None
+        value = float(value) if _DIGITS.fullmatch(value) else None
     if not is_of(value, (int, float, Decimal)):
         return None
     try:
