@@ -29,7 +29,7 @@ _SECONDS = {
     **dict.fromkeys(("d", "day", "days"), 86_400),
     **dict.fromkeys(("w", "week", "weeks"), 604_800),
 }
-_TEXT = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.ASCII)
+_TEXT = re.compile(r"\s*(\d{1,4300})\s*([a-z]*)\s*", re.ASCII)  # Python reads no more digits
 _FORMS = '"1d", "6h", "30min", seconds or a timedelta for times, "100 blocks" or a number for blocks'
 
 

@@ -555,6 +555,7 @@ async def test_columns_of_the_number_are_needed(fields: list[str], tmp_path: Pat
         ("data.nfts.tokens", "1d", "does not apply to this list: its rows have no number"),
         ("data.evm.blocks", "soon", "lookback='soon' must be a distance above 0"),
         ("data.evm.blocks", "1 fortnight", "lookback='1 fortnight' must be a distance above 0"),
+        ("data.evm.blocks", "9" * 5_000 + "d", "lookback='9999.* must be a distance above 0"),
         ("data.evm.blocks", 0, "lookback=0 must be"),
         ("data.evm.blocks", True, "lookback=True must be"),
         ("data.evm.blocks", 1.5, "must be"),
