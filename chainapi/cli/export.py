@@ -308,9 +308,11 @@ def _lines(name: str) -> list[str]:
     Empty ones and comments are left out.
 
     Raises:
-        ConfigurationError: the file cannot be read.
+        ConfigurationError: the file cannot be read, or standard input is closed.
 
     """
+    if name == "-" and sys.stdin is None:
+        raise ConfigurationError("--from -: standard input is closed; give it a file or a pipe")
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
     except OSError as error:

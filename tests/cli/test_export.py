@@ -134,6 +134,14 @@ def test_a_wrong_source_in_a_file_sends_nothing(folder: Path) -> None:
     assert "source '/v1/chains/a b/blocks': " in outcome.err
 
 
+def test_sources_from_a_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--from - without standard input is refused in the terms of the command line."""
+    monkeypatch.setattr(sys, "stdin", None)
+    outcome = exported(ROUTE, "--from", "-", "--out", "blocks.jsonl")
+    assert outcome.code == WRONG_USAGE
+    assert outcome.err == "chainapi: --from -: standard input is closed; give it a file or a pipe\n"
+
+
 def test_sources_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """--from - reads the sources from standard input."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("43114\n53935\n"))
