@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -31,7 +32,7 @@ from chainapi.export.ranges import RangesOfSources
 from chainapi.export.settings import COLUMNS, compare_settings
 from chainapi.export.source_records import Batch, SourceRecord
 from chainapi.export.sources import SourceStream, shows_new_rows
-from chainapi.export.spec import Arguments, ExportSpec
+from chainapi.export.spec import Arguments, ExportSpec, free_label
 from chainapi.export.worker import Worker
 from chainapi.export.writer import Writer
 from chainapi.tables.codec import Codec
@@ -81,6 +82,10 @@ class Fetcher:
     begin_groups: Callable[[Codec], None] | None = field(default=None, kw_only=True)
     failures: dict[str, ChainAPIError] = field(factory=dict[str, ChainAPIError], init=False)
     _open_sources: dict[str, _Opened] = field(factory=dict[str, _Opened], init=False)
+    _labels: set[str] = field(factory=set[str], init=False)  # of all sources that were not refused
+    _refused: dict[tuple[object, ...], tuple[str, ConfigurationError]] = field(
+        factory=dict[tuple[object, ...], tuple[str, ConfigurationError]], init=False
+    )  # labels and errors by the texts of the arguments
     _codec: Codec | None = field(default=None, init=False)
 
     @property
@@ -167,10 +172,12 @@ class Fetcher:
                 records = await self.worker.run(
                     self._records, [(one.label, query) for one, _, query in found]
                 )
+                self._labels.update(source.label for source in records)
                 for (arguments, pages, _), source in zip(found, records, strict=True):
                     yield self._open(arguments, pages, codec, source)
         if not fingerprints:
-            raise next(iter(self.failures.values()), ConfigurationError(_NO_SOURCE))
+            raise next((error for _, error in self._refused.values()), ConfigurationError(_NO_SOURCE))
+        self._name_refused()
 
     async def _groups(self) -> AsyncIterator[Sequence[Arguments]]:
         """Yield the arguments of sources: groups of a list, else one by one.
@@ -194,7 +201,7 @@ class Fetcher:
             try:
                 pages = self.spec.open_first(arguments)
             except ConfigurationError as error:
-                self._refused(arguments, error)
+                self._refuse(arguments, error)
                 continue
             query = pages.fingerprint
             if query not in fingerprints:
@@ -206,11 +213,23 @@ class Fetcher:
         """Return the records of sources by their labels and queries."""
         return [self.journal.source(label, query) for label, query in sources]
 
-    def _refused(self, arguments: Arguments, error: ConfigurationError) -> None:
+    def _refuse(self, arguments: Arguments, error: ConfigurationError) -> None:
         """Let a source fail whose arguments the method refuses."""
-        if arguments.label not in self.failures:
+        if arguments.texts not in self._refused:
+            self._refused[arguments.texts] = arguments.label, error
             self.progress.seen += 1
-            self._failed(arguments.label, error)
+            self.progress.failed += 1
+            self.report()
+
+    def _name_refused(self) -> None:
+        """Add the refused sources to the failures, by labels that no other source has.
+
+        The labels of the others have to be known: they are in the rows, and stay.
+        """
+        for texts, (label, error) in self._refused.items():
+            fingerprint = blake2b(ascii(texts).encode(), digest_size=16).hexdigest()
+            label = free_label(label, fingerprint, lambda one: one in self._labels or one in self.failures)
+            self.failures[label] = error
 
     async def _begun(self, pages: Pages[Any]) -> Codec:
         """Return the codec of the rows; the first source begins the export."""

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from chainapi.client.pages import Pages
-from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
+from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError, NotFoundError
 from chainapi.export import export
+from chainapi.export.spec import Arguments
 from chainapi.simulator import Simulator
 from tests.sessions import simulated
 
@@ -182,9 +183,38 @@ async def test_a_refused_source_of_an_iterator_fails_alone(bad: Any, tmp_path: P
     async with simulated(simulator) as session:
         with pytest.raises(IncompleteExportError, match="1 of 3 sources failed") as caught:
             await export(session.data.evm.blocks, sources(), path)
-    assert [type(error) for error in caught.value.failures.values()] != []
+    assert [*caught.value.failures] == [Arguments.of(bad).label]
     assert all(isinstance(error, ConfigurationError) for error in caught.value.failures.values())
     assert sources_in(path) == {"1": 30, "2": 30}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_a_refused_source_with_the_label_of_another_has_one_of_its_own(
+    order: int, tmp_path: Path
+) -> None:
+    """A refused source hides no failure of another source with its label, and changes no count of it."""
+    simulator, path = Simulator(chains=(1,), rows=300, latency=1.0), tmp_path / "b.jsonl"
+    counts = list[tuple[int, int, int]]()
+
+    def sources(chain: int) -> Iterator[Any]:
+        yield from [chain, {"chain": chain}, {"colour": chain}][::order]
+
+    async with simulated(simulator) as session:
+        walk = session.data.evm.blocks
+        for chain, failed in ((1, 2), (2, 3)):  # there is no chain 2
+            with pytest.raises(IncompleteExportError, match=f"{failed} of 3 sources failed") as caught:
+                await export(
+                    walk,
+                    sources(chain),
+                    path,
+                    on_progress=lambda now: counts.append((now.seen, now.done, now.failed)),
+                )
+            assert counts[-1] == (3, 3 - failed, failed)
+            failures = caught.value.failures
+            refused = [label for label, error in failures.items() if isinstance(error, ConfigurationError)]
+            assert [label[:2] for label in refused] == [f"{chain}~"] * 2
+            assert isinstance(failures.get("2"), NotFoundError) == (chain == 2)
+    assert sources_in(path) == {"1": 300}
 
 
 async def test_an_iterator_of_refused_sources_is_refused(tmp_path: Path) -> None:
