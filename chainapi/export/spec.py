@@ -274,7 +274,10 @@ class ExportSpec:
         )
 
     def settings(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
-        """Return the settings that must stay the same when the export is started again."""
+        """Return the settings that must stay the same when the export is started again.
+
+        A parameter with the name of another setting has an equals sign after it.
+        """
         endpoint: Endpoint | None = getattr(self.walk, "endpoint", None)
         route = endpoint.route.path if endpoint is not None else getattr(self.walk, "__qualname__", "")
         settings = {
@@ -288,4 +291,5 @@ class ExportSpec:
             "fields": None if self.fields is None else [*self.fields],
             "partition": [*self.partition] or None,
         }
-        return {**settings, **sent_values(endpoint, self.query)}
+        sent = sent_values(endpoint, self.query)
+        return {**settings, **{f"{name}=" if name in settings else name: sent[name] for name in sent}}

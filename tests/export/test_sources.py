@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
+from chainapi import Session
 from chainapi.client.pages import Pages
 from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError, NotFoundError
 from chainapi.export import export
+from chainapi.export.run import ExportResult
 from chainapi.export.spec import Arguments
 from chainapi.simulator import Simulator
+from tests.ledger import ADDRESS
 from tests.sessions import simulated
 
 BLOCKS = "/v1/chains/1/blocks"
@@ -297,3 +300,34 @@ async def test_another_address_is_another_export(tmp_path: Path) -> None:
     async with simulated(simulator, data_base_url="https://elsewhere.test") as session:
         with pytest.raises(ExportError, match=r"address was .*, is https://elsewhere\.test"):
             await export(session.data.evm.blocks, [1], path)
+
+
+async def test_a_parameter_with_the_name_of_a_setting_is_another_setting(tmp_path: Path) -> None:
+    """A parameter replaces no setting of the export with its name: both are compared."""
+    simulator, path = Simulator(rows=30), tmp_path / "b.jsonl"
+    source = {"chain_id": 43114}
+
+    async def run(session: Session, address: str) -> ExportResult:
+        return await export(session.data.evm.native_transactions, [source], path, address=address)
+
+    async with simulated(simulator) as session:
+        assert (await run(session, ADDRESS)).rows == 30
+        assert (await run(session, ADDRESS)).rows == 0
+        with pytest.raises(ExportError, match=f"holds another export: address= was {ADDRESS}, is 0x2"):
+            await run(session, "0x" + "22" * 20)
+    async with simulated(simulator, data_base_url="https://elsewhere.test") as session:
+        with pytest.raises(ExportError, match=r"export: address was https://.*, is https://elsewhere\.test"):
+            await run(session, ADDRESS)
+
+
+@pytest.mark.parametrize("name", ["address", "route", "columns", "options"])
+async def test_a_parameter_of_a_path_may_have_the_name_of_a_setting(name: str, tmp_path: Path) -> None:
+    """A list by its path takes parameters of any name; later runs compare them."""
+    simulator, path = Simulator(chains=(1,), rows=30), tmp_path / "b.jsonl"
+    query: dict[str, Any] = {name: "x"}
+    async with simulated(simulator) as session:
+        for rows in (30, 0):
+            result = await export(session.data.list, [BLOCKS], path, **query)
+            assert result.rows == rows
+        with pytest.raises(ExportError, match=f"holds another export: {name}= was 'x', is left out"):
+            await export(session.data.list, [BLOCKS], path)
