@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from io import StringIO, UnsupportedOperation
+from io import StringIO, TextIOWrapper, UnsupportedOperation
 from os import fstat
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -150,8 +150,14 @@ class Terminal:
 
 
 def standard() -> Terminal:
-    """Return the terminal of this process; a closed stream drops its text."""
+    """Return the terminal of this process; a closed stream drops its text.
+
+    Characters that the encoding of standard output lacks are written as escapes, as Python does on standard
+    error. JSON has none of them: it is ASCII.
+    """
     closed = StringIO()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     return Terminal(sys.stdout or closed, sys.stderr or closed)
 
 

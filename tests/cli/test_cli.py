@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -32,7 +33,7 @@ from chainapi.cli import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, run
 from chainapi.cli.names import route_names
 from chainapi.cli.progress import Progress, pause, waits
 from chainapi.cli.tables import RowTable, print_series
-from chainapi.cli.terminal import Terminal
+from chainapi.cli.terminal import Terminal, standard
 from chainapi.cli.wording import shell_words, worded
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
 from chainapi.core.http import Request, Response
@@ -985,6 +986,33 @@ def test_main_takes_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     for argument, code in (("--version", 0), ("dance", WRONG_USAGE)):
         monkeypatch.setattr(sys, "argv", ["chainapi", argument])
         assert main() == code
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("ascii", r"Z\xfcrich \u20bf"), ("latin-1", r"Zürich \u20bf"), ("utf-8", "Zürich ₿")],
+)
+def test_main_escapes_what_its_terminal_cannot_show(
+    encoding: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal of any encoding shows progress and a table, other characters as escapes; JSON is exact."""
+
+    class Screen(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    def printed(*options: str) -> str:
+        out = Screen(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", Stream(terminal=True))
+        session = partial(Session, transport=Fixed(200, {"rows": [row]}))
+        terminal = evolve(standard(), session=session)
+        assert run(["list", "/v1/rows", *options], terminal=terminal, loop_factory=VirtualLoop) == 0
+        return cast("io.BytesIO", out.buffer).getvalue().decode(encoding)
+
+    row = {"city": "Zürich ₿", "long": "x" * 50}
+    assert plain(printed())[1].startswith(shown)
+    assert json.loads(printed("--json")) == row
 
 
 def test_interrupt_outside_of_the_loop_has_its_exit_code() -> None:
