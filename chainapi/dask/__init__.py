@@ -82,7 +82,8 @@ def export(
         route: dotted name of a method of a session that returns `Pages`, such as ``data.evm.blocks``.
         sources: the sources: each the first argument of the method, a tuple of its arguments, or a mapping of
             named ones; joined with "/" they are the column ``source`` of its rows.
-        target: a folder that all workers reach: a path, or a URL of fsspec such as ``s3://bucket/blocks``.
+        target: a folder that all workers reach: a path, or a URL of fsspec such as ``s3://bucket/blocks``,
+            without a password or a query.
         storage_options: options of the file system of `target`.
         partitions: number of partitions of a new export, 32 by default. It stays the same in later runs.
         fields: names of the columns, as in `chainapi.export.export`; by default those of the folder.
@@ -119,7 +120,7 @@ def export(
     from chainapi.export.progress import check_reporter
     from chainapi.export.ranges import checked_ranges
     from chainapi.export.spec import checked_sources
-    from chainapi.export.store import absolute, path_of
+    from chainapi.export.store import absolute, path_of, refuse_credentials
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
 
@@ -130,7 +131,8 @@ def export(
         whole_number(name, value)
     for name in sorted(query.keys() & _LOCAL.keys()):
         raise ConfigurationError(f"{name}= does not apply to a cluster: {_LOCAL[name]}")
-    sources = checked_sources("sources", sources)
+    sources, place = checked_sources("sources", sources), absolute(path_of("target", target))
+    refuse_credentials(place)
     check_reporter(on_progress)
     options = compression, compression_level, row_group_rows
     parquet: Any = with_options(format_of("parquet"), *options)
@@ -138,7 +140,7 @@ def export(
         client,
         route,
         sources if isinstance(sources, AsyncIterable) else [*sources],
-        Folder(absolute(path_of("target", target)), dict(mapping_of("storage_options", storage_options))),
+        Folder(place, dict(mapping_of("storage_options", storage_options))),
         query,
         limit,
         partitions,

@@ -36,11 +36,12 @@ from chainapi.errors import ArgumentError, ConfigurationError, ExportError
 from chainapi.export.files import FileState, has_state, reason_of, state_of, sync_folder
 from chainapi.export.worker import Stopped, look
 
-__all__ = ["Store", "absolute", "divided_url", "path_of", "redacted", "secrets_in"]
+__all__ = ["Store", "absolute", "divided_url", "path_of", "redacted", "refuse_credentials", "secrets_in"]
 
 SHORTEST_SECRET = 4  # characters: a shorter option is no secret, and its text may be anywhere
 SHORTEST_PIECE = 8  # characters: a shorter piece of an option may be part of other words
 _SEPARATORS = re.compile(r"[?&;\s]+")  # between the pieces of a SAS token, a connection string, a PEM key
+_USER = re.compile(r"(?:^|::)(?P<protocol>[^:/]*)://(?P<user>[^/]*@)")  # of each URL in a chain
 _WITH_CONTAINER = ("abfs", "abfss", "az")  # Azure: "abfs://container@account/folder"
 
 
@@ -64,17 +65,32 @@ def path_of(name: str, value: str | os.PathLike[str]) -> str:
 
 
 def redacted(url: str) -> str:
-    """Return a URL without a user, a password and a query.
+    """Return a URL, or a chain of them, without users, passwords and a query.
 
     The container of an Azure URL, which is where others have the user, stays.
     """
     protocol, separator, rest = url.partition("://")
-    place = rest.partition("?")[0]
-    host, slash, path = place.partition("/")
-    user, _, account = host.rpartition("@")
-    if protocol not in _WITH_CONTAINER or not user or ":" in user:
-        host = account
-    return f"{protocol}{separator}{host}{slash}{path}"
+    return _USER.sub(_without_user, f"{protocol}{separator}{rest.partition('?')[0]}")
+
+
+def _without_user(found: re.Match[str]) -> str:
+    user = found["user"]
+    is_container = found["protocol"] in _WITH_CONTAINER and user != "@" and ":" not in user
+    return found[0] if is_container else found[0].removesuffix(user)
+
+
+def refuse_credentials(url: str) -> None:
+    """Refuse a URL, or a chain of them, with credentials that would be in messages.
+
+    Raises:
+        ConfigurationError: it has a password or a query.
+
+    """
+    if "?" in url.partition("://")[2] or any(":" in found["user"] for found in _USER.finditer(url)):
+        raise ConfigurationError(
+            f"{redacted(url)} was given with a password or a query: pass credentials with storage_options=, "
+            "or in the environment or the configuration of the file system"
+        )
 
 
 def divided_url(url: str, is_file: Callable[[str], object]) -> tuple[str, str]:
@@ -86,24 +102,15 @@ def divided_url(url: str, is_file: Callable[[str], object]) -> tuple[str, str]:
         ConfigurationError: the URL has credentials that would be in messages, or is a chain of file systems.
 
     """
-    _check_url(url)
+    if "::" in url:
+        raise ConfigurationError(f"{redacted(url)} is a chain of file systems: name the last one alone")
+    refuse_credentials(url)
     protocol, _, rest = url.partition("://")
     top = "/" if rest.startswith("/") else ""  # without it, file:// is the current directory
     above, _, name = rest.rstrip("/").rpartition("/")
     if rest.endswith("/") or not is_file(name):
         return f"{protocol}://{rest.rstrip('/') or top}", ""
     return f"{protocol}://{above or top}", name
-
-
-def _check_url(url: str) -> None:
-    """Refuse URLs whose credentials would be in messages, and chains of file systems."""
-    if "::" in url:
-        raise ConfigurationError(f"{redacted(url)} is a chain of file systems: name the last one alone")
-    if "?" in url or ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0]:
-        raise ConfigurationError(
-            f"{redacted(url)} was given with a password or a query: pass credentials with storage_options=, "
-            "or in the environment or the configuration of the file system"
-        )
 
 
 @frozen(eq=False)

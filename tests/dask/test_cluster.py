@@ -335,6 +335,14 @@ def test_what_is_no_client_of_dask(tmp_path: Path) -> None:
                 call(wrong)
 
 
+@pytest.mark.parametrize("url", ["memory://me:hunter2@b", "simplecache::memory://b?sig=hunter2"])
+def test_a_url_with_credentials_is_refused(url: str) -> None:
+    """A URL with a password or a query is refused at once, and reaches neither Dask nor the error."""
+    with pytest.raises(ConfigurationError, match="with a password or a query") as caught:
+        chainapi.dask.export(None, ROUTE, [1], url)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_a_synchronous_client_waits(tmp_path: Path) -> None:
     """A synchronous client gets the result itself."""
     with (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.store import Store, absolute, secrets_in
+from chainapi.export.store import Store, absolute, redacted, refuse_credentials, secrets_in
 from tests.dask.disks import Disk
 
 
@@ -102,6 +102,41 @@ def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert absolute(Path("b")) == str(tmp_path / "b")
     for url in ("s3://bucket/b", "memory://b", "simplecache::s3://bucket/b"):
         assert absolute(url) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("ftp://me:hunter2@host/b", "ftp://host/b"),
+        ("ftp://:hunter2@host", "ftp://host"),
+        ("ftp://me:hun::ter2@host/b", "ftp://host/b"),
+        ("simplecache::ftp://me:hunter2@host/b", "simplecache::ftp://host/b"),
+        ("zip://b::ftp://me:hunter2@host/b.zip", "zip://b::ftp://host/b.zip"),
+        ("zip://b::abfs://me:hunter2@host/b.zip", "zip://b::abfs://host/b.zip"),
+        ("s3://bucket/b?sig=hunter2", "s3://bucket/b"),
+        ("zip://b::s3://bucket/b.zip?sig=hunter2", "zip://b::s3://bucket/b.zip"),
+        ("zip://b?sig=hunter2::s3://bucket/b.zip", "zip://b"),
+    ],
+)
+def test_a_url_with_credentials_is_refused(url: str, shown: str) -> None:
+    """A password or a query is refused in any URL of a chain, and the error has neither."""
+    with pytest.raises(ConfigurationError) as caught:
+        refuse_credentials(url)
+    assert str(caught.value).startswith(f"{shown} was given with a password or a query")
+
+
+def test_a_url_without_credentials_is_not_refused() -> None:
+    """A user, a container, a port and a chain are no credentials, and neither is a local path."""
+    for url in (
+        "ftp://host:21/a:b@c",
+        "simplecache::memory://b",
+        "zip://b::abfs://one@account.example/b.zip",
+        "s3://bucket/http://me:hunter2@host",  # the name of an object
+        "/b?c:d@e",
+    ):
+        refuse_credentials(url)
+        assert redacted(url) == url
+    refuse_credentials("zip://b@1::sftp://me@host:22/b.zip")
 
 
 def test_options_of_a_file_system_are_not_shown() -> None:
