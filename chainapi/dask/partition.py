@@ -234,7 +234,9 @@ async def export_partition(job: Job, session: object, report: Report) -> Outcome
         try:
             return await _Run(job, session, report).run()
         except Outrun:
-            continue
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # the last write replaced the cancellation
+                raise asyncio.CancelledError from None
 
 
 @define(eq=False)

@@ -164,6 +164,40 @@ async def test_a_worker_that_was_outrun_continues_behind_the_other(tmp_path: Pat
         assert rows_of(disk) == await straight(session, tmp_path)
 
 
+class Held(Late):
+    """Disk on which the part of the second worker takes until `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held, self.go = threading.Event(), threading.Event()
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
+        """Create or replace an object."""
+        if path.endswith(".parquet") and self.begun.is_set():
+            self.held.set()
+            assert self.go.wait(10)
+        super().pipe_file(path, value, mode, **options)
+
+
+@pytest.mark.parametrize("step", ["fetching", "writing"])
+async def test_a_cancelled_worker_that_was_outrun_ends(step: str) -> None:
+    """A cancelled worker whose part another one has written ends; it does not start the partition again."""
+    disk, simulator = Held(), Simulator(chains=CHAINS, rows=40, latency=1.0 if step == "fetching" else 0.0)
+    async with outrun(disk) as (_, older), simulated(simulator) as session:
+        job = job_of(Place(disk), CHAINS, part_rows=100)
+        newer = asyncio.create_task(export_partition(job, session, ignore))
+        await asyncio.gather(older, return_exceptions=True)
+        if step == "fetching":
+            await asyncio.sleep(2.5)
+        else:
+            assert await asyncio.to_thread(disk.held.wait, 10)
+        newer.cancel()
+        disk.go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await newer
+        assert rows_of(disk).total() == 30
+
+
 async def test_a_worker_whose_part_comes_too_late_does_not_begin_again(tmp_path: Path) -> None:
     """A worker stops that finds its part written by a newer one: it takes the partition from nobody."""
     disk = Slow()
