@@ -330,7 +330,7 @@ class PartLog:
     def _footer(self, name: str) -> State:
         """Return the state in a part."""
         try:
-            with self.store.opened(name) as file:
+            with self.store.opened(name, (pa.ArrowException,)) as file:
                 footer = pq.read_metadata(file)
             return State.loads((footer.metadata or {})[FOOTER_KEY])
         except (pa.ArrowException, KeyError, DamagedStateError) as error:

@@ -25,7 +25,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,7 +38,6 @@ from chainapi.core.arguments import mapping_of
 from chainapi.errors import ArgumentError, ConfigurationError, ExportError
 from chainapi.export.files import (
     FileState,
-    chunks,
     has_state,
     os_errors_explained,
     partial_of,
@@ -353,26 +352,27 @@ def recover_uploads(journal: Journal, target: RemoteTarget, stop: threading.Even
 
     """
     part, completed = journal.last_part(), None
-    if part is not None and part.state == BEGUN:
-        _refuse_newer(journal, target, part, stop)
-        if _is_ready(target, part):
-            _upload(target, part, stop)
-            journal.complete_part(part)
-        else:
-            _withdraw(journal, target, part)
-            journal.discard_part(part)
-            part = journal.last_part()
-    if part is None or target.folder:
-        _check_free(target, target.name_of(target.part(next_number(part))))
-    if part is not None and target.folder:
-        _check_manifest(journal, target, part)
-    if part is not None and part.state != CLEANED:
-        target.store.remove(part.content.replaces)
-        journal.clean(part, finished=not target.folder)
-        completed = part
-    target.clear()
-    if part is not None and not target.folder:
-        _check_unchanged(target, part.rows_file)
+    with os_errors_explained(target.journal, _JOURNAL_FOLDER):
+        if part is not None and part.state == BEGUN:
+            _refuse_newer(journal, target, part, stop)
+            if _is_ready(target, part):
+                _upload(target, part, stop)
+                journal.complete_part(part)
+            else:
+                _withdraw(journal, target, part)
+                journal.discard_part(part)
+                part = journal.last_part()
+        if part is None or target.folder:
+            _check_free(target, target.name_of(target.part(next_number(part))))
+        if part is not None and target.folder:
+            _check_manifest(journal, target, part)
+        if part is not None and part.state != CLEANED:
+            target.store.remove(part.content.replaces)
+            journal.clean(part, finished=not target.folder)
+            completed = part
+        target.clear()
+        if part is not None and not target.folder:
+            _check_unchanged(target, part.rows_file)
     return completed
 
 
@@ -479,8 +479,8 @@ def _is_torn(target: RemoteTarget, file: PartFile, stop: threading.Event) -> boo
     path = partial_of(target.root / file.name)
     if not path.is_file():
         return True
-    with target.store.opened(file.name) as found, path.open("rb") as own:
-        return all(piece == own.read(len(piece)) for piece in until(stop, chunks(found)))
+    with path.open("rb") as own, closing(target.store.pieces(file.name)) as pieces:
+        return all(piece == own.read(len(piece)) for piece in until(stop, pieces))
 
 
 def _check_manifest(journal: Journal, target: RemoteTarget, last: Part) -> None:

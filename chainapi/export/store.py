@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import EIO, ENOTDIR
 from pathlib import Path
@@ -33,7 +33,7 @@ from attrs import field, frozen
 from chainapi._text import masked, quoted
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ArgumentError, ConfigurationError, ExportError
-from chainapi.export.files import FileState, has_state, reason_of, state_of, sync_folder
+from chainapi.export.files import FileState, chunks, has_state, reason_of, state_of, sync_folder
 from chainapi.export.worker import Stopped, look
 
 __all__ = ["Store", "absolute", "divided_url", "path_of", "redacted", "refuse_credentials", "secrets_in"]
@@ -248,21 +248,29 @@ class Store:
             return cast("bytes", self.files.cat_file(path))
 
     @contextmanager
-    def opened(self, name: str) -> Iterator[BinaryIO]:
+    def opened(self, name: str, own: tuple[type[Exception], ...] = ()) -> Iterator[BinaryIO]:
         """Open an object for reading in pieces.
+
+        Args:
+            name: name of the object.
+            own: errors of the block; all others are those of the driver, which may have any.
 
         Raises:
             ExportError: the object is missing or cannot be read.
 
         """
-        with self._explained(name, "read"):
-            opened = self.files.open(self._path(name), "rb")
-        with opened as file:
-            try:
-                yield file
-            except OSError:  # of the driver; other errors are those of the block
-                with self._explained(name, "read"):
-                    raise
+        with self._explained(name, "read", (Stopped, *own)), self.files.open(self._path(name), "rb") as file:
+            yield file
+
+    def pieces(self, name: str) -> Generator[bytes, None, None]:
+        """Yield the content of an object in pieces.
+
+        Raises:
+            ExportError: the object is missing or cannot be read.
+
+        """
+        with self.opened(name) as file:
+            yield from chunks(file)
 
     def upload(self, name: str, path: Path, stop: threading.Event) -> None:
         """Copy a local file to an object, and compare the two.
@@ -356,10 +364,12 @@ class Store:
         return f"{self.root}/{name}" if name else self.root
 
     @contextmanager
-    def _explained(self, name: str, step: str = "written") -> Iterator[None]:
+    def _explained(
+        self, name: str, step: str = "written", own: tuple[type[Exception], ...] = (Stopped,)
+    ) -> Iterator[None]:
         try:
             yield
-        except Stopped:
+        except own:
             raise
         except Exception as error:  # noqa: BLE001 - each driver has errors of its own
             reason = reason_of(error) if isinstance(error, OSError) else str(error)

@@ -488,6 +488,38 @@ async def test_a_missing_or_damaged_part_is_noticed() -> None:
     assert simulator.stats.requests == requests
 
 
+class Gone(Disk):
+    """Disk whose driver has an error of its own for each part that is read, once it is gone."""
+
+    gone = False
+
+    def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        """Open an object."""
+        unread = self.gone and path.endswith(".parquet")
+        return UnreadFile() if unread else super().open(path, mode, **options)
+
+
+class UnreadFile(io.BytesIO):
+    """Part of such a disk."""
+
+    def __init__(self) -> None:
+        super().__init__(bytes(100))
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Refuse to read."""
+        raise RuntimeError("the service is gone")
+
+
+async def test_a_part_that_cannot_be_read_is_not_damaged() -> None:
+    """An error of the driver while it reads a footer is an ExportError that names the part."""
+    async with simulated(Simulator(chains=CHAINS, rows=40)) as session:
+        disk = Gone()
+        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+        disk.gone = True
+        with pytest.raises(ExportError, match=r"part-\d+-\d+\.parquet cannot be read: the service is gone"):
+            await export_partition(job_of(Place(disk), CHAINS), session, ignore)
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_invalid_rows_are_published_once(when: str) -> None:
     """Invalid rows are in a file of their own, each once, wherever the worker dies."""

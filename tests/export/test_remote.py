@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Coroutine, Iterator
-from errno import EPERM
+from errno import EIO, EPERM
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -263,6 +263,37 @@ async def test_a_write_that_fails(url: str, when: str, files: type[Bucket], tmp_
                 await growing.run(journal=place)
         assert (await growing.run(journal=place)).written, "also the files of the failed run"
         growing.check(files, tmp_path, new=0)
+
+
+async def test_a_local_file_of_a_begun_part_that_cannot_be_read(
+    files: type[Bucket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a disk names the local folder, not half an object that is compared with the file."""
+    growing = Growing.to("bucket://b/x.jsonl")
+    await growing.run()
+    growing.grow()
+
+    def tear(path: str, when: str, content: bytes) -> None:
+        if when == "before" and path == "/b/x.jsonl":
+            files.store_object(path, content[: len(content) // 2])
+            raise RuntimeError("the service is gone")
+
+    files.on_step = staticmethod(tear)
+    with pytest.raises(ExportError, match="the service is gone"):
+        await growing.run()
+    files.on_step, opened = None, Path.open
+
+    def fail(path: Path, mode: str = "r", *options: Any, **more: Any) -> Any:
+        if (path.name, mode) == (".x.jsonl.partial", "rb"):
+            raise OSError(EIO, "Input/output error")
+        return opened(path, mode, *options, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", fail)
+        with pytest.raises(ExportError, match=r"x\.jsonl\.export cannot be .*: Input/output error"):
+            await growing.run()
+    await growing.run()
+    growing.check(files, tmp_path)
 
 
 @pytest.mark.parametrize("url", URLS)

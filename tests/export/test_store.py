@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.store import Store, absolute, redacted, refuse_credentials, secrets_in
+from chainapi.export.worker import Stopped
 from tests.dask.disks import Disk
 
 
@@ -168,3 +171,61 @@ def test_errors_have_no_part_of_an_option(options: dict[str, Any], said: str) ->
     with pytest.raises(ExportError, match=r"one cannot be read: .*\*\*\*") as caught:
         store.read("one")
     assert "tail" not in "".join(format_exception(caught.value))
+
+
+class Denied(Disk):
+    """Disk whose driver refuses to open, to read or to close an object, as `step` says."""
+
+    step = ""
+
+    def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        """Open an object."""
+        self.refuse("open")
+        return DeniedFile(self)
+
+    def refuse(self, step: str) -> None:
+        """Raise an error of the driver at its step."""
+        if step == self.step:
+            raise RuntimeError("403 for token=the-tail")
+
+
+class DeniedFile(BytesIO):
+    """Object of such a disk."""
+
+    def __init__(self, disk: Denied) -> None:
+        super().__init__(b"content")
+        self.disk = disk
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return the next bytes."""
+        self.disk.refuse("read")
+        return super().read(size)
+
+    def close(self) -> None:
+        """Close the object."""
+        super().close()
+        self.disk.refuse("close")
+
+
+@pytest.mark.parametrize("step", ["open", "read", "close"])
+def test_errors_of_an_opened_object_are_explained(step: str) -> None:
+    """Whatever error a driver raises while an object is read in pieces, it names the object and is masked."""
+    disk = Denied()
+    disk.step = step
+    store = Store("disk://b", disk, "/b", secrets_in({"token": "the-tail"}))
+    with pytest.raises(ExportError, match=r"b/one cannot be read: 403 for token=\*\*\*") as caught:
+        assert [*store.pieces("one")] == [b"content"]
+    assert "tail" not in "".join(format_exception(caught.value))
+    disk.step = ""
+    assert [*store.pieces("one")] == [b"content"]
+
+
+def test_errors_of_the_reader_are_not_those_of_the_object() -> None:
+    """Named errors of a block that reads an object, and all of a consumer of its pieces, stay as they are."""
+    store = Store("disk://b", Denied(), "/b")
+    with pytest.raises(KeyError, match="own"), store.opened("one", (KeyError,)):
+        raise KeyError("own")
+    with pytest.raises(Stopped), store.opened("one"):
+        raise Stopped
+    with pytest.raises(OSError, match="own"), closing(store.pieces("one")) as pieces:
+        raise OSError("own", next(pieces))
