@@ -23,6 +23,7 @@ from chainapi.tables.types import A_MODEL, AMOUNT_KINDS, Amounts, Kind
 __all__ = [
     "EXTRA",
     "SOURCE",
+    "TAKEN",
     "Column",
     "changes",
     "checked_fields",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 SOURCE = "source"  # the first column of every file: the label of the series that a row is of
+TAKEN = (SOURCE, "rowid")  # of no field: the other is the number of a row in SQLite and DuckDB
 EXTRA = "extra"  # the last column of our models: fields that the model does not name
 
 
@@ -64,7 +66,7 @@ def columns_of(model: Any, amounts: Amounts = "text") -> tuple[Column, ...]:
     if model is str:
         return (Column("value", "text"),)
     kinds = row_classes(model)
-    columns = _table(_record(kind, taken=(SOURCE,)) for kind in kinds)
+    columns = _table(_record(kind, taken=TAKEN) for kind in kinds)
     if has_extra(model):
         columns += (Column(free_name(EXTRA, {column.name.lower() for column in columns}), "json"),)
     return tuple(_chosen(column, AMOUNT_KINDS[amounts]) for column in columns)

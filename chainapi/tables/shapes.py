@@ -27,7 +27,7 @@ from chainapi.models.plain import to_dict
 from chainapi.models.records import unnamed
 from chainapi.models.row_type import Maker
 from chainapi.models.schema import Field, Type
-from chainapi.tables.columns import SOURCE, Column, has_json, named_fields
+from chainapi.tables.columns import SOURCE, TAKEN, Column, has_json, named_fields
 from chainapi.tables.rows import count_lines
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
 from chainapi.tables.values import Values, packed
@@ -80,7 +80,7 @@ class Shape:
         self.inner: dict[str, Shape] = {}
         self.changes = list[tuple[str, str, _Change]]()
         self._exact, self._extra, self._as_json = exact, extra, as_json
-        named = dict(named_fields(model, (SOURCE,) if row else ()))
+        named = dict(named_fields(model, TAKEN if row else ()))
         fields = [self._field(name, named[name]) for name in columns if name in named]
         if exact and row:
             fields = _with_more(fields, extra)

@@ -49,6 +49,28 @@ async def test_a_model_gains_a_field(name: str, tmp_path: Path) -> None:
         await exported(simulator, out, model(gas_used=int), limit=5)
 
 
+@attrs.frozen
+class Named:
+    """Block whose fields have the names of the number of a row in SQLite and DuckDB."""
+
+    block_number: int
+    rowid: str = attrs.field(alias="blockHash")
+    oid: int = attrs.field(alias="gasUsed")
+
+
+@pytest.mark.parametrize("options", [{}, {"lookback": "10 blocks"}])
+@pytest.mark.parametrize("name", FORMATS)
+async def test_a_model_with_a_field_rowid(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    """Later runs of an export with a field ``rowid`` add and correct rows in every format."""
+    simulator, out = Simulator(rows=30), tmp_path / f"blocks.{name}"
+    await exported(simulator, out, Named, descending_key="block_number")
+    for run in range(1, 3):
+        simulator.insert(PATH, 5)
+        rows = await exported(simulator, out, Named, descending_key="block_number", **options)
+        assert len({row["block_number"] for row in rows}) == len(rows) == 30 + 5 * run
+        assert {*rows[0]} == {"source", "block_number", "rowid_", "oid"}
+
+
 async def test_a_folder_gets_parts_with_more_columns(tmp_path: Path) -> None:
     """Earlier parts of a folder stay as they are, and are read with None in the new columns."""
     simulator, out = Simulator(seed=1), tmp_path / "blocks"

@@ -325,6 +325,27 @@ def test_models_of_users() -> None:
     assert (row["at"], row["foreign"]) == ("2024-01-01T00:00:00Z", "1j")
 
 
+@frozen
+class Place:
+    rowid: int
+
+
+@frozen
+class Numbered:
+    oid: int
+    rowid: int
+    RowID: str
+    _rowid_: str
+    place: Place
+
+
+def test_the_name_of_a_row_in_a_database_is_taken() -> None:
+    """A column that would hide the number of a row in SQLite and DuckDB has another name in every format."""
+    row = encoded(Numbered, Numbered(1, 2, "a", "b", Place(3)))
+    assert row == {"oid": 1, "rowid_": 2, "RowID__": "a", "rowid___": "b", "place": {"rowid": 3}}
+    assert [*row] == [*kinds(Numbered)]
+
+
 @dataclasses.dataclass
 class Data:
     value: int
