@@ -120,7 +120,7 @@ def export(
     from chainapi.export.progress import check_reporter
     from chainapi.export.ranges import checked_ranges
     from chainapi.export.spec import checked_sources
-    from chainapi.export.store import absolute, path_of, refuse_credentials
+    from chainapi.export.store import absolute, path_of, refuse_credentials, refuse_cut_url
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
 
@@ -131,7 +131,8 @@ def export(
         whole_number(name, value)
     for name in sorted(query.keys() & _LOCAL.keys()):
         raise ConfigurationError(f"{name}= does not apply to a cluster: {_LOCAL[name]}")
-    sources, place = checked_sources("sources", sources), absolute(path_of("target", target))
+    sources, place = checked_sources("sources", sources), path_of("target", target)
+    refuse_cut_url(place)
     refuse_credentials(place)
     check_reporter(on_progress)
     options = compression, compression_level, row_group_rows
@@ -140,7 +141,7 @@ def export(
         client,
         route,
         sources if isinstance(sources, AsyncIterable) else [*sources],
-        Folder(place, dict(mapping_of("storage_options", storage_options))),
+        Folder(absolute(place), dict(mapping_of("storage_options", storage_options))),
         query,
         limit,
         partitions,

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -50,7 +49,7 @@ from chainapi.export.journal import Journal
 from chainapi.export.manifest import MANIFEST, listed_in, manifest_of, refuse_newer
 from chainapi.export.part_records import BEGUN, CLEANED, IN_PLACE, Part, PartFile, next_number
 from chainapi.export.settings import JOURNAL, format_name_of, settings_in
-from chainapi.export.store import Store, divided_url, path_of, redacted
+from chainapi.export.store import Store, divided_url, path_of, redacted, refuse_cut_url
 from chainapi.export.target import ABOUT, Target, refuse_name
 from chainapi.export.worker import Worker, look, until
 
@@ -274,7 +273,7 @@ def target_of(
 
     """
     address, options = path_of("out", out), mapping_of("storage_options", storage_options)
-    _refuse_cut_url(address)
+    refuse_cut_url(address)
     place = None if journal is None else path_of("journal", journal)
     if not isinstance(format_name, str | None):
         raise ArgumentError(f"format={quoted(format_name)} must be the name of a format, such as parquet")
@@ -287,23 +286,6 @@ def target_of(
             "storage_options= apply to a URL such as s3://bucket/folder/: leave them out"
         )
     return Target.of(out, format_name)
-
-
-_CUT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:[/\\](?![/\\])")  # one letter is a drive
-
-
-def _refuse_cut_url(address: str) -> None:
-    """Refuse a URL without its second slash, such as ``str(Path("s3://bucket/x"))``.
-
-    Raises:
-        ArgumentError: it is one.
-
-    """
-    if _CUT_URL.match(address):
-        raise ArgumentError(
-            f"{quoted(address)} is a URL that lacks a slash: give a string such as s3://bucket/folder/, or "
-            "the absolute path of a local folder with this name"
-        )
 
 
 _LOCAL_JOURNAL = (

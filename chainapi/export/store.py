@@ -36,12 +36,22 @@ from chainapi.errors import ArgumentError, ConfigurationError, ExportError
 from chainapi.export.files import FileState, chunks, has_state, reason_of, state_of, sync_folder
 from chainapi.export.worker import Stopped, look
 
-__all__ = ["Store", "absolute", "divided_url", "path_of", "redacted", "refuse_credentials", "secrets_in"]
+__all__ = [
+    "Store",
+    "absolute",
+    "divided_url",
+    "path_of",
+    "redacted",
+    "refuse_credentials",
+    "refuse_cut_url",
+    "secrets_in",
+]
 
 SHORTEST_SECRET = 4  # characters: a shorter option is no secret, and its text may be anywhere
 SHORTEST_PIECE = 8  # characters: a shorter piece of an option may be part of other words
 _SEPARATORS = re.compile(r"[?&;\s]+")  # between the pieces of a SAS token, a connection string, a PEM key
 _USER = re.compile(r"(?:^|::)(?P<protocol>[^:/]*)://(?P<user>[^/]*@)")  # of each URL in a chain
+_CUT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:[/\\](?![/\\])")  # one letter is a drive
 _WITH_CONTAINER = ("abfs", "abfss", "az")  # Azure: "abfs://container@account/folder"
 
 
@@ -62,6 +72,20 @@ def path_of(name: str, value: str | os.PathLike[str]) -> str:
     if not isinstance(text, str):
         raise ArgumentError(f"{name}={quoted(value)} must be a path: a string, or a Path")
     return text
+
+
+def refuse_cut_url(address: str) -> None:
+    """Refuse a URL without its second slash, such as ``str(Path("s3://bucket/x"))``.
+
+    Raises:
+        ArgumentError: it is one.
+
+    """
+    if _CUT_URL.match(address):
+        raise ArgumentError(
+            f"{quoted(address)} is a URL that lacks a slash: give a string such as s3://bucket/folder/, or "
+            "the absolute path of a local folder with this name"
+        )
 
 
 def redacted(url: str) -> str:

@@ -343,6 +343,12 @@ def test_a_url_with_credentials_is_refused(url: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+def test_a_path_made_of_a_url_is_refused() -> None:
+    """A URL that lost a slash in `Path` is refused, and is no local folder."""
+    with pytest.raises(ConfigurationError, match="'s3:/b/x' is a URL that lacks a slash"):
+        chainapi.dask.export(None, ROUTE, [1], Path("s3://b/x"))
+
+
 def test_a_synchronous_client_waits(tmp_path: Path) -> None:
     """A synchronous client gets the result itself."""
     with (
