@@ -61,13 +61,17 @@ class Ledger:
         return self._entries[-1].back
 
     def add(self, sent: float, now: float, window: float, cost: float) -> None:
-        """Add `cost` units whose response arrived at `now`."""
+        """Add `cost` units whose response arrived at `now`.
+
+        They return after all others, also if the window became shorter.
+        """
         self._total += cost
         last = self._entries[-1] if self._entries else None
+        back = now + window if last is None else max(now + window, last.back)
         if last is not None and now + window - last.sent < window * (1 + 1 / GRAINS):
-            last.back, last.total = now + window, self._total
+            last.back, last.total = back, self._total
         else:
-            self._entries.append(_Entry(sent, now + window, self._total))
+            self._entries.append(_Entry(sent, back, self._total))
 
     def collect(self, now: float) -> float:
         """Remove the units back by `now`, and return their number."""
@@ -102,6 +106,11 @@ class Ledger:
         self.clear()
         if outstanding > EPSILON:
             self.add(now, now, window, outstanding)
+
+    def hasten(self, latest: float) -> None:
+        """Let all units return by a time: the window proved shorter than assumed."""
+        for one in self._entries:
+            one.back = min(one.back, latest)
 
     def back_at(self, units: float) -> float | None:
         """Return when the oldest `units` are back; None if the ledger has fewer."""

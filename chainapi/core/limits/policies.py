@@ -39,7 +39,7 @@ class Policies:
             return self.latest
         named = [policy for policy in info.policies if policy.quota > 0]
         if named:
-            current = self._list(named, refused=refused)
+            current = self._list(named, now, refused=refused)
         elif info.limit:
             current = [self._find(info.limit, None) or self._add(Policy(Balance(info.limit), named=True))]
             current[0].only_on_refusal = refused and len(self.known) > 1 and not current[0].balance.reported
@@ -90,7 +90,7 @@ class Policies:
 
     # --- lists of policies ------------------------------------------------------------------
 
-    def _list(self, named: list[PolicyField], *, refused: bool) -> list[Policy]:
+    def _list(self, named: list[PolicyField], now: float, *, refused: bool) -> list[Policy]:
         current = []
         for policy in named:
             one = self._find(policy.quota, policy.window)
@@ -102,7 +102,7 @@ class Policies:
                 )
             elif not refused:
                 one.only_on_refusal = False
-            one.name_window(policy.quota, policy.window)
+            one.name_window(now, policy.quota, policy.window)
             if policy.name is not None:
                 self._names[policy.name] = one
             current.append(one)

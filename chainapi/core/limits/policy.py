@@ -146,11 +146,13 @@ class Policy:
 
     # --- responses --------------------------------------------------------------------------
 
-    def name_window(self, limit: float, window: float | None) -> None:
-        """Record limit and window from a list of policies."""
+    def name_window(self, now: float, limit: float, window: float | None) -> None:
+        """Record limit and window from a list of policies that arrived at `now`."""
         if not self.sized:
             self.balance.limit, self.sized = limit, True
         if window is not None:
+            if self.guessed:
+                self.balance.spent.hasten(now + window)
             self.balance.window, self.guessed = window, False
 
     def spend(self, sent: float, now: float, cost: float, *, counted: bool = False) -> None:

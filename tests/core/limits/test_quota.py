@@ -19,6 +19,7 @@ from chainapi.core.limits.discovery import Discovery, Trial
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.memory import read
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
@@ -296,6 +297,18 @@ def test_window_that_a_later_response_names_counts() -> None:
     assert quota.snapshot(0.0, 0).window is None
     quota.answered(go(quota, 1.0), 1.0, 200, reported(98.0), 0.5)
     assert quota.snapshot(1.0, 0).window == 60.0
+
+
+def test_units_return_by_the_end_of_a_window_that_a_later_response_names() -> None:
+    """After the window is named, no request waits for one that was taken to be longer."""
+    quota, bare = Quota(), RateLimitInfo(limit=3.0, remaining=2.0, reset=300.0)
+    for left in (2.0, 1.0):
+        quota.answered(go(quota, 0.0), 0.0, 200, replace(bare, remaining=left), 0.5)
+    assert quota.snapshot(0.0, 0).window == 300.0
+    named = RateLimitInfo(limit=3.0, remaining=0.0, policies=(PolicyField(3.0, 10.0),))
+    quota.answered(go(quota, 1.0), 1.0, 200, named, 0.5)
+    assert opens_at(quota, 1.0, 1.0) == 11.0
+    assert read(quota.memory(1.0)) is not None
 
 
 def test_second_policy_known_only_from_refusals_is_kept() -> None:
