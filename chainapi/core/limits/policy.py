@@ -208,7 +208,7 @@ class Policy:
         window, found = self.balance.window or 0.0, stop - opened
         if stop - now > window:
             self._proven = found
-        self.balance.window = max(window, min(found, DOUBTFUL * self._proven))
+        self.balance.window = max(window, min(found, DOUBTFUL * self._proven)) or None
 
     def restart(self) -> None:
         """Restart the count after a wait if no response reports the units back."""

@@ -140,7 +140,8 @@ class TokenBucket(Kind):
         if found >= balance.highest or gain >= drip:
             self.slowness = max(1.0, self.slowness * 0.8)
         elif drip >= 3.0:
-            self.slowness += 0.2 * (min(drip / (max(gain, 0.0) + 0.5), SLOWEST) - self.slowness)
+            slower = min(drip / (max(gain, 0.0) + 0.5), SLOWEST)
+            self.slowness += 0.2 * (max(1.0, slower) - self.slowness)
 
     def refused(self, balance: Balance, window: float, stop: float, cost: float, *, backed: bool) -> None:
         """Slow down: a refusal has the longest time that the missing units take."""

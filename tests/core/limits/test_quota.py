@@ -244,6 +244,15 @@ def test_policy_without_window_is_learned_from_refusals() -> None:
     assert opens_at(quota, 10.0, 1.0) == pytest.approx(20.0)
 
 
+def test_refusal_without_a_wait_shows_no_window() -> None:
+    """A limit without a window has none after a refusal that names a wait of 0."""
+    quota, bare = Quota(), RateLimitInfo(limit=2.0, remaining=1.0)
+    quota.answered(go(quota, 0.0), 0.0, 200, bare, 0.5)
+    quota.answered(go(quota, 0.0), 0.0, 429, replace(bare, remaining=0.0, retry_after=0.0), 0.0)
+    assert quota.snapshot(0.0, 0).window is None
+    assert read(quota.memory(0.0)) is not None
+
+
 def test_window_of_a_refusal_counts_from_the_last_return_of_units() -> None:
     """Of a limit without a window, a refusal shows only the time since the units last came back."""
     quota = Quota()
@@ -388,6 +397,15 @@ def test_request_above_the_limit_needs_all_of_it() -> None:
     one = Policy(Balance(60.0, 60.0, reported=True), returns=Returns(TokenBucket()))
     one.balance.remaining, one.balance.recorded_at = 0.0, 0.0
     assert one.opens_at(0.0, 1000.0, 0.0) == one.opens_at(0.0, 60.0, 0.0)
+
+
+@pytest.mark.parametrize("gain", [9.5, 9.75, 10.0, 11.0])
+def test_drip_is_never_faster_than_announced(gain: float) -> None:
+    """A response that shows nearly the whole drip does not make its pace faster than announced."""
+    bucket, balance = TokenBucket(), Balance(100.0, 60.0, reported=True)
+    balance.highest = 100.0
+    bucket.measure(balance, gain, 10.0, 50.0)
+    assert bucket.slowness == 1.0
 
 
 def test_forecast_counts_what_is_ahead() -> None:
