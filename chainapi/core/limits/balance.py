@@ -7,7 +7,7 @@ from math import inf
 from attrs import define, field
 
 from chainapi.core.limits.ledger import EPSILON, Ledger
-from chainapi.core.limits.memory import MOST_LOWS, BalancePart, amount, moment, seconds
+from chainapi.core.limits.memory import MOST_LOWS, BalancePart, amount, moment, relative, seconds, units
 from chainapi.core.limits.remainders import Remainders, SilentCosts
 
 __all__ = ["DEFAULT_WINDOW", "Balance"]
@@ -185,17 +185,20 @@ class Balance:
             None if self.window is None else amount(self.window),
             self.reported,
             self.proven,
-            min(self.remaining, amount(self.limit)),
+            units(min(self.remaining, self.limit)),
             amount(self.returned),
             seconds(then, self.recorded_at),
             amount(self.highest),
             amount(self.reserve),
             None if self.opened is None else seconds(then, self.opened),
-            None if self._counted == inf else self._counted,
+            None if self._counted == inf else units(self._counted),
             seconds(then, self._silent_at),
             seconds(then, self._sent),
-            [(sent - then, back - then, units) for sent, back, units in self.spent.entries(entries)],
-            [(at - then, low) for at, low in self.remainders.lows[-MOST_LOWS:]],
+            [
+                (relative(then, sent), relative(then, back), amount(cost))
+                for sent, back, cost in self.spent.entries(entries)
+            ],
+            [(relative(then, at), low) for at, low in self.remainders.lows[-MOST_LOWS:]],
         )
 
     def restore(self, part: BalancePart, then: float, now: float, *, idle: bool) -> None:
@@ -213,7 +216,7 @@ class Balance:
         if self.reported and self._silent_at > -inf:
             self.silent.add(self._silent_at, self.limit)  # a memory lacks the costs
         self._sent = moment(then, part.sent, -inf)
-        self.spent.restore([(then + sent, then + back, units) for sent, back, units in part.spent])
+        self.spent.restore([(then + sent, then + back, cost) for sent, back, cost in part.spent])
         self.remainders.lows = [(then + at, low) for at, low in part.lows]
         self.stale = self.reported and not idle
         if not self.reported and not idle and now > then:

@@ -225,6 +225,7 @@ class Costs:
         learned, votes = self.learned.get(route), self._votes.get(route)
         number = 0 if learned is None or votes is None else votes[learned]
         above, bound = self._above.get(route), self._bounds.get(route)
+        bound = None if bound is None else amount(bound)
         return CostPart(route, learned, number, above, bound, self._tries.get(route, 0.0))
 
     def restore(self, part: CostsPart) -> None:

@@ -27,7 +27,15 @@ from chainapi.core.limits.backoff import LONGEST_BACKOFF, backoff
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.memory import MOST_ENTRIES as MOST_REMEMBERED
-from chainapi.core.limits.memory import DiscoveryPart, PolicyPart, TrialPart, amount, moment, seconds
+from chainapi.core.limits.memory import (
+    DiscoveryPart,
+    PolicyPart,
+    TrialPart,
+    amount,
+    moment,
+    relative,
+    seconds,
+)
 from chainapi.core.limits.policy import Policy
 
 __all__ = ["Discovery"]
@@ -131,7 +139,7 @@ class Trial:
             kept,
             self._bound,
             self.drips,
-            self._since - then,
+            relative(then, self._since),
         )
 
     @classmethod
@@ -390,7 +398,10 @@ class Discovery:
         history = self._history
         size = max(1, ceil(len(history) / MOST_REMEMBERED))
         parts = [history[place : place + size] for place in range(0, len(history), size)]
-        return [(part[0][0] - then, part[-1][1] - then, sum(one[2] for one in part)) for part in parts]
+        return [
+            (relative(then, part[0][0]), relative(then, part[-1][1]), amount(sum(one[2] for one in part)))
+            for part in parts
+        ]
 
     @classmethod
     def restored(

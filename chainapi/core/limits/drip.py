@@ -7,7 +7,7 @@ from math import exp, exp2, inf
 from attrs import define, field
 
 from chainapi.core.limits.backoff import FIRST_BACKOFF
-from chainapi.core.limits.memory import DripPart, amount
+from chainapi.core.limits.memory import DripPart, amount, relative
 
 __all__ = ["Drip"]
 
@@ -99,7 +99,7 @@ class Drip:
         """Return the state for a memory."""
         return DripPart(
             self.rate,
-            self.next - then,
+            relative(then, self.next),
             self._low,
             self._measured,
             None if self._too_fast == inf else amount(self._too_fast),

@@ -40,7 +40,9 @@ __all__ = [
     "encode",
     "moment",
     "read",
+    "relative",
     "seconds",
+    "units",
 ]
 
 VERSION = 1
@@ -293,8 +295,11 @@ def read(memory: bytes) -> MemoryPart | None:
 
 def seconds(then: float, at: float) -> float | None:
     """Return a time relative to the time of the memory; None for an infinite one."""
-    if at in (inf, -inf):
-        return None
+    return None if at in (inf, -inf) else relative(then, at)
+
+
+def relative(then: float, at: float) -> float:
+    """Return a finite time relative to the time of the memory."""
     return max(-MOST_SECONDS, min(at - then, MOST_SECONDS))
 
 
@@ -306,3 +311,8 @@ def moment(then: float, since: float | None, infinite: float = inf) -> float:
 def amount(value: float) -> float:
     """Return an amount, from 0 to `MOST`."""
     return max(0.0, min(value, MOST))
+
+
+def units(value: float) -> float:
+    """Return units that may be negative, because requests cost more than was left."""
+    return max(-MOST, min(value, MOST))

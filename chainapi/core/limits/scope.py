@@ -12,7 +12,7 @@ from math import inf
 
 from attrs import define, field
 
-from chainapi.core.limits.memory import LONGEST_NAME, RoutePart
+from chainapi.core.limits.memory import LONGEST_NAME, RoutePart, relative
 from chainapi.core.limits.memory import MOST_ROUTES as MOST_REMEMBERED
 
 __all__ = ["Routes"]
@@ -39,8 +39,8 @@ class _Route:
         """Return the state for a memory."""
         return RoutePart(
             name,
-            self.until - then,
-            self.refused_at - then,
+            relative(then, self.until),
+            relative(then, self.refused_at),
             self.refusals,
             self.most,
             self.passed,

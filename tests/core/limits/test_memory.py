@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import pickle
 import random
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import inf, nan
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 import pytest
 from attrs import define, field
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi.client.limiter import Gate
@@ -23,9 +24,10 @@ from chainapi.core.limits.info import PolicyField, RateLimitInfo, ServiceLimit
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.memory import OLDEST, read
 from chainapi.core.limits.quota import Quota
+from chainapi.core.limits.reservation import Reservation
 from chainapi.testing.loops import VirtualLoop
 from tests.core.limits.test_quota import walk
-from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Server, SlidingLog
+from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Response, Server, SlidingLog
 
 Heir: TypeAlias = Literal["same", "fresh", "memory"]
 HEIRS: tuple[Heir, ...] = ("same", "fresh", "memory")
@@ -279,6 +281,67 @@ def test_amount_out_of_range_is_ignored(seed: int, place: int, value: object) ->
     before = pickle.dumps(other)
     assert not other.restore(msgspec.msgpack.encode(memory), 5.0, 0.0)
     assert pickle.dumps(other) == before
+
+
+Shown: TypeAlias = Literal["all", "numbers", "wait", "nothing", "nonsense"]
+HIGHEST = 999_999_999_999_999.0  # number in a header
+
+
+def shown(info: RateLimitInfo, what: Shown, rng: random.Random) -> RateLimitInfo:
+    """Return the limit headers that a service sends of those that a server would send."""
+    if what == "all":
+        return info
+    if what == "numbers":
+        return msgspec.structs.replace(info, policies=())
+    if what == "wait":
+        return RateLimitInfo(retry_after=info.retry_after)
+    if what == "nothing":
+        return RateLimitInfo()
+    limit, remaining, reset, wait, quota, window = rng.choices((None, 0.0, 1.0, 7.0, 1e3, 1e9, HIGHEST), k=6)
+    policy = PolicyField(quota or 0.0, window or None, rng.choice((None, "a", "b")))
+    return RateLimitInfo(limit, remaining, reset, wait, (policy,))
+
+
+def answers(quota: Quota, server: Server, what: Shown, rng: random.Random) -> Iterator[float]:
+    """Send requests as fast as a quota allows, and yield the time of each response."""
+    flying, now = deque[tuple[float, Reservation, Response]](), 0.0
+    for _ in range(1_000):
+        route = rng.choice("ab")
+        cost = quota.costs.price(route, None)
+        decision = quota.decide(now, cost, route)
+        if flying and flying[0][0] <= max(now, decision.when):
+            at, reservation, response = flying.popleft()
+            now = max(now, at)
+            quota.answered(reservation, now, response.status, shown(response.info, what, rng), rng.random())
+            yield now
+        elif decision.when <= now:
+            reservation = quota.send(decision, now, route, cost)
+            flying.append((now + TRIP, reservation, server.answer(now, 1.0)))
+            now += 0.001
+        elif decision.when < 1e6:
+            quota.wait(decision)
+            now = decision.when
+        else:
+            return
+
+
+@pytest.mark.parametrize("what", get_args(Shown))
+@settings(max_examples=20)
+@given(
+    st.sampled_from([FromFirst, Clocked, SlidingLog, Counters, Bucket, Gcra]),
+    st.sampled_from([1.0, 20.0, 1_000.0]),
+    st.sampled_from([0.5, 1.3, 5.0, 60.0]),
+    st.integers(0, 1_000),
+)
+@example(SlidingLog, 20.0, 5.0, 0)
+@example(Gcra, 1_000.0, 60.0, 0)
+def test_memory_can_be_read_whatever_a_service_answers(
+    what: Shown, kind: Callable[[float, float], Server], limit: float, window: float, seed: int
+) -> None:
+    """After each response of any service, the memory of a quota can be made and restored."""
+    quota, rng = Quota(30, (Limit(30.0, 20.0),) if seed % 4 == 3 else ()), random.Random(seed)
+    for now in answers(quota, kind(limit, window), what, rng):
+        assert Quota().restore(quota.memory(now), now, 0.0)
 
 
 @pytest.mark.parametrize("memory", [b"", b"\xc0", b"\x90", b"no memory", bytes(100_000)])
