@@ -47,10 +47,10 @@ class ListRanges(Struct, frozen=True, eq=False):
     @property
     def ends(self) -> Interval:
         """Ends of the list: those of its range, else those that the caller passed."""
-        within, ranged = self.within, self.ranged
+        within, ranged, query = self.within, self.ranged, self.query
         return Interval(
-            self._whole(ranged.start) if within.start is None else within.start,
-            self._whole(ranged.end) if within.end is None else within.end,
+            query.whole(ranged.start) if within.start is None else within.start,
+            query.whole(ranged.end) if within.end is None else within.end,
         )
 
     @property
@@ -88,10 +88,6 @@ class ListRanges(Struct, frozen=True, eq=False):
             raise answer
         rows = () if answer is None else answer.page.rows[:1]
         return next(map(number_reader(self.ranged.number), rows), None)
-
-    def _whole(self, name: str) -> int | None:
-        value = dict(self.query.params).get(name, "")
-        return int(value) if value.isdecimal() else None
 
 
 class Part:

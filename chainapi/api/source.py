@@ -183,7 +183,7 @@ class ListSource:
             self._service.name,
             self._query.where,
             bounded=until is not None and self._route.descending_key is not None,
-            end=None if until is None else _whole_parameter(self._query.params, until),
+            end=None if until is None else self._query.whole(until),
             tag=self._service.tag(self._call_options),
         )
 
@@ -314,11 +314,6 @@ class ListSource:
     def _shown(self, fault: DecodeError) -> DecodeError:
         """Return the error of an invalid row as it may be shown."""
         return self._service.shown_fault(fault).changed(where=self._query.where)
-
-
-def _whole_parameter(params: Sequence[tuple[str, str]], name: str) -> int | None:
-    """Return a query parameter as a whole number, or None."""
-    return next((int(value) for key, value in params if key == name and value.isdecimal()), None)
 
 
 def _start(resume: Checkpoint | None, beginning: Beginning) -> Start:

@@ -28,6 +28,7 @@ _SAFE_PATH = re.compile(rf"[A-Za-z0-9{re.escape(_PATH_SAFE)}]*")  # most paths: 
 _PLAIN_PAIR = re.compile(r"[A-Za-z0-9_.~-]*=[A-Za-z0-9_.~-]*")  # of a name and a value: nothing is quoted
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")  # most page tokens: nothing in them is quoted
 _MAX_WHOLE = 10**100  # identifiers are smaller, and Python does not convert every larger one to text
+_WHOLE = re.compile(r"[0-9]{1,100}")  # the same as text
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SEPARATOR = re.compile(r"[/?#%\\\s]")  # of a segment
 _PLAIN_SEGMENT = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_SEGMENT}}}")  # most segments
@@ -117,9 +118,13 @@ class Query(Private, Struct, frozen=True):
     @property
     def page_size(self) -> int | None:
         """Rows of a page, where the query or the body names a size."""
+        return self.whole("pageSize")
+
+    def whole(self, name: str) -> int | None:
+        """Return a whole number that the query or the body names, or None."""
         texts = dict(self.params) | ({} if self.body is None else json.loads(self.body))
-        text = str(texts.get("pageSize", ""))
-        return int(text) if text.isdecimal() else None
+        text = str(texts.get(name, ""))
+        return int(text) if _WHOLE.fullmatch(text) else None
 
     @property
     def where(self) -> str:

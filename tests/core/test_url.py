@@ -396,6 +396,7 @@ def test_the_token_is_where_the_route_has_it() -> None:
         (Query("/v1/x"), None),
         (Query("/v1/x", (("pageSize", "7"),)), 7),
         (Query("/v1/x", (("pageSize", "x"),)), None),
+        (Query("/v1/x", (("pageSize", "9" * 5_000),)), None),
         (Query("/v1/x", method="POST", body=b'{"pageSize":9}'), 9),
         (Query("/v1/x", (("pageSize", "7"),), method="POST", body=b'{"a":1}'), 7),
     ],
@@ -403,6 +404,29 @@ def test_the_token_is_where_the_route_has_it() -> None:
 def test_the_page_size_is_read_from_either_place(query: Query, size: int | None) -> None:
     """The page size is a parameter of the query or a field of the body; None without one."""
     assert query.page_size == size
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("007", 7),
+        ("9" * 100, 10**100 - 1),
+        ("9" * 101, None),
+        ("9" * 5_000, None),
+        ("", None),
+        ("-1", None),
+        (" 1", None),
+        ("1\n", None),
+        ("1.5", None),
+        ("²", None),
+    ],
+)
+def test_a_whole_number_is_read_from_a_parameter(text: str, number: int | None) -> None:
+    """A parameter of digits is a number, unless it is longer than any number that can be sent."""
+    query = Query("/v1/x", (("startBlock", "5"), ("endBlock", text)))
+    assert query.whole("endBlock") == number
+    assert query.whole("toBlock") is None
 
 
 @given(st.lists(st.tuples(UNICODE.filter(bool), UNICODE), min_size=1, max_size=3))

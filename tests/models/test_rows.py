@@ -446,6 +446,14 @@ async def test_nonsense_is_no_name_of_a_number(name: Any) -> None:
     assert service.requests == 0
 
 
+async def test_an_end_that_is_too_long_for_a_number_is_sent_as_it_is() -> None:
+    """A value of thousands of digits bounds no walk: the service reads it."""
+    service = Service([{"n": 1}])
+    async with session_of(service) as session:
+        pages = session.data.list(ROWS, descending_key="n", until="end", end="9" * 5_000)
+        assert await pages.collect() == [{"n": 1}]
+
+
 @pytest.mark.parametrize("key", ["idd", "id.x", ["id", "nme"], "a.b.c"])
 async def test_a_misspelt_key_names_the_field(key: str | Sequence[str]) -> None:
     """A misspelt key raises an error with the field's name before any row is yielded."""
