@@ -162,12 +162,9 @@ class Endpoint:
             signature.loading.add_done_callback(signature.forget)
         await asyncio.shield(signature.loading)
 
-    def decoder(self, **options: Any) -> Stepwise[Any]:
+    def decoder(self) -> Stepwise[Any]:
         """Return the decoder of the responses."""
-        route = self.route
-        if self.single:
-            return ResourceDecoder(route.model)
-        return PageDecoder(route.model, route.items, route.extra, **options)
+        return ResourceDecoder(self.route.model) if self.single else self.page_decoder
 
     @cached_property
     def page_decoder(self) -> PageDecoder:

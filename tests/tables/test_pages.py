@@ -240,10 +240,8 @@ def test_keys_and_numbers_of_light_rows(name: str) -> None:
         dedupe = deduplicator(route, Checkpoint("query", "path"), identity_of(route, declared=True))
         dedupe.start_counting()
         compared = dedupe.add(page)
-        seen.append(
-            [compared.repeated, compared.stale, compared.refuted]
-            + [(dedupe.number(index), dedupe.digest(index)) for index in range(5)]
-        )
+        rows = zip(map(dedupe.number, range(5)), dedupe.digests(range(5)), strict=True)
+        seen.append([compared.repeated, compared.stale, compared.refuted, *rows])
     assert seen[0] == seen[1]
 
 

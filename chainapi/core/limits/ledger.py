@@ -42,9 +42,6 @@ class Ledger:
     def __bool__(self) -> bool:
         return self._first < len(self._entries)
 
-    def __len__(self) -> int:
-        return len(self._entries) - self._first
-
     @property
     def outstanding(self) -> float:
         """Return the units that are not back."""

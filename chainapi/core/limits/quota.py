@@ -60,7 +60,7 @@ class Quota:
     """
 
     max_in_flight: int = 100
-    limits: Sequence[Limit] = ()
+    _limits: Sequence[Limit] = ()
     probe: bool = True
     max_stop: float = inf
     costs: Costs = field(factory=Costs, init=False)
@@ -78,12 +78,11 @@ class Quota:
         self._guesses = Guesses(self._in_flight)
         self._refusals = Refusals(self._in_force, self.costs, self.routes)
         self._forecast = Forecast(self._in_force, self._in_flight, self._refusals, self.probes)
-        self.add_limits(self.limits)
+        self.add_limits(self._limits)
 
     def add_limits(self, limits: Sequence[Limit]) -> None:
         """Add limits given by the user to those given before."""
         self._in_force.add(limits)
-        self.limits = self._in_force.given
 
     @property
     def in_flight(self) -> int:

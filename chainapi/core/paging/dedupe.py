@@ -267,10 +267,6 @@ class Deduplicator:
         page = self._page
         return tuple(page.marks(index) for index in range(page.size) if index < given or index in stale)
 
-    def digest(self, index: int) -> bytes:
-        """Return the digest under which a row of the last page is counted."""
-        return self._with(index).digest(index)
-
     def digests(self, indices: Sequence[int]) -> Sequence[bytes]:
         """Return the digests under which rows of the last page are counted."""
         if not indices:

@@ -245,7 +245,7 @@ def test_memory_survives_a_round_trip(seed: int) -> None:
     """A quota restored from a memory makes the same memory."""
     quota, now = learned(seed)
     memory = quota.memory(now)
-    other = Quota(20, quota.limits)
+    other = Quota(20, quota._in_force.given)
     assert other.restore(memory, now + 1_000.0, 0.0)
     one, two = read(memory), read(other.memory(now + 1_000.0))
     assert one is not None

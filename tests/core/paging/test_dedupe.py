@@ -778,7 +778,7 @@ def test_a_walk_without_rows_has_no_watermark() -> None:
         assert seen.marks_given(0, ()) == ()
     seen.add(sent((5, "", 0)))
     assert seen.number(0) == 5
-    mark = seen.digest(0)[:8].hex()
+    mark = seen.digests([0])[0][:8].hex()
     assert seen.watermark() == Watermark(5, 5, at=5, ties=((5, (mark,)),), met=(mark,))
     plain = counting(PLAIN)
     plain.add(sent((5, "", 0)))
