@@ -13,7 +13,7 @@ from attrs import define, field
 from msgspec.structs import replace
 
 from chainapi.client.config import Unconfigured
-from chainapi.client.gates import Gates, OwnGates
+from chainapi.client.gates import Gates
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call, CallFlow, CallOptions, CallSettings, Exchange
@@ -246,9 +246,8 @@ class Connection:
 
         self._runner = CallRunner
         self._loop, self._timeouts = loop, Timeouts(loop)
-        gates = OwnGates() if self.closed else self.gates
         for service in self.configured:
-            service.join(gates.open(loop, service.endpoint))
+            service.join(self.gates.open(loop, service.endpoint))
 
     def _leave(self, loop: asyncio.AbstractEventLoop, ends: AsyncExitStack) -> None:
         """Leave the gates, and release them at the end.
