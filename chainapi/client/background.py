@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
-__all__ = ["ahead", "end", "finish", "in_background"]
+__all__ = ["ahead", "end", "ended", "finish", "in_background"]
 
 T = TypeVar("T")
 
@@ -66,14 +66,9 @@ async def end(*tasks: asyncio.Future[Any]) -> None:
     It waits to the end also while the waiting itself is cancelled. Then it raises that cancellation, not one
     of a task: anyio knows those of its scopes by their message.
     """
-    cancelled = None
     for task in tasks:
         task.cancel()
-    while left := [task for task in tasks if not task.done()]:
-        try:
-            await asyncio.wait(left)
-        except asyncio.CancelledError as error:
-            cancelled = error
+    cancelled = await ended(tasks)
     for task in tasks:
         if not task.cancelled():
             task.exception()  # marked as retrieved
@@ -87,16 +82,29 @@ async def finish(work: Awaitable[T], on_cancel: Callable[[], Any] | None = None)
     It calls `on_cancel` at each cancellation, raises the last one at the end (see `end`), and drops an error
     of the work then.
     """
-    task, cancelled = asyncio.ensure_future(work), None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-            if on_cancel is not None:
-                on_cancel()
+    task = asyncio.ensure_future(work)
+    cancelled = await ended([task], on_cancel)
     if cancelled is None:
         return task.result()
     if not task.cancelled():
         task.exception()  # marked as retrieved
     raise cancelled
+
+
+async def ended(
+    tasks: Sequence[asyncio.Future[Any]], on_cancel: Callable[[], Any] | None = None
+) -> asyncio.CancelledError | None:
+    """Wait for the ends of tasks and futures, also while the caller is cancelled.
+
+    It calls `on_cancel` at each cancellation, and returns the last one, which the caller has to raise; None
+    without one.
+    """
+    cancelled = None
+    while left := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            if on_cancel is not None:
+                on_cancel()
+    return cancelled

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple, Unpack
 
+from chainapi.client.background import ended
+
 __all__ = ["finish_in_thread", "in_thread"]
 
 T = TypeVar("T")
@@ -30,12 +32,8 @@ async def finish_in_thread(work: Callable[[], None]) -> asyncio.CancelledError |
 
     Returns the cancellation, which the caller has to raise; None without one.
     """
-    future, cancelled = in_thread(work), None
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError as error:
-            cancelled = error
+    future = in_thread(work)
+    cancelled = await ended([future])
     if cancelled is not None and future.exception() is not None:
         raise cancelled
     future.result()
