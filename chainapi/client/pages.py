@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Batch, CollectedRows, RowBatch, WalkRunner
 from chainapi.client.source import Source
-from chainapi.core.arguments import boolean, whole_number
+from chainapi.core.arguments import boolean, whole_numbers
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Cursor
@@ -183,8 +183,7 @@ class Pages(Generic[T]):
             ChainAPIError: any of chainapi's errors, with `checkpoint`, which resumes at the exact row.
 
         """
-        if limit is not None:
-            whole_number("limit", limit)
+        whole_numbers(limit=limit)
         return self._items(limit)
 
     async def _items(self, left: int | None) -> AsyncGenerator[T, None]:
@@ -215,9 +214,7 @@ class Pages(Generic[T]):
             ChainAPIError: any of chainapi's errors, with `checkpoint`.
 
         """
-        for name, number in (("size", size), ("limit", limit)):
-            if number is not None:
-                whole_number(name, number)
+        whole_numbers(size=size, limit=limit)
         return self._batches(size, limit, RowBatch)
 
     async def _batches(
@@ -265,8 +262,7 @@ class Pages(Generic[T]):
     async def _collect(
         self, limit: int | None, progress: bool, begin: Callable[[], Batch], tables: Tables | None = None
     ) -> Any:
-        if limit is not None:
-            whole_number("limit", limit)
+        whole_numbers(limit=limit)
         boolean("progress", progress)
         if tables is not None:
             await tables.load()
@@ -299,9 +295,7 @@ class Pages(Generic[T]):
             ChainAPIError: any other of chainapi's errors, with `checkpoint`.
 
         """
-        for name, number in (("size", size), ("limit", limit)):
-            if number is not None:
-                whole_number(name, number)
+        whole_numbers(size=size, limit=limit)
         tables = self._tables(amounts)
         return self._batches(size, limit, tables.begin, tables)
 

@@ -18,6 +18,7 @@ __all__ = [
     "seconds_of",
     "tag_of",
     "whole_number",
+    "whole_numbers",
 ]
 
 T = TypeVar("T")
@@ -41,6 +42,18 @@ def whole_number(name: str, value: object, least: int | None = 1, most: int | No
         return value
     bounds = "" if least is None else f", {least} or more" if most is None else f" from {least} to {most}"
     raise ArgumentError(f"{name}={quoted(value)} must be a whole number{bounds}")
+
+
+def whole_numbers(**given: object) -> None:
+    """Check arguments that are whole numbers above 0, or None.
+
+    Raises:
+        ArgumentError: one is not.
+
+    """
+    for name, value in given.items():
+        if value is not None:
+            whole_number(name, value)
 
 
 def seconds_of(name: str, value: object, *, zero: bool = False) -> float:

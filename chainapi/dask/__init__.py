@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from chainapi.core.arguments import mapping_of, whole_number
+from chainapi.core.arguments import mapping_of, whole_number, whole_numbers
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 
@@ -124,9 +124,7 @@ def export(
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
 
-    for name, value in (("limit", limit), ("partitions", partitions)):
-        if value is not None:
-            whole_number(name, value)
+    whole_numbers(limit=limit, partitions=partitions)
     for name, value in (("concurrency", concurrency), ("part_rows", part_rows)):
         whole_number(name, value)
     for name in sorted(query.keys() & _LOCAL.keys()):

@@ -16,7 +16,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from chainapi.core.arguments import boolean, whole_number
+from chainapi.core.arguments import boolean, whole_number, whole_numbers
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -137,8 +137,7 @@ async def export(
     from chainapi.tables.columns import checked_fields
     from chainapi.tables.types import checked_amounts
 
-    if limit is not None:
-        whole_number("limit", limit)
+    whole_numbers(limit=limit)
     whole_number("concurrency", concurrency)
     if "resume" in query:
         raise ConfigurationError(
