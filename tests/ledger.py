@@ -59,7 +59,8 @@ class Ledger:
         lifetime: seconds until a page token expires.
         shifts: whether tokens count rows from the head, so that growth shifts the pages.
         scrolls: whether all pages have one token, which opens the page after the last one.
-        statuses: statuses of the first requests, before they are answered; 200 answers.
+        statuses: statuses of the first requests, before they are answered; 200 answers, and 0 stays without
+            a response.
         requests: parameters of each request that was answered.
         sent: times at which requests came.
         changed: serials that rows are made of in place of their own: rows that changed.
@@ -96,6 +97,8 @@ class Ledger:
         while self.grows and self.grows[0][0] <= self.now:
             self.numbers.append(self.grows.pop(0)[1])
         status = self.statuses.pop(0) if self.statuses else 200
+        if not status:
+            await asyncio.get_running_loop().create_future()
         if status != 200:
             return Response(status, self.headers, b'{"message": "no", "error": "no", "statusCode": 0}')
         params = dict(parse_qsl(urlsplit(request.url).query))

@@ -178,17 +178,17 @@ class Follow(Generic[T]):
         try:
             async with limit:
                 await poll.run(self._closed)
+        except ChainAPIError:  # first: an APITimeoutError is a TimeoutError, too
+            self._unfinished_poll = poll if poll.continues else None
+            raise
         except TimeoutError:
-            if not limit.expired():  # then an attempt took too long, and nobody closed the stream
+            if not limit.expired():  # then it is not the end of a closed stream
                 raise
             return
         except asyncio.CancelledError:
             self._unfinished_poll = poll
             if poll.pages != before:
                 self._next_poll = 0.0
-            raise
-        except ChainAPIError:
-            self._unfinished_poll = poll if poll.continues else None
             raise
         finally:
             self._limit = None

@@ -155,7 +155,7 @@ async def some(stream: Follow[Any], most: int) -> list[Any]:
             while len(rows) < most:
                 try:
                     rows.append(await anext(stream))
-                except (ServerError, PageTokenExpiredError):
+                except (ServerError, APITimeoutError, PageTokenExpiredError):
                     continue
     except TimeoutError:
         pass
@@ -562,14 +562,17 @@ async def test_a_poll_longer_than_its_readers_wait_gives_its_rows(seconds: float
         assert serials(rows) == list(range(1, 41))
 
 
-async def test_a_poll_longer_than_the_service_is_without_errors_gives_its_rows() -> None:
+@pytest.mark.parametrize(("status", "limit"), [(503, {}), (0, {"timeout": 10}), (0, {"deadline": 10})])
+async def test_a_poll_longer_than_the_service_is_without_errors_gives_its_rows(
+    status: int, limit: dict[str, float]
+) -> None:
     """A poll continues after an error, so that each page with new rows is requested until it comes, once."""
     ledger, _ = ledger_of("blocks", [1], shifts=False)
-    async with reaching(ledger, max_attempts=1) as session:
+    async with reaching(ledger, max_attempts=1, **limit) as session:
         stream = blocks(session).follow(every=5)
         assert await taken(stream, 4.9) == []
         ledger.numbers += range(2, 42)
-        ledger.statuses = [200, 200, 503] * 20
+        ledger.statuses = [200, 200, status] * 20
         assert serials(await some(stream, 40)) == list(range(1, 41))
         assert len(ledger.sent) == 1 + 11 + 5
 
