@@ -161,6 +161,7 @@ class Quota:
         if decision.used_up:
             self._guesses.restart()
         if decision.inquiry is not None:
+            reservation.inquiry = decision.inquiry
             decision.inquiry.returns.probed = True
         if discovery is not None:
             discovery.send(now, self._in_force.counted(cost))
@@ -192,6 +193,8 @@ class Quota:
         """Take back an unused reservation."""
         self._land(reservation)
         self.probes.unsent(reservation)
+        if reservation.inquiry is not None:
+            reservation.inquiry.returns.probed = False
 
     def lost(self, reservation: Reservation, now: float) -> None:
         """Record a lost response: the service may have counted the request."""

@@ -40,7 +40,7 @@ class Reservation(Struct, eq=False):
     """Reservation for one granted request: `sent` at this time, for `cost` units.
 
     `alone` is set if no other was in flight, so that its response shows its price; `counted` if it passed
-    beside others, so that the service has surely counted it.
+    beside others, so that the service has surely counted it. `inquiry` is that of its decision.
     """
 
     route: str
@@ -52,6 +52,7 @@ class Reservation(Struct, eq=False):
     prior: float | None
     alone: bool
     counted: bool = False
+    inquiry: Policy | None = None
 
     @property
     def required_probe(self) -> bool:

@@ -182,6 +182,15 @@ def test_one_probe_shows_a_drip() -> None:
     assert probes_at + 0.2 < opens_at(quota, probes_at + 0.2, 1.0) < probes_at + 0.2 + 2.0
 
 
+def test_an_early_probe_that_was_not_sent_is_replaced() -> None:
+    """A request that should show early when units come back leaves this to the next one if it is not sent."""
+    quota = started(0.0)
+    probes_at = opens_at(quota, 1.0, 1.0)
+    quota.unsent(go(quota, probes_at))
+    quota.lost(go(quota, probes_at), probes_at + 1.0)
+    assert opens_at(quota, probes_at + 1.0, 1.0) == pytest.approx(61.0)  # one is enough
+
+
 def test_one_guess_leaves_first_however_many_requests_passed_before() -> None:
     """Behind a request in flight, units that should be back are tried by one request, then by ever more."""
     quota = started()
