@@ -113,8 +113,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
                 self._abandon(self._permit)
         # Outside of the handler: the cancelled frames hold the headers of the request, the key among them.
         if self.timeouts.closed:
-            where, doubt = self.call.query.where, self.flow.doubt
-            raise self._identify(SessionClosedError(f"the session was closed during {where}{doubt}"))
+            raise self._identify(self._closed())
         raise self._identify(self.flow.overdue(self.timeouts.clock()))
 
     async def _follow(self, flow: Flow[tuple[R, Exchange]]) -> tuple[R, Exchange]:
@@ -168,6 +167,9 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
         finally:
             events.ended(error)
 
+    def _closed(self) -> SessionClosedError:
+        return SessionClosedError(f"the session was closed during {self.call.query.where}{self.flow.doubt}")
+
     def _identify(self, error: E) -> E:
         """Add the number of the call and the id of its last request to an error."""
         return self.service.identified(error, self.number, self._outcome)
@@ -189,7 +191,12 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
                 assert_never(command)
 
     async def _acquire(self, command: Acquire) -> APITimeoutError | None:
-        """Wait until the gate allows an attempt."""
+        """Wait until the gate allows an attempt.
+
+        Raises:
+            SessionClosedError: the session was closed meanwhile.
+
+        """
         query, events, self._sent = self.call.query, self._events, False
         if events is not None:
             events.queued()
@@ -210,6 +217,8 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
         finally:
             if events is not None:
                 events.admitted()
+        if self.timeouts.closed:  # its turn came before the cancellation of all calls
+            raise self._closed()
         return None
 
     async def _send(self, attempt: int, now: float) -> Exchange:

@@ -459,6 +459,36 @@ async def test_closing_while_a_gate_opens_leaves_nothing() -> None:
         assert server.connections == 0
 
 
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_call_granted_while_its_session_closes_sends_nothing(before: bool) -> None:
+    """A call that gets its turn as its session closes is not sent, and leaves its units to other sessions.
+
+    The turn comes before the close, or by it: the other session allows a probe.
+    """
+    limits = {"ratelimit-limit": "2", "ratelimit-remaining": "0", "ratelimit-policy": "2;w=60"}
+    transport = Answering(headers=limits)
+    session = reaching(transport, probe=False, max_in_flight=1)
+    async with reaching(transport, max_in_flight=1) as other:
+        if before:
+            assert (session.data.quota.in_flight, other.data.quota.in_flight) == (0, 0)  # both have joined
+            service = session.connection.service("data")
+            permit = await service.gate.acquire(member=service.member)
+        else:
+            await other.data.get("/v1/x")
+        task = asyncio.create_task(session.data.webhooks.update("w", name="x"))
+        await asyncio.sleep(20)
+        assert session.data.quota.waiting == 1
+        if before:
+            permit.unsent()
+        await session.aclose()
+        with pytest.raises(SessionClosedError, match=r"the session was closed during PATCH [^:]*$"):
+            await task
+        assert (other.data.quota.in_flight, other.data.quota.waiting) == (0, 0)
+        await other.data.get("/v1/y")
+        assert now() == pytest.approx(20)
+    assert [request.method for request in transport.requests] == ["GET"] * (1 + (not before))
+
+
 async def test_closed_session_refuses() -> None:
     """Every use after closing raises SessionClosedError, also of open streams."""
     session, transport = scripted(OK)
