@@ -260,7 +260,7 @@ class _Merge:
             self._runner.cancel()
 
     def _ending(self) -> bool:
-        return self._over or self._stop.is_set()
+        return self._over or self._stop.is_set() or self._runner.cancelling() > 0
 
     async def _take(self, group: asyncio.TaskGroup) -> None:
         """Take streams from the iterable, the next one when there is room for it."""
@@ -272,7 +272,7 @@ class _Merge:
                 if self._ending():
                     return
                 entry = next(source, _END) if isinstance(streams, Iterable) else await anext(source, _END)
-                if entry is _END or self._over:  # the iterable may have swallowed its cancellation
+                if entry is _END or self._ending():  # the iterable may have swallowed its cancellation
                     return
                 self._spawn(group, self._begin(entry)).add_done_callback(lambda _: slots.release())
         finally:
@@ -302,6 +302,8 @@ class _Merge:
 
     async def _walk_pages(self, key: Any, pages: Stream[Any]) -> None:
         """Fetch the pages of a source, each after the reader took the one before it."""
+        if self._ending():  # since the source was taken
+            return
         async for page in pages:
             await self._hand_over(key, page)
             if self._ending():

@@ -8,7 +8,7 @@ import tracemalloc
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext, suppress
 from typing import Any, Never, Self, cast
 
 import pytest
@@ -919,6 +919,51 @@ async def test_stop_inside_the_body_gives_what_was_fetched() -> None:
         assert [type(error) for error in caught.value.exceptions] == [NotFoundError]
         assert got == [*CHAINS, *CHAINS]
         assert simulator.stats.requests == 13
+
+
+@pytest.mark.parametrize("soon", [False, True], ids=["in the step", "in the next step"])
+async def test_stop_as_a_stream_is_opened(soon: bool) -> None:
+    """A stream that an iterable gives in the step of a stop, or just before it, sends nothing."""
+    simulator = Simulator(rows=10)
+
+    async def streams(session: Session, stop: asyncio.Event) -> AsyncGenerator[Blocks, None]:
+        yield blocks(session, 43114)
+        await asyncio.sleep(1)
+        if soon:
+            asyncio.get_running_loop().call_soon(stop.set)
+        else:
+            stop.set()
+        yield blocks(session, 43113)
+
+    async with simulated(simulator) as session:
+        stop = asyncio.Event()
+        got: list[Any] = []
+        await drain(merge(streams(session, stop), stop=stop), got)
+        assert (len(got), simulator.stats.requests) == (1, 1)
+        assert alone()
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_stream_that_comes_after_a_cancellation_is_not_opened(stopped: bool) -> None:
+    """A generator that swallows the cancellation of a stopped or cancelled merge may give another stream."""
+    simulator = Simulator(chains=CHAINS, rows=10, latency=0.1)
+    wire = Wire(simulator.transport(), delays={"/2/": 1}, broken={"/2/": asyncio.CancelledError})
+    late: list[Blocks] = []
+
+    async def streams(session: Session) -> AsyncGenerator[Blocks, None]:
+        yield blocks(session, 1 if stopped else 2)
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(1_000)
+        late.append(blocks(session, 3))
+        yield late[0]
+
+    async with simulated(simulator, transport=wire) as session:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(5, stop.set)
+        with nullcontext() if stopped else pytest.raises(asyncio.CancelledError, match="by somebody else"):
+            await drain(merge(streams(session), stop=stop))
+        assert alone()
+        assert len(await late[0].collect(limit=3)) == 3  # it was left alone
 
 
 def test_stop_of_another_loop() -> None:
