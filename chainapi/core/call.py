@@ -378,13 +378,15 @@ class CallFlow:
         return Acquire(left, self.deadline, self._attempts > 0)
 
     def send(self, now: float) -> Send:
-        """Begin an attempt, unless the page token died or the response is not needed.
+        """Begin an attempt, unless it is too late or the response is not needed.
 
         Raises:
-            PageTokenExpiredError, GivenUp: as `run` documents.
+            DeadlineExceededError, PageTokenExpiredError, GivenUp: as `run` documents.
 
         """
         call = self._call
+        if now >= self.deadline:  # no timer of the call has fired yet
+            raise self.overdue(now)
         self._enter(_ATTEMPT, now)
         if now >= call.not_after:
             raise PageTokenExpiredError("the page token reached its lifetime while its request waited")

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from chainapi import Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.client.limiter import Gate
+from chainapi.core.call import Call, CallOptions
 from chainapi.core.http import Request, Response
+from chainapi.core.idempotency import Idempotency
+from chainapi.core.url import Query
 from chainapi.errors import (
     APIConnectionError,
     APITimeoutError,
@@ -275,6 +278,19 @@ async def _steps(loop: VirtualLoop, seconds: float) -> None:
     while True:
         loop.jump(seconds)
         await asyncio.sleep(0)
+
+
+async def test_a_call_that_is_late_at_its_first_turn_sends_nothing() -> None:
+    """A write whose deadline passes while its models load is not sent, so its outcome is known."""
+    service = Service((0.1, OK))
+    async with session_of(service) as session:
+        connection = session.connection
+        write = Query(PATH, method="POST", idempotency=Idempotency.NON_IDEMPOTENT)
+        call = Call(write, options=CallOptions(deadline=1.0))
+        with pytest.raises(DeadlineExceededError) as caught:
+            await connection.call(connection.service("data"), call, bytes, began=time() - 1.0)
+        assert (caught.value.in_queue, caught.value.attempts, service.sent) == (1.0, 0, 0)
+        assert idle(session)
 
 
 async def test_session_that_is_closed_before_the_deadline() -> None:

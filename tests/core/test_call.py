@@ -384,6 +384,20 @@ def test_a_pause_must_end_before_the_deadline(deadline: float, pauses: list[floa
     assert script.pauses == pauses
 
 
+@pytest.mark.parametrize(("deadline", "sent"), [(5.0, 0), (5.1, 1), (12.0, 1), (12.1, 2)])
+def test_a_turn_after_the_deadline_is_not_used(deadline: float, sent: int) -> None:
+    """A request is sent before the deadline only, also if no timer has ended its call by then."""
+    script = Script([BROKEN, OK], queue=5.0)
+    script.options = replace(script.options, deadline=deadline)
+    if sent == 2:
+        script.run()
+    else:
+        with pytest.raises(DeadlineExceededError) as caught:
+            script.run()
+        assert (caught.value.attempts, caught.value.__cause__) == (sent, script.flow.last)
+    assert script.count(Send) == sent
+
+
 @given(queue=st.floats(0.0, 5.0), took=st.floats(0.0, 5.0), cut=st.floats(0.0, 60.0))
 def test_the_phases_add_up(queue: float, took: float, cut: float) -> None:
     """The phases of a call cut off at any deadline add up to the time that passed."""
