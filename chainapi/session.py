@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
@@ -87,7 +88,7 @@ class Session(SessionView):
         max_body: most bytes of a decompressed response; 8 MiB by default.
         ssl_context: the trusted certificates; by default the authorities of the system, or those in the file
             SSL_CERT_FILE and the folder SSL_CERT_DIR.
-        max_stop: seconds after which one request is sent although the service set a longer wait; a day
+        max_stop: seconds after which one request is sent although a 429 or a 5xx set a longer wait; a day
             by default, None waits as long as the service requires.
         priority: calls with a higher one go first in the queue for quota.
         tag: name of the spender in `quota.spenders`; a call or a stream can have a tag of its own.
@@ -162,7 +163,8 @@ class Session(SessionView):
             on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
         )
         reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
-        settings = parts.CallSettings(parts.RetryBudget(), jitter=random.random)
+        longest = inf if max_stop is None else seconds_of("max_stop", max_stop)
+        settings = parts.CallSettings(parts.RetryBudget(), jitter=random.random, max_stop=longest)
         given = {
             "timeout": seconds_of("timeout", timeout),  # of a view, None is the session's
             "max_attempts": whole_number("max_attempts", max_attempts),
@@ -179,7 +181,7 @@ class Session(SessionView):
             rate=_rate(rate),
             max_in_flight=None if max_in_flight is None else whole_number("max_in_flight", max_in_flight),
             probe=boolean("probe", probe),
-            max_stop=None if max_stop is None else seconds_of("max_stop", max_stop),
+            max_stop=longest,
             now=function("now", now),
             tag=tag_of(tag),
             timeout=options.timeout,

@@ -138,13 +138,15 @@ class Call(Private, Struct, frozen=True, eq=False):
 
 
 class CallSettings(Struct, eq=False):
-    """Retry budget and jitter that all calls of a session share.
+    """Retry budget, jitter and longest wait that all calls of a session share.
 
-    `jitter` returns random numbers in [0, 1), which spread the pauses before retries.
+    `jitter` returns random numbers in [0, 1), which spread the pauses before retries. `max_stop` is the
+    seconds after which a request is repeated although a 5xx requests a longer wait.
     """
 
     budget: RetryBudget
     jitter: Callable[[], float]
+    max_stop: float = inf
 
 
 class Acquire(Struct):
@@ -415,7 +417,8 @@ class CallFlow:
         self._doubt(failure, now)
         if response.status not in RETRIED_STATUSES:
             raise self.final(failure, now)
-        return (yield from self._retry(failure, now, hold(response.status, exchange.limits) or None))
+        asked = min(hold(response.status, exchange.limits), self._settings.max_stop)
+        return (yield from self._retry(failure, now, asked or None))
 
     def _refused(self, exchange: Exchange, error: str, messages: tuple[str, ...], now: float) -> None:
         """Count a 429, or raise its error.

@@ -329,6 +329,21 @@ async def test_retry_after_of_a_server_error_is_waited_out() -> None:
     assert now() == pytest.approx(2)
 
 
+@pytest.mark.parametrize(
+    ("options", "waited"), [({"max_stop": 60.0}, 60), ({}, 86_400), ({"max_stop": None}, 1e7)]
+)
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_request_leaves_after_max_stop_whatever_the_status(
+    options: dict[str, Any], waited: float, status: int
+) -> None:
+    """A call waits for `max_stop` at most, a day by default, although the service requests months."""
+    session, transport = scripted(Response(status, {"retry-after": "10000000"}, b"{}"), OK, **options)
+    async with session:
+        assert len(await anext(session.metrics.avg_tps(1))) == 2
+    assert transport.sent == 2
+    assert now() == pytest.approx(waited, rel=0.01)
+
+
 async def test_every_third_request_may_fail() -> None:
     """A thousand pages through a gateway that fails each third time are complete.
 

@@ -347,6 +347,17 @@ def test_a_request_that_costs_more_than_the_limit() -> None:
     assert caught.value.messages[0] == "from the body"
 
 
+@pytest.mark.parametrize(("asked", "pause"), [(59.0, 59.0), (2_592_000.0, 60.0), (0.0, 1.0)])
+def test_a_retry_after_has_a_cap(asked: float, pause: float) -> None:
+    """A wait that a 5xx requests is cut to `max_stop`, and `max_wait` bounds what is left of it."""
+    busy = Exchange(SentAt(0.0, 0.0), status(503), RateLimitInfo(retry_after=asked))
+    script = Script([busy, OK])
+    script.settings.max_stop = 60.0
+    script.options = replace(script.options, max_wait=60.0)
+    script.run()
+    assert script.pauses == [pause]
+
+
 # --- deadline and max_wait ---
 
 
