@@ -147,8 +147,8 @@ class Gate:
         return self._permit(now, self._turns.adopt(now - elapsed, route, cost, member), member, tag)
 
     def hold_back(self, seconds: float) -> None:
-        """Send nothing for some seconds: another gate met a refusal."""
-        self._quota.hold_back(asyncio.get_running_loop().time() + seconds)
+        """Send nothing for some seconds, at most `max_stop`: another gate met a refusal."""
+        self._quota.hold_back(asyncio.get_running_loop().time() + min(seconds, self._quota.max_stop))
         self._turns.advance()
 
     def memory(self) -> bytes:

@@ -349,7 +349,9 @@ class SharedGate:
             self._return_leases()
 
     def _stop_alone(self, seconds: float) -> None:
-        """Stop although no host can be informed."""
+        """Stop although no host can be informed, which would bound the stop."""
+        wanted = (joined.member.settings.max_stop for joined in self._joined.values())
+        seconds = min(seconds, max(wanted, default=inf))
         self._stop(seconds)
         if self._fallback is not None:
             self._fallback.gate.hold_back(seconds)

@@ -701,6 +701,15 @@ async def test_late_refusal_of_a_hung_process_still_stops_all() -> None:
     assert host.gate.stopped_for == about(30.0, 0.01)
 
 
+async def test_late_refusal_stops_for_max_stop_at_most() -> None:
+    """A 429 whose permit was overdue stops all for the longest `max_stop` of a session at most."""
+    host, process = await known(Join(1, timeout=1.0, max_in_flight=9, max_stop=20.0))
+    await process.after(Acquire(1, 1, "/a"))
+    await asyncio.sleep(12)
+    await process.after(answer(1, 0.0, 429, 30.0))
+    assert host.gate.stopped_for == about(20.0)
+
+
 # --- busy processes -----------------------------------------------------------------------------
 
 ROOM = PolicyField(1_000.0, 60.0)

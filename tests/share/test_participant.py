@@ -812,6 +812,18 @@ async def test_refusal_whose_host_dies_is_reported_again() -> None:
     assert process.host.all(Answered) == [Answered(HOLDING, 429, None, limits_of(STOP))]
 
 
+async def test_refusal_without_a_host_stops_for_max_stop_at_most() -> None:
+    """A stop that no host has bounded is no longer than the `max_stop` of this process."""
+    process = Process(member=Member(max_stop=20.0))
+    permit = await process.granted(1)
+    process.host.fail()
+    assert await permit.answered(429, STOP) is verdicts.Verdict.QUOTA
+    await settle()
+    process.call()
+    await settle()
+    assert process.host.all(Hello)[-1].stopped == about(20.0, 0.1)
+
+
 async def test_request_cancelled_without_a_host_is_not_sent() -> None:
     """The next host gets no request that was cancelled meanwhile."""
     process = Process()
