@@ -17,7 +17,7 @@ from chainapi.api.routes import Route
 from chainapi.client.connection import Connection
 from chainapi.client.service import Service
 from chainapi.client.source import Numbered
-from chainapi.core.call import Call, CallOptions, GivenUp
+from chainapi.core.call import Call, CallOptions, Exchange, GivenUp
 from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Cursor
@@ -31,6 +31,7 @@ from chainapi.errors import (
     ConfigurationError,
     DecodeError,
     PageTokenExpiredError,
+    PagingError,
 )
 from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 
@@ -234,12 +235,27 @@ class ListSource:
             call, service = self._call(fetch, needed), self._service
             page, exchange = await self._connection.call(service, call, decode, began)
             if self._part is not None:
-                page = self._part.own_rows(page)
+                page = self._own_rows(self._part, page, exchange)
         except ChainAPIError as error:
             return error.with_traceback(None)  # its frames refer to the reader, and that to the error
         except GivenUp:
             return None
         return Fetched(page, exchange.sent, service.received(exchange))
+
+    def _own_rows(
+        self, part: Part, page: DecodedPage | ColumnarPage, exchange: Exchange
+    ) -> DecodedPage | ColumnarPage:
+        """Return a page without the rows of neighboring ranges.
+
+        Raises:
+            PagingError: as `Part.own_rows` raises, with the call and the request of the page.
+
+        """
+        try:
+            return part.own_rows(page)
+        except PagingError as error:
+            self._service.identified(error, exchange.sent.call, exchange.outcome)
+            raise
 
     def seconds_left(self, requests: float) -> float:
         """Return the least seconds until further requests have left, by the quota."""

@@ -266,7 +266,7 @@ class _Poll:
         rows = walk.page.rows
         numbers = [self._number(rows[index]) for index in indices]
         if not self._descends and not self._whole:
-            _check_falling(numbers)
+            self._check_falling(numbers)
         if self._first and numbers and self.given.newest < 0:
             self.given = NewestRows(max(numbers), lookback=self._lookback, adopted=max(numbers) + 1)
         known, reached, given = 0, False, self.given
@@ -290,10 +290,27 @@ class _Poll:
     def _number(self, row: Any) -> int:
         number = self._numbered.read(row)
         if number is None:
-            raise PagingError(
+            raise self._error(
                 f"a row has no {self._numbered.name}, by which follow() finds out whether it is new"
             )
         return number
+
+    def _check_falling(self, numbers: Sequence[int]) -> None:
+        """Refuse a page whose rows are not newest first, in a list that promises no order.
+
+        Raises:
+            PagingError: a number rises.
+
+        """
+        if any(above < below for above, below in pairwise(numbers)):
+            raise self._error(
+                "follow() needs a list whose newest rows come first, and the rows of this one do not: pass a"
+                " start, such as start_block=, or sort_order=, if the method has one"
+            )
+
+    def _error(self, message: str) -> PagingError:
+        """Return an error about the open page."""
+        return self._walk.located(PagingError(message))
 
 
 def _numbered(source: Source) -> Numbered:
@@ -314,20 +331,6 @@ def _numbered(source: Source) -> Numbered:
             "a list with an end cannot be followed: leave out end_block= or end_timestamp="
         )
     return numbered
-
-
-def _check_falling(numbers: Sequence[int]) -> None:
-    """Refuse a page whose rows are not newest first, in a list that promises no order.
-
-    Raises:
-        PagingError: a number rises.
-
-    """
-    if any(above < below for above, below in pairwise(numbers)):
-        raise PagingError(
-            "follow() needs a list whose newest rows come first, and the rows of this one do not: pass a"
-            " start, such as start_block=, or sort_order=, if the method has one"
-        )
 
 
 def _number_of(entry: tuple[int, str, Any]) -> int:

@@ -355,8 +355,9 @@ class WalkRunner:
         try:
             batch.take(self._walk, most)
         except ChainAPIError as error:
-            error.checkpoint = self._walk.checkpoint
-            raise
+            located = self._walk.located(error)
+            located.checkpoint = self._walk.checkpoint
+            raise located from error.__cause__
 
     def take_batch(self) -> Batch | None:
         """Return the batch, if it has rows, and begin another one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import pairwise
+from typing import Any
 
 import attrs
 import pytest
@@ -28,8 +29,10 @@ from chainapi.core.events import (
     WaitEnded,
 )
 from chainapi.core.http import Request, Response
+from chainapi.core.paging.walk import HUGE
 from chainapi.errors import (
     APIConnectionError,
+    DecodeError,
     NotFoundError,
     PageTokenExpiredError,
     PaginationLoopError,
@@ -295,6 +298,26 @@ async def test_errors_of_a_walk_have_the_number_and_request_id_of_its_last_reque
     last = [event for event in heard if isinstance(event, ResponseReceived)][-1]
     assert (caught.value.call, caught.value.request_id) == (last.call, last.request_id)
     assert last.call is not None
+
+
+@pytest.mark.parametrize("fields", [{"key": "nope"}, {"descending_key": "nope"}, {"descending_key": "name"}])
+@pytest.mark.parametrize("length", [1, 2 * HUGE])
+@pytest.mark.parametrize("listens", [True, False])
+async def test_a_wrong_name_of_a_field_is_an_error_of_its_request(
+    fields: dict[str, Any], length: int, *, listens: bool
+) -> None:
+    """The error of a row that lacks the named field leads to its response, also if that is a large one."""
+    row = b'{"name": "%s"}' % (b"x" * length)
+    service = Answering(b'{"rows": [%s]}' % row, headers={"x-request-id": "r-1"})
+    async with reaching(service, on_event=(lambda _: None) if listens else None) as session:
+        pages = session.data.list("/v1/rows", items="rows", **fields)
+        with pytest.raises(
+            DecodeError, match=r"which .*key= names in the response to GET /v1/rows$"
+        ) as caught:
+            await pages.collect()
+    error = caught.value
+    assert (error.where, error.request_id, error.checkpoint) == ("GET /v1/rows", "r-1", pages.checkpoint)
+    assert error.call is not None
 
 
 async def test_request_id_of_a_caller_passes_through() -> None:

@@ -464,8 +464,9 @@ async def test_lists_without_a_declared_order_are_checked() -> None:
         assert serials(await taken(stream, 4.5)) == [3, 4, 5, 6]
         assert len(ledger.requests) == 2 + 4
         ledger.numbers += [9, 8]
-        with pytest.raises(PagingError, match="newest rows come first"):
+        with pytest.raises(PagingError, match="newest rows come first") as caught:
             await anext(stream)
+        assert caught.value.call is not None
         ledger.numbers[-2:] = [8, 9]
         assert serials(await taken(stream, 9)) == [7, 8]
 

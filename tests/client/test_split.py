@@ -247,8 +247,11 @@ async def test_a_service_that_ignores_the_range_is_found() -> None:
     ledger = Ledger(list(range(100)), bounds=False)
     async with reaching(ledger) as session:
         parts = await transfers(session).split(4)
-        with pytest.raises(PagingError, match=r"far beyond the range from 50 to 75.*to another target"):
+        with pytest.raises(
+            PagingError, match=r"far beyond the range from 50 to 75.*to another target"
+        ) as caught:
             await parts[1].collect()
+    assert caught.value.call is not None
 
 
 async def test_pages_of_a_neighbor_alone_are_no_loop() -> None:

@@ -260,6 +260,7 @@ async def test_a_value_that_fits_no_column_stops_before_its_page() -> None:
         for _ in range(2):
             with pytest.raises(ColumnValueError, match="leaves such rows out") as caught:
                 await pages.to_arrow()
+            assert (caught.value.call is None, caught.value.where) == (False, pages.walk.query.where)
             assert caught.value.checkpoint is not None
             assert caught.value.checkpoint.rows == caught.value.partial.num_rows == 0
         with pytest.raises(ColumnValueError) as caught:

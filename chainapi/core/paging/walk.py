@@ -20,7 +20,7 @@ from copy import copy
 from itertools import islice
 from math import inf
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from attrs import evolve
 from msgspec import Struct
@@ -37,6 +37,7 @@ from chainapi.errors import (
     APIStatusError,
     ChainAPIError,
     CheckpointError,
+    DecodeError,
     PageTokenExpiredError,
     PaginationLoopError,
     PagingError,
@@ -59,6 +60,9 @@ __all__ = [
     "Steps",
     "Walk",
 ]
+
+E = TypeVar("E", bound=ChainAPIError)
+R = TypeVar("R")
 
 _EMPTY = EmptyPage()
 # The members of an Enum are slow to look up.
@@ -414,6 +418,7 @@ class Walk:
 
         Raises:
             PagingError: the walk cannot continue; the same error again where no retry changes that.
+            DecodeError: a row lacks the field that the caller named.
             ChainAPIError: the error that answered `Fetch`.
 
         """
@@ -428,7 +433,7 @@ class Walk:
             page = fetched.page
             # Before anything changes: after a row without its number the page is fetched again.
             slow = len(page.body) > HUGE or self._dedupe.reads_stored
-            compared = (yield from self._compare_slowly(page)) if slow else self._dedupe.add(page)
+            compared = (yield from self._compare_slowly(page)) if slow else self._read(self._dedupe.add, page)
             self._open(fetched, compared)
             if reports:
                 yield from self._report_page()
@@ -459,24 +464,46 @@ class Walk:
         False if that takes commands: `advance` then begins with the same fetch, and takes the same answer.
 
         Raises:
-            PagingError: as `advance` raises.
+            PagingError, DecodeError: as `advance` raises.
 
         """
         if not isinstance(answer, Fetched) or len(answer.page.body) > HUGE or self._dedupe.reads_stored:
             return False
         self._call, self._answer = answer.sent.call, answer
         try:
-            self._open(answer, self._dedupe.add(answer.page))
+            self._open(answer, self._read(self._dedupe.add, answer.page))
         except PagingError as error:
             self._fail(error)
             raise
         return True
 
+    def located(self, error: E) -> E:
+        """Return an error about the last answer or its rows with its call and its request.
+
+        An error that has them already keeps them.
+        """
+        answer = self._answer
+        if isinstance(error, DecodeError) and not error.where:
+            error = error.changed(where=self.query.where)
+        if answer is not None and error.call is None and error.request_id is None:
+            error.call, error.request_id = answer.call, answer.request_id
+        return error
+
+    def _read(self, read: Callable[[ListPage], R], page: ListPage) -> R:
+        """Return what a function reads from the rows of a page that was just fetched.
+
+        Raises:
+            DecodeError: a row lacks the field that the caller named.
+
+        """
+        try:
+            return read(page)
+        except DecodeError as error:
+            raise self.located(error) from None
+
     def _fail(self, error: PagingError) -> None:
         """Add the call and the request to an error, and keep one that no retry changes."""
-        if error.call is None:
-            error.call = self._call
-            error.request_id = None if self._answer is None else self._answer.request_id
+        self.located(error)
         if self._states.state is State.FAILED:
             self._failure = _copied(error)  # a raised error refers to this walk by its traceback
 
@@ -504,7 +531,7 @@ class Walk:
     def _compare_slowly(self, page: ListPage) -> Generator[Command, Answer, Comparison]:
         """Compare the rows of a page outside of the event loop."""
         results: list[Comparison] = []
-        yield Offload(lambda: results.append(self._dedupe.add(page)))
+        yield Offload(lambda: results.append(self._read(self._dedupe.add, page)))
         return results[0]
 
     def _recover(self, error: ChainAPIError) -> Steps:
@@ -525,7 +552,8 @@ class Walk:
 
     def _check(self, fetched: Fetched) -> Steps:
         """Take the new token of the page before the one that was refused, or restart."""
-        if not self._states.checked(fetched.token, rows=self._dedupe.signature(fetched.page)):
+        rows = self._read(self._dedupe.signature, fetched.page)
+        if not self._states.checked(fetched.token, rows=rows):
             yield from self._restart("its page token was refused, and the page before it has changed")
             return
         if self._end is not None:
