@@ -123,7 +123,7 @@ class Gate:
         account.waiting += 1
         self._count(member, limit, 1)
         try:
-            return Permit(self._turns, await self._turns.wait(turn), member, account)
+            return Permit(self._turns, await self._turns.wait(turn), turn.group, account)
         finally:
             account.waiting -= 1
             self._count(member, limit, -1)
@@ -212,7 +212,7 @@ class Gate:
 
     def join(self, member: Member) -> None:
         """Apply the settings of a session; its limits hold from now on."""
-        member.account = self._spenders.account(member.process, member.tag)
+        member.enter(self._spenders.account(member.process, member.tag))
         self._members.join(member)
         self._turns.advance()
 
@@ -240,7 +240,7 @@ class Gate:
         if account is None or account.closed:
             account = self._account(member, tag)
         account.used = now
-        return Permit(self._turns, reservation, member, account)
+        return Permit(self._turns, reservation, member.group, account)
 
     def _account(self, member: Member, tag: str | None) -> Account:
         """Return the account of a spender; each member remembers that of its own tag."""

@@ -83,8 +83,16 @@ class Member:
         self.now = now
         self.reported_until, self.reported_reason = -inf, ""  # of the wait last reported to `on_wait`
         self.wait_reason, self.wait_until = "", -inf  # of the wait that is known
-        limited = rate is not None or max_in_flight is not None
-        self.group = _group(max_in_flight, paced=rate is not None) if limited else group
+        self._common = group
+        self.group = self._new_group()
+
+    def enter(self, account: Account) -> None:
+        """Begin in a gate, with the account of the tag there.
+
+        Requests in the last gate count in the last group: their ends can wake nobody in this gate.
+        """
+        self.account = account
+        self.group = self._new_group()
 
     def too_long(self, seconds: float, max_wait: float, left: float | None) -> QuotaWaitError:
         """Return the error of a wait longer than `max_wait` or the time until a deadline."""
@@ -108,11 +116,14 @@ class Member:
             self.reported_until, self.reported_reason = until, reason
             self.on_wait(reason=reason, seconds=until - now, waiting=waiting)
 
+    def _new_group(self) -> Group | None:
+        """Return an empty group for limits of its own, else that of several members."""
+        most, paced = self.most_in_flight, self.given is not None
+        if most is None and not paced:
+            return self._common
+        from chainapi.core.limits.group import Group  # imported here: most sessions have no such limit
 
-def _group(most: int | None, *, paced: bool) -> Group:
-    from chainapi.core.limits.group import Group  # imported here: most sessions have no limit of their own
-
-    return Group(inf if most is None else most, paced)
+        return Group(inf if most is None else most, paced)
 
 
 class Members:

@@ -12,6 +12,7 @@ from chainapi.core.limits.verdict import Verdict
 if TYPE_CHECKING:
     from chainapi.client.member import Member
     from chainapi.client.turns import Turns
+    from chainapi.core.limits.group import Group
     from chainapi.core.limits.info import RateLimitInfo
     from chainapi.core.limits.reservation import Reservation
     from chainapi.core.limits.snapshot import QuotaSnapshot
@@ -86,12 +87,12 @@ class Permit:
     `lost`. Ending it a second time does nothing.
     """
 
-    __slots__ = ("_account", "_member", "_reservation", "_turns")
+    __slots__ = ("_account", "_group", "_reservation", "_turns")
 
-    def __init__(self, turns: Turns, reservation: Reservation, member: Member, account: Account) -> None:
+    def __init__(self, turns: Turns, reservation: Reservation, group: Group | None, account: Account) -> None:
         account.in_flight += 1
         self._account = account
-        self._member = member
+        self._group = group
         self._reservation: Reservation | None = reservation
         self._turns = turns
 
@@ -138,6 +139,6 @@ class Permit:
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
             self._account.in_flight -= 1
-            if self._member.group is not None:
-                self._turns.landed(self._member.group)
+            if self._group is not None:
+                self._turns.landed(self._group)
         return reservation

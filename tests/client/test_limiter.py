@@ -132,6 +132,28 @@ async def test_request_that_another_gate_permitted_holds_its_place(most: int | N
     assert member.group is None or member.group.in_flight == 0
 
 
+async def test_member_of_another_gate_begins_without_the_requests_of_the_last() -> None:
+    """Requests of a session in its last gate hold none back in the next one, and free no place there."""
+    member, last = Member(max_in_flight=1), await opened()
+    last.join(member)
+    under_way = await last.acquire(member=member)
+    aside = [asyncio.create_task(last.acquire(member=member)) for _ in range(2)]
+    await asyncio.sleep(1)
+    for task in aside:
+        task.cancel()
+    await asyncio.wait(aside)
+    gate = await opened()
+    gate.join(member)
+    permit = await gate.acquire(member=member)
+    under_way.answered(200, reported(98))
+    waiting = asyncio.create_task(gate.acquire(member=member))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    permit.answered(200, reported(98))
+    (await waiting).unsent()
+    assert time() < 2.1
+
+
 async def test_max_wait_is_checked_at_once() -> None:
     """The gate refuses a wait too long before it begins, with the time to retry."""
     gate = await opened(now=lambda: 1000.0)

@@ -230,6 +230,30 @@ async def test_without_a_host_requests_leave_by_the_last_share(caplog: pytest.Lo
         assert (await one.acquire()).alone is None
 
 
+async def test_second_outage_begins_without_the_requests_of_the_first() -> None:
+    """A session with a limit of its own sends in each outage, whatever it sent in the last one."""
+    exchange = Exchange()
+    process = Process(exchange, max_in_flight=1)
+    await end(await process.acquire(), 200, headers(99))
+    exchange.cut()
+    await asyncio.sleep(3)
+    under_way = await process.acquire()
+    aside = [asyncio.create_task(process.acquire()) for _ in range(2)]
+    await asyncio.sleep(1)
+    exchange.away = False
+    await asyncio.sleep(1)
+    await end(under_way, 200, headers(98))
+    for task in asyncio.as_completed(aside):
+        await end(await task, 200, headers(97))
+    exchange.cut()
+    await asyncio.sleep(3)
+    await end(await process.acquire(), 429, headers(0, 5.0))
+    permit = await process.acquire()
+    assert permit.alone is not None
+    await end(permit, 200, headers(99))
+    await process.aclose()
+
+
 @define
 class Job:
     """Requests of many processes to one server, as a network 50 ms wide sees them."""
