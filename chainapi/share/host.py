@@ -119,6 +119,7 @@ class Host:
         if not self._peers and self._reporting is not None:
             self._reporting.cancel()
             self._reporting = None
+        self.changed()
 
     def divide(self) -> None:
         """Divide the places in flight among the processes that have requests.
@@ -148,14 +149,12 @@ class Host:
         self._report_in(PAUSED)
 
     def ended(self) -> None:
-        """Report the state after the end of a request, sooner if a pause begins or ends."""
+        """Report the state sooner if the end of a request began or ended a pause."""
         now = asyncio.get_running_loop().time()
         paused, self._paused = self._paused, self.gate.paused
         if self._paused is not paused and now >= self._changed_at + REPORT:
             self._changed_at = now
             self._report_in(PAUSED)
-        else:
-            self.changed()
 
     @property
     def stopped_for(self) -> float:
@@ -163,8 +162,8 @@ class Host:
         return amount_of(self.gate.stopped_for)
 
     def changed(self) -> None:
-        """Report the state soon."""
-        if self._reporting is None:
+        """Report the state soon, if there is a process to report it to."""
+        if self._peers and self._reporting is None:
             self._report_in(REPORT)
 
     def save(self) -> None:
@@ -336,6 +335,7 @@ class _Peer:
         self.send(Welcome(VERSION))
         if message.memory:
             self.host.gate.restore(message.memory, message.age)
+        self.host.changed()
         if message.stopped:
             self.host.gate.hold_back(message.stopped)
             self.host.stopped()
@@ -456,6 +456,7 @@ class _Peer:
         """Forget a request that waits, after it was withdrawn, or at the end of its task."""
         if (waiter := self._waiting.pop(number, None)) is not None:
             self._count(waiter.priority, -1)
+            self.host.changed()
             if cancelled:
                 waiter.task.cancel()
 
@@ -575,6 +576,7 @@ class _Peer:
         if held is None:
             return None
         self._count(held.priority, -1)
+        self.host.changed()
         return held.permit
 
     def _sweep(self) -> None:

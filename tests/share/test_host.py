@@ -238,12 +238,12 @@ async def test_failure_of_the_host_ends_the_link() -> None:
     """An unexpected error is not swallowed, and the process may connect again instead of waiting for ever."""
 
     class Failing(Host):
-        def changed(self) -> None:
+        def lease(self, route: str, cost: float | None) -> int:
             raise ZeroDivisionError
 
     errors: list[BaseException] = []
     host = Failing()
-    process = Process(host, JOIN)
+    process = Process(host, LEASING)
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
     await process.after(Acquire(1, 1, "/a"))
     assert process.received == [Denied("the host failed at a message")]
@@ -813,7 +813,7 @@ async def test_state_is_reported_on_request() -> None:
 
 
 async def test_state_is_reported_while_requests_are_sent() -> None:
-    """Half a second after a request or a response the welcome processes and the store get the state."""
+    """Half a second after a request, grant or response the welcome processes and the store get the state."""
     stored: list[bytes] = []
     host = Host(store=stored.append)
     process, other = Process(host, JOIN), Process(host)
@@ -830,10 +830,63 @@ async def test_state_is_reported_while_requests_are_sent() -> None:
     await asyncio.sleep(0.1)
     assert [len(process.all(State)), len(other.all(State)), len(silent), len(stored)] == [1, 1, 0, 1]
     await asyncio.sleep(5)
-    assert len(process.all(State)) == 1
+    assert len(process.all(State)) == 2  # the second request had its turn
     process.send(answer(0))
     await asyncio.sleep(0.6)
-    assert len(process.all(State)) == 2
+    assert len(process.all(State)) == 3
+
+
+def shown(process: Process) -> tuple[int, int]:
+    """Return the numbers of requests that wait and that are under way, as the host last reported them."""
+    snapshot = QuotaSnapshot.from_json(process.all(State)[-1].shown, time())
+    return snapshot.waiting, snapshot.in_flight
+
+
+@pytest.mark.parametrize("end", [Cancel(2), Unsent((1,)), Lost(1)], ids=lambda end: type(end).__name__)
+async def test_end_of_a_request_is_reported_although_nothing_is_sent(end: FromParticipant) -> None:
+    """Half a second after a request ended, by whichever message, other processes get the state without it."""
+    host, process = await known(left=1.0)
+    other = Process(host)
+    await process.after(Acquire(1, 1, "/a"), Acquire(2, 1, "/a"))
+    await asyncio.sleep(5)
+    assert shown(other) == (1, 1)
+    process.send(end)
+    await asyncio.sleep(0.6)
+    assert shown(other) == state(host) != (1, 1)
+
+
+async def test_requests_whose_time_is_over_are_reported() -> None:
+    """Half a second after a wait became too long, or a permit overdue, processes get the state without it."""
+    host, process = await known(Join(1, timeout=1.0, max_in_flight=1), left=50.0)
+    other = Process(host)
+    process.send(Acquire(1, 1, "/a"), Acquire(2, 1, "/a", max_wait=8.0))
+    await asyncio.sleep(7)
+    assert shown(other) == (1, 1)
+    await asyncio.sleep(1.6)
+    assert shown(other) == (0, 1)
+    await asyncio.sleep(2)
+    assert shown(other) == (0, 0)
+
+
+async def test_requests_of_a_process_that_died_are_reported() -> None:
+    """Half a second after a link broke the other processes get the state without its requests."""
+    host, process = await known(left=1.0)
+    other = Process(host, JOIN)
+    process.send(Acquire(1, 1, "/a"), Acquire(2, 1, "/a"))
+    await asyncio.sleep(5)
+    assert (shown(other), other.all(State)[-1].processes) == ((1, 1), 2)
+    process.link.fail()
+    await asyncio.sleep(0.6)
+    assert (shown(other), other.all(State)[-1].processes) == ((0, 0), 1)
+
+
+async def test_state_is_reported_after_a_greeting() -> None:
+    """A process that is back has the state of its new host, although it sends nothing there."""
+    host = Host()
+    process = Process(host, JOIN)
+    process.send(Holding(HOLDING, 1, "/a"))
+    await asyncio.sleep(0.6)
+    assert shown(process) == (0, 1)
 
 
 async def test_host_without_processes_has_nothing_to_report() -> None:
