@@ -154,7 +154,7 @@ def ndjson(stream: AsyncIterable[Any], *, limit: int | None = None) -> StreamRes
         limit: rows at most; those before a resume count too.
 
     """
-    return StreamResponse(partial(NDJSONBody, stream, limit=limit))
+    return StreamResponse(NDJSONBody, stream, limit=limit)
 
 
 def server_sent_events(
@@ -175,21 +175,25 @@ def server_sent_events(
     """
     if isinstance(stream, Pages) and (stream.exhausted or rows_left(stream, limit) == 0):
         return Response(status_code=204, headers={"cache-control": "no-store"})
-    return StreamResponse(partial(SSEBody, stream, limit=limit, heartbeat=heartbeat))
+    return StreamResponse(SSEBody, stream, limit=limit, heartbeat=heartbeat)
 
 
 class StreamResponse(Response):
     """Response that sends a `Body`, and closes it when the client leaves.
 
     Args:
-        make_body: makes the body; it takes ``place=``, the request of the client.
+        kind: class of the body.
+        stream: rows of the body.
+        options: further arguments of the class; the response adds ``place=``.
 
     """
 
-    def __init__(self, make_body: Callable[..., Body]) -> None:
-        self._make_body = make_body
+    def __init__(self, kind: type[Body], stream: AsyncIterable[Any], **options: Any) -> None:
+        self._make_body = partial(kind, stream, **options)
         self.status_code = 200
         self.background: BackgroundTask | None = None
+        self.media_type = kind.media_type
+        self.init_headers(kind.headers)
         self._begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -200,8 +204,6 @@ class StreamResponse(Response):
 
         """
         body = self._make_body(place=_place(scope))
-        self.media_type = body.media_type
-        self.init_headers(body.headers)
         sending = asyncio.create_task(self._send(body, send, head=scope["method"] == "HEAD"))
         leaving = asyncio.create_task(_disconnected(receive))
         try:

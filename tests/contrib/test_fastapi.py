@@ -639,6 +639,32 @@ async def test_head_request_gets_headers_only() -> None:
     assert (answer.status_code, answer.content, simulator.stats.requests) == (200, b"", 1)
 
 
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(ndjson, "application/x-ndjson"), (server_sent_events, "text/event-stream; charset=utf-8")],
+)
+async def test_headers_of_a_stream_are_those_of_any_response(
+    make: Callable[..., Response], kind: str
+) -> None:
+    """A handler or its decorator reads and changes the headers of a stream, and sets cookies."""
+    app = application(Simulator(points=3))
+
+    @app.get("/marked")
+    async def marked(session: SessionDep) -> Response:
+        response = make(session.metrics.avg_tps(CHAIN))
+        assert (response.media_type, response.headers["content-type"]) == (kind.partition(";")[0], kind)
+        response.headers["cache-control"] = "private"
+        response.headers["x-mark"] = "1"
+        response.set_cookie("seen", "yes")
+        return response
+
+    async with visited(app) as client:
+        answer = await client.get("/marked")
+    assert (answer.status_code, answer.cookies["seen"]) == (200, "yes")
+    names = ("content-type", "cache-control", "x-accel-buffering", "x-mark", "content-length")
+    assert [answer.headers.get(name) for name in names] == [kind, "private", "no", "1", None]
+
+
 async def test_background_task_runs_after_a_stream() -> None:
     """Background tasks of a handler run after its stream has ended."""
     simulator, ran = Simulator(points=3), asyncio.Event()
