@@ -89,6 +89,8 @@ def raw_field(row: Any, name: str) -> Any:
         wire = wire_name(name.removesuffix("_"))
         if wire in row.raw:
             return row.raw[wire]
+        if name in (named := raw_dict(row)):  # its name in JSON is not in camel case
+            return named[name]
     raise AttributeError(f"{type(row).__name__!r} has no attribute {name!r}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -122,6 +123,19 @@ def test_rows_without_a_record() -> None:
         assert row.to_dict() == {"tx_hash": "0x1", "from_": {"someName": 1}}
         assert all(getattr(row, name) == value for name, value in row.to_dict().items())
     assert Invalid("text", DecodeError("odd")).to_dict() == Invalid("text", DecodeError("odd")).to_wire()
+
+
+@pytest.mark.parametrize(
+    "wire", ["tx_hash", "chainID", "blockURL", "NodeID", "a_bC", "topic1", "pass", "x-y"]
+)
+def test_each_field_of_a_row_without_a_record_is_an_attribute(wire: str) -> None:
+    """A field whose name in JSON is not in camel case is an attribute by its name in to_dict(), too."""
+    for row in (Unknown({wire: 1}), Invalid({wire: 1}, DecodeError("odd"))):
+        (name,) = row.to_dict()
+        assert getattr(row, name) == 1
+        assert not hasattr(row, "missing")
+        assert copy(row) == row
+    assert not hasattr(Invalid("text", DecodeError("odd")), "t")
 
 
 class Colour(Enum):
