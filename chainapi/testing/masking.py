@@ -24,6 +24,7 @@ HARMLESS = frozenset(
 )
 # Names of headers whose short values are secrets, too: masking a "7" of another header would damage bodies.
 CREDENTIALS = re.compile("auth|cookie|key|pass|secret|session|sign|token")
+SCHEMED = frozenset({"authorization", "proxy-authorization"})  # a scheme comes before their credentials
 TOKEN_NAME = re.compile(r"page-token-[0-9]+")
 # The field of a page, or of a request's body, at any depth.
 _FIELD = re.compile(rb'("(?:nextPageToken|pageToken)"\s*:\s*)("(?:[^"\\]|\\.)+")')
@@ -40,6 +41,8 @@ class Secrets:
         for name, value in headers.items():
             if name in HARMLESS:
                 continue
+            if name in SCHEMED:  # "Basic" and "Bearer" are words of rows, too
+                value = value.partition(" ")[2].strip() or value
             for part in {value, *value.split()}:
                 if len(part) >= SHORT or CREDENTIALS.search(name):
                     self._known.setdefault(hash(part), Secret(part))

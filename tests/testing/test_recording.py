@@ -198,6 +198,19 @@ async def test_short_values_of_other_headers_damage_no_body(tmp_path: Path) -> N
     assert json.loads(text.splitlines()[1])["response"]["body"] == ["7", "17", "***", "key"]
 
 
+@pytest.mark.parametrize("name", ["authorization", "proxy-authorization"])
+@pytest.mark.parametrize("scheme", ["Basic", "bearer", "Negotiate"])
+def test_scheme_of_credentials_is_no_secret(name: str, scheme: str) -> None:
+    """The name of a scheme stays, also before a first letter of the credentials; a value alone is masked."""
+    secrets = Secrets()
+    secrets.learn({name: f"{scheme} a1b2c3d4e5"})
+    for row in ("Basic Attention Token", "bearer asset", "Negotiate a price"):
+        assert secrets.masked(row) == row
+    assert secrets.masked(f"{scheme} a1b2c3d4e5, A1B2C3D4") == f"{scheme} ***, ***"
+    secrets.learn({name: scheme})
+    assert secrets.masked(f"a {scheme} b") == "a *** b"
+
+
 @given(
     st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S"]), min_size=8, max_size=40).map(
         "k{}z".format
