@@ -28,7 +28,6 @@ __all__ = [
     "seal",
     "seal_memory",
 ]
-__all__ += ["quota_key", "seal"]
 
 NONCE = 16  # bytes of the random number of a link, and of the answer to it
 _MAC = 16  # bytes
