@@ -67,12 +67,19 @@ class Arguments:
     @property
     def texts(self) -> tuple[object, ...]:
         """Arguments as texts: equal for sources that are surely the same list."""
-        return (*map(str, self.positional), *((name, str(value)) for name, value in self.named.items()))
+        return (*map(_text, self.positional), *((name, _text(value)) for name, value in self.named.items()))
 
     @property
     def label(self) -> str:
         """Name of the source: its arguments joined with slashes, or ``all``."""
-        return "/".join(str(value) for value in (*self.positional, *self.named.values())) or "all"
+        return "/".join(map(_text, (*self.positional, *self.named.values()))) or "all"
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except ValueError:  # of an int: Python writes at most 4,300 digits, and the method refuses such a number
+        return quoted(value)
 
 
 def checked_sources(name: str, given: Any) -> Sources:

@@ -160,7 +160,7 @@ async def test_a_refused_source_of_a_list_is_found_before_all_requests(tmp_path:
     simulator = Simulator(chains=(1, 2))
     async with simulated(simulator) as session:
         walk, path = session.data.evm.blocks, tmp_path / "new" / "b.jsonl"
-        for bad in (None, "", "a b/c", "\udcff", 1.5, (1, 2, 3, 4), {"colour": "red"}):
+        for bad in (None, "", "a b/c", "\udcff", 1.5, 10**5000, (1, 2, 3, 4), {"colour": "red"}):
             with pytest.raises(ConfigurationError, match=r"^source "):
                 await export(walk, [1, bad, 2], path)
         with pytest.raises(ConfigurationError, match=r"^source 'None' and 1 more: "):
@@ -171,7 +171,10 @@ async def test_a_refused_source_of_a_list_is_found_before_all_requests(tmp_path:
     assert not path.parent.exists()
 
 
-@pytest.mark.parametrize("bad", [None, "# a comment", "", "\udcff", (1, 2, 3, 4), {"colour": "red"}])
+@pytest.mark.parametrize(
+    "bad",
+    [None, "# a comment", "", "\udcff", pytest.param(10**5000, id="large"), (1, 2, 3, 4), {"colour": "red"}],
+)
 async def test_a_refused_source_of_an_iterator_fails_alone(bad: Any, tmp_path: Path) -> None:
     """A source that comes late and is refused fails, and the others are in the file."""
     simulator, path = Simulator(chains=(1, 2), rows=30), tmp_path / "b.jsonl"
