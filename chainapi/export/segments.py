@@ -242,11 +242,7 @@ def link_segment(folder: Path, pages: Iterable[PageRecord], name: Path) -> bool:
     path = segment_path(folder, found[0].segment)
     if path.stat().st_size != size:
         return False
-    try:
-        os.link(path, name)
-    except OSError:
-        return False
-    return True
+    return _link(path, name)
 
 
 def link_groups(folder: Path, segment: int, name: Path) -> None:
@@ -255,10 +251,18 @@ def link_groups(folder: Path, segment: int, name: Path) -> None:
     The segment is copied if the file system has no hard links.
     """
     path = segment_path(folder, segment, GROUPS)
+    if not _link(path, name):
+        shutil.copyfile(path, name)
+
+
+def _link(path: Path, name: Path) -> bool:
+    """Add a hard link to a file; return False where that is an error."""
     try:
         os.link(path, name)
     except OSError:
-        shutil.copyfile(path, name)
+        name.unlink(missing_ok=True)  # made all the same, it would be written to, and the segment with it
+        return False
+    return True
 
 
 def segment_path(folder: Path, number: int, prefix: str = PREFIX) -> Path:

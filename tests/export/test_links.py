@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from errno import EPERM
+from errno import EIO, EPERM
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,24 @@ async def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pyt
     keys = [(row["source"], -row["block_number"]) for row in rows_in(part)]
     assert keys == sorted(keys)
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 30, CHAINS))
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+async def test_a_hard_link_that_is_made_with_an_error(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that makes a link and reports an error loses no row of the journal."""
+    link = os.link
+
+    def fail(path: Path, name: Path) -> None:
+        link(path, name)
+        raise OSError(EIO, "the answer was lost")
+
+    monkeypatch.setattr(os, "link", fail)
+    simulator = Simulator(chains=CHAINS, rows=2_000)
+    async with simulated(simulator) as session:
+        result = await export(session.data.evm.blocks, CHAINS, tmp_path / f"b.{suffix}", page_size=100)
+    assert result.rows == 2_000 * len(CHAINS)
 
 
 async def test_a_part_that_was_changed_before_its_pages_were_forgotten(tmp_path: Path) -> None:
