@@ -236,7 +236,13 @@ class Journal:
     def _store(self, db: Connection, batches: Sequence[Batch]) -> int:
         waiting = self.waiting.rows
         group = GroupedPages.of(self.groups, batches)
-        pages = [page for batch in batches if (page := self._take(batch, group)) is not None]
+        pages = list[PageRecord]()
+        for batch in batches:
+            page = self._take(batch, group)
+            if batch.begins and batch.source.failure is None:
+                pages = [one for one in pages if one.source != batch.source.number]
+            if page is not None:
+                pages.append(page)
         pages = self._with_group(pages, group)
         self._database.insert("pages", [page.fields for page in pages])
         self._store_digests()
@@ -260,10 +266,21 @@ class Journal:
             page = self._record(batch, batch.size, first=0)
         elif batch.rows:
             page = self._append(batch, *content)
+        if batch.begins:
+            self._reopen(source)
         source.advance(batch, met=new.met)
         if source.done:
             self._forget(source)
         return page
+
+    def _reopen(self, source: SourceRecord) -> None:
+        """Delete the stored pages of a window whose walk began again with the page that was taken."""
+        assert source.window is not None  # noqa: S101 - no other source begins again
+        walk = source.number, source.place
+        source.open_window(source.window, source.numbered)
+        self._matchers.forget_before(walk, self._pages)
+        self._database.delete("digests", "source = ? AND place = ?", walk)
+        self._database.delete("pages", "source = ?", (source.number,))
 
     def _append(self, batch: Batch, valid: bytes, invalid: bytes) -> PageRecord:
         """Append rows of a page to the segment."""

@@ -200,6 +200,12 @@ class Matchers:
         self._matchers.pop(walk, None)
         self.unstored.pop(walk, None)
 
+    def forget_before(self, walk: Walk, page: int) -> None:
+        """Forget the pages of a walk before that number."""
+        self._matchers.pop(walk, None)
+        if walk in self.unstored:
+            self.unstored[walk] = [one for one in self.unstored[walk] if one[0] >= page]
+
     def clear(self) -> None:
         """Forget all that is not stored."""
         self._matchers.clear()

@@ -156,6 +156,14 @@ class SourceRecord:
         self.newest_ties = self.met_ties = ()
 
     @property
+    def fetches_window(self) -> bool:
+        """Check whether its walk fetches all rows of a window.
+
+        The walk of a run that completes a stopped one may add newer rows to a window that was fetched.
+        """
+        return self.window is not None and self.exported == self.window and not self.exported_ties
+
+    @property
     def whole(self) -> SourceRecord:
         """The record of the source: itself, unless it is one of a range."""
         return self.source or self
@@ -266,6 +274,8 @@ class Batch:
         values: values of the rows by columns, as `Codec.values` returns them, where `rows` has numbers in
             their place; None for other rows.
         indices: indices of the rows in the page; None if these are all of its rows.
+        begins: whether the walk of a window began, or began again, with this page: it takes the place of the
+            pages before.
 
     """
 
@@ -289,6 +299,7 @@ class Batch:
     size: int = 0
     values: Sequence[Values] | None = None
     indices: Sequence[int] | None = None
+    begins: bool = False
 
     def in_page(self, error: ColumnValueError) -> ColumnValueError:
         """Return the error of one of the rows with the index of that row in its page."""

@@ -95,7 +95,8 @@ class SourceStream:
 
     def _batch(self, page: Page[Any]) -> Batch:
         """Return the rows of a page that the target may lack."""
-        walk, matched = self._walk, page.restarts > 0 and not self._walk.ordered
+        walk = self._walk
+        matched = page.restarts > 0 and not walk.ordered and not self._in_whole_window
         if walk.depth == 1:
             self._begin_pass(matched=matched)
         numbers = self._numbers(page)
@@ -111,7 +112,7 @@ class SourceStream:
             encode=self._encode,
             position=walk.end,
             done=self._done,
-            repeats=walk.digests(repeats) if page.restarts and not matched else (),
+            repeats=walk.digests(repeats) if page.restarts and not (matched or self._in_whole_window) else (),
             newest=newest,
             oldest=oldest,
             ties=self._ties(new, numbers, newest),
@@ -124,11 +125,26 @@ class SourceStream:
             share=self._reach.share,
             size=len(page.body),
             indices=None if len(new) == len(page.items) else new,
+            begins=self._begins_window,
         )
+
+    @property
+    def _in_whole_window(self) -> bool:
+        """Check whether this pass has all rows of a window.
+
+        One that restarted at the last row given lacks those above.
+        """
+        return self.source.fetches_window and self._walk.end.bound is None
+
+    @property
+    def _begins_window(self) -> bool:
+        return self._in_whole_window and self._walk.depth == 1
 
     def _begin_pass(self, *, matched: bool) -> None:
         self._rows_of_pass, self._last, self._has_met = 0, None, False
-        if matched:  # rows with the newest number of the target come again
+        if self._begins_window:
+            self._newest, self._newest_ties = self.source.window, Counter()
+        if matched or self._begins_window:  # rows with the newest number of the target come again
             self._met, self._unmet = Counter(), Counter(self.source.exported_ties)
 
     # Numbers
@@ -193,7 +209,8 @@ class SourceStream:
     def _new_rows(self, page: Page[Any], numbers: Sequence[int | None], *, matched: bool) -> Sequence[int]:
         """Return the rows that the target may lack; end the stream after the last."""
         # A stream of pages does not count rows, but the journal does: it matches a later pass without order.
-        stale = self._walk.repeated if matched else self._walk.stale
+        # Of a window the newest pass counts: its rows may have changed since the one before.
+        stale = self._walk.repeated if matched or self._in_whole_window else self._walk.stale
         indices: Sequence[int] = range(len(page.items))
         if stale:
             indices = [index for index in indices if index not in stale]

@@ -31,7 +31,7 @@ from tests.export.corrected import DAY, Correction, invalid_in, points, values_o
 from tests.export.crashes import new
 from tests.export.typed import typed_rows
 from tests.export.windows import CASES, Case, check_folder, check_windows, rows_of, seconds, transfers
-from tests.ledger import ADDRESS, Ledger, block
+from tests.ledger import ADDRESS, Ledger, block, transfer
 from tests.sessions import reaching, simulated
 
 TRANSACTION = Maker(1, whole=True).page(ROUTES["data.evm.address_transactions"], 1)["transactions"][0][
@@ -638,3 +638,41 @@ async def test_a_correction_of_a_database_survives_kills(name: str, tmp_path: Pa
 async def test_a_full_disk_at_the_last_steps(tmp_path: Path) -> None:
     """A full disk when replaced files are removed is an error; the next run completes it."""
     assert await Correction("jsonl", "folder").full_disks(tmp_path, first=16) >= 4
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["transfers", "blocks"])
+@pytest.mark.parametrize("page_size", [3, 2], ids=["token", "size"])
+@pytest.mark.parametrize("withdrawn", [False, True], ids=["changed", "withdrawn"])
+async def test_a_window_that_begins_again_has_the_rows_of_its_last_pass(
+    blocks: bool, page_size: int, withdrawn: bool, tmp_path: Path
+) -> None:
+    """A stopped window that begins again corrects rows that changed since."""
+    make, items = (block, "blocks") if blocks else (transfer, "transactions")
+    ledger = Ledger([*range(100, 121)], make, items, size=3, latency=1.0, lifetime=100.0)
+    out = tmp_path / "out.jsonl"
+    async with reaching(ledger) as session:
+
+        async def daily(size: int = 3) -> ExportResult:
+            walk: Any = session.data.evm.blocks if blocks else session.data.evm.erc20_transactions
+            source = (43114,) if blocks else (43114, ADDRESS)
+            return await export(walk, [source], out, page_size=size, lookback=6)
+
+        await daily()
+        stopped = asyncio.create_task(daily())
+        await asyncio.sleep(2.5)  # two pages of the window, which begins at 114
+        stopped.cancel()
+        await asyncio.wait([stopped])
+        if withdrawn:
+            ledger.gone.add(16)
+        else:
+            ledger.changed[16] = {"gasUsed": "777"} if blocks else {"value": "777"}
+        ledger.numbers += range(121, 126)
+        if page_size == 3:
+            await asyncio.sleep(ledger.lifetime)
+        await daily(page_size)
+    name, value = ("block_timestamp", "gas_used") if blocks else ("block_number", "value")
+    rows = rows_of(out)
+    found = {row[name]: row[value] for row in rows}
+    assert len(rows) == len(found)
+    assert sorted(found) == [number for number in range(100, 126) if not (withdrawn and number == 116)]
+    assert withdrawn or str(found[116]) == "777"
