@@ -6,7 +6,7 @@ characters are checked there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from itertools import chain
 from operator import attrgetter, methodcaller
@@ -40,7 +40,7 @@ def finite(model: Any, finish: Finish | None = None) -> Finish | None:
 
     def checked(rows: list[Any]) -> list[Any]:
         made = rows if finish is None else finish(rows)
-        if not look(made):
+        if not _all_good(look, made):
             _check(made, "$")
         return made
 
@@ -58,7 +58,7 @@ def decimal_texts(model: Any, finish: Finish) -> Finish:
     look = _look(type_of(model), _are_decimals, ())
 
     def checked(rows: list[Any]) -> list[Any]:
-        if not look(rows):
+        if not _all_good(look, rows):
             raise DecodeError("a string is no decimal")  # the general path names it
         return finish(rows)
 
@@ -66,7 +66,19 @@ def decimal_texts(model: Any, finish: Finish) -> Finish:
 
 
 # Look at many values of a type at once, one field after the other: much faster than `_check`.
-_Look: TypeAlias = Callable[[Sequence[Any]], bool]
+_Look: TypeAlias = Callable[[list[Any]], bool]
+
+
+def _all_good(look: _Look, rows: list[Any]) -> bool:
+    """Check rows, of which some may be null."""
+    try:
+        return look(_given(rows))
+    except (AttributeError, TypeError):  # a default or a converter has made a value of another type
+        return False
+
+
+def _given(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if value is not None]
 
 
 def _look(kind: Type, are_good: _Look, within: tuple[Any, ...]) -> _Look:
@@ -78,9 +90,7 @@ def _look(kind: Type, are_good: _Look, within: tuple[Any, ...]) -> _Look:
         return are_good
     if kind.kind in _ENTRIES:
         item, entries = _look(kind.item, are_good, within), _ENTRIES[kind.kind]
-        return lambda values: item(
-            [entry for entry in chain.from_iterable(map(entries, values)) if entry is not None]
-        )
+        return lambda values: item(_given(chain.from_iterable(map(entries, values))))
     if kind.kind != "record" or kind.hint in within:
         return lambda _: False  # left to `_check`
     looks = [
@@ -88,20 +98,29 @@ def _look(kind: Type, are_good: _Look, within: tuple[Any, ...]) -> _Look:
         for field in fields_of(kind.hint)
         if has_decimals(field.hint)
     ]
-    return lambda values: all(
-        look([value for value in map(read, values) if value is not None]) for read, look in looks
-    )
+    return lambda values: all(look(_given(map(read, values))) for read, look in looks)
 
 
 _ENTRIES: Mapping[str, Callable[[Any], Iterable[Any]]] = {"list": iter, "mapping": methodcaller("values")}
 
 
-def _are_decimals(texts: Sequence[Any]) -> bool:
-    return is_decimal("".join(texts))
+def _are_decimals(values: list[Any]) -> bool:
+    try:
+        return is_decimal("".join(values))
+    except TypeError:
+        return _are_numbers(values)
 
 
-def _are_finite(values: Sequence[Any]) -> bool:
-    return all(map(Decimal.is_finite, values))
+def _are_finite(values: list[Any]) -> bool:
+    try:
+        return all(map(Decimal.is_finite, values))
+    except TypeError:
+        return _are_numbers(values)
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    """Check values of several types: a default may be a number of any type."""
+    return is_decimal("".join(map(str, values)))
 
 
 def _check(value: Any, path: str) -> None:
@@ -122,4 +141,4 @@ def _check(value: Any, path: str) -> None:
             _check(entry, f"{path}[{number}]")
     else:
         for field in fields_of(type(value)):
-            _check(getattr(value, field.name), f"{path}.{field.wire}")
+            _check(getattr(value, field.name, None), f"{path}.{field.wire}")

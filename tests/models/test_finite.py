@@ -191,6 +191,101 @@ def test_lists_and_classes_with_null() -> None:
         assert caught.value.path == f"$.rows[0].{path}"
 
 
+@frozen
+class Defaulted:
+    """A class whose decimal may be missing."""
+
+    price: Decimal = Decimal("0.5")
+
+
+@frozen
+class Whole:
+    """A class whose default is another number than a decimal."""
+
+    price: Decimal = 0  # type: ignore[assignment]
+
+
+@dataclass
+class WholeData:
+    """A dataclass with such a default and a whole number."""
+
+    price: Decimal = 0.0  # type: ignore[assignment]
+    count: int = 0
+
+
+class WholeStruct(msgspec.Struct):
+    """A Struct with such a default."""
+
+    price: Decimal = 0  # type: ignore[assignment]
+
+
+@frozen
+class AsFloat:
+    """A class with another number than a decimal in its field."""
+
+    price: Decimal = attrs.field(converter=float)
+
+
+@frozen
+class Summed:
+    """A class with decimals in JSON, and one number in its field."""
+
+    price: list[Decimal] = attrs.field(converter=sum)
+
+
+@frozen
+class Unset:
+    """A class with a field that has no value."""
+
+    price: Decimal = attrs.field(converter=lambda price: [price])  # type: ignore[var-annotated]
+    later: Decimal = attrs.field(init=False)
+
+
+@pytest.mark.parametrize("padding", [b"", b" " * LARGE], ids=["", "large"])
+@pytest.mark.parametrize(
+    ("model", "sent", "made"),
+    [
+        (Defaulted, [b"{}", b'{"price":"1.5"}'], [Decimal("0.5"), Decimal("1.5")]),
+        (Whole, [b"{}", b'{"price":"1.5"}'], [0, Decimal("1.5")]),
+        (WholeData, [b"{}", b'{"price":"1.5","count":"2"}'], [0.0, Decimal("1.5")]),
+        (WholeStruct, [b"{}", b'{"price":"1.5"}'], [0, Decimal("1.5")]),
+        (AsFloat, [b'{"price":1.5}'], [1.5]),
+        (Summed, [b'{"price":["1.5",2]}'], [Decimal("3.5")]),
+        (Unset, [b'{"price":"1.5"}'], [[Decimal("1.5")]]),
+        (Attrs | None, [b"null", b'{"price":"1.5"}'], [None, Decimal("1.5")]),
+        (Decimal | None, [b"null", b'"1.5"'], [None, Decimal("1.5")]),
+        (list[Decimal] | None, [b"null", b'["1.5"]'], [None, [Decimal("1.5")]]),
+        (dict[str, Decimal] | None, [b"null", b'{"a":"1.5"}'], [None, {"a": Decimal("1.5")}]),
+    ],
+    ids=str,
+)
+def test_other_values_in_place_of_decimals(
+    model: Any, sent: list[bytes], made: list[Any], padding: bytes
+) -> None:
+    """Defaults, the results of converters and null rows are no fault, and do not hide one."""
+    rows = PageDecoder(model, "rows").decode(b'{"rows":[%b]}' % b",".join(sent) + padding).rows
+    assert [getattr(row, "price", row) for row in rows] == made
+    for text in (b"1_0",) if model is AsFloat else (b"NaN", b"1_0"):  # that float is the converter's
+        wrong = sent[-1].replace(b"1.5", text if b'"1.5"' in sent[-1] else b'"%b"' % text)
+        with pytest.raises(DecodeError) as caught:
+            PageDecoder(model, "rows").decode(b'{"rows":[%b]}' % b",".join([*sent, wrong]) + padding)
+        assert caught.value.row == len(sent)
+
+
+@frozen
+class Endless:
+    """A class whose default is no number."""
+
+    price: Decimal = Decimal("Infinity")
+
+
+def test_a_default_that_is_no_number() -> None:
+    """A default that no JSON can hold is refused in a row that takes it."""
+    with pytest.raises(DecodeError) as caught:
+        PageDecoder(Endless, "rows").decode(b'{"rows":[{"price":"1"},{}]}')
+    assert caught.value.path == "$.rows[1].price"
+
+
 @pytest.mark.parametrize("text", [*NO_NUMBERS, "1_0", " 10 ", "\u0661\u0660"])
 @pytest.mark.parametrize("decoder", [PageDecoder, ColumnarDecoder])
 def test_records_refuse_them(decoder: Any, text: str) -> None:
