@@ -189,6 +189,8 @@ def _kind(hint: Any) -> Kind:
 
 
 def _container(origin: Any, arguments: tuple[Any, ...]) -> Kind:
+    if not arguments:  # `typing.List`, like `list`
+        return "other"
     if origin is tuple and arguments[1:] != (...,):
         return "tuple"
     if origin in _LISTS:

@@ -103,11 +103,11 @@ def _fast_type(kind: Type, strict: bool, nulls: bool) -> Any:
         return _FAST[kind.kind]
     if kind.kind == "literal" and {*map(type, kind.choices)} == {str}:
         return str
-    if kind.origin in (list, dict):
+    if kind.kind in ("list", "mapping"):
         item = _nullable(kind.item, strict, nulls)
         if kind.origin is list:
             return types.GenericAlias(list, (item,))
-        if kind.key.hint is str:
+        if kind.origin is dict and kind.key.hint is str:
             return types.GenericAlias(dict, (str, item))
     if attrs.has(kind.hint) and kind.kind == "record":
         return fast_struct(kind.hint, strict=strict, nulls=nulls)

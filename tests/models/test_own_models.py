@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import typing
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar
@@ -346,6 +347,26 @@ def test_a_number_or_a_collection(other: Any, given: str, made: Any) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_resource(b'{"content": "x"}', model)
     assert caught.value.path == "$.content"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "made"),
+    [
+        *(("List", '[1,"a"]', [1, "a"]), ("Tuple", '[1,"a"]', (1, "a")), ("Set", "[1]", {1})),
+        *(("Sequence", "[1]", [1]), ("Collection", "[1]", [1])),
+        *(("Dict", '{"a":1}', {"a": 1}), ("Mapping", '{"a":1}', {"a": 1})),
+    ],
+)
+def test_collections_without_the_type_of_their_entries(name: str, given: str, made: Any) -> None:
+    """A collection of `typing` without arguments takes any entries, as a model and in a class."""
+    bare = getattr(typing, name)
+    model = attrs.make_class("Row", {"content": attrs.field(type=bare)})
+    content = f'{{"content":{given}}}'.encode()
+    assert decode_resource(content, model) == model(made)
+    assert decode_resource(given.encode(), bare) == made
+    assert decode_resource(b"[%b]" % given.encode(), list[bare]) == [made]  # type: ignore[valid-type]
+    other = attrs.make_class("Row", {"content": attrs.field(type=bare), "more": attrs.field(alias="x")})
+    assert [*decode_resource(content[:-1] + b',"x":1}', other).content] == [*made]
 
 
 def test_numbers_keep_their_digits() -> None:

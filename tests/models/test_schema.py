@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import typing
 from collections import abc, deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -73,6 +74,7 @@ MaybeHeight = NewType("MaybeHeight", int | None)  # type: ignore[valid-newtype]
         (int | str, "union"),
         (models.Erc20Transfer, "record"),
         (list, "other"),
+        *((getattr(typing, name), "other") for name in ("List", "Set", "Sequence", "Tuple", "Dict")),
         (Box[int], "other"),
         (datetime, "other"),
         (None, "other"),
