@@ -27,7 +27,7 @@ from chainapi.models.hooks import check_cattrs, structure
 from chainapi.models.in_place import in_place, taking_class
 from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.metrics import MetricPoint
-from chainapi.models.native import NativeRows, has_attrs, has_decimals, has_native_numbers
+from chainapi.models.native import NativeRows, has_decimals, has_native_numbers, misread
 from chainapi.models.pydantic_model import PydanticRows, is_pydantic
 from chainapi.models.records import AnyRecord
 from chainapi.models.row_type import (
@@ -117,8 +117,8 @@ def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
 
     Raises TypeError if only cattrs can make the model.
     """
-    if native and has_attrs(model):
-        raise TypeError("msgspec would read the attrs classes by their names in Python")
+    if native and misread(model):
+        raise TypeError("msgspec alone does not read all classes in the model")
     wire = wire_type(model, strict=strict)
     msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
     msgspec.convert([], types.GenericAlias(list, (model,)), from_attributes=True)

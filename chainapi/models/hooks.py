@@ -9,7 +9,7 @@ import enum
 import types
 import typing
 from collections import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from math import isfinite
@@ -22,7 +22,7 @@ from chainapi.core.numbers import is_of, whole_of
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.decode_errors import to_decode_error
 from chainapi.models.exact_json import encode_json
-from chainapi.models.native import has_decimals, json_decoder, with_numbers
+from chainapi.models.native import has_decimals, json_decoder, misread, with_numbers
 from chainapi.models.schema import fields_of, is_record, type_of
 
 if TYPE_CHECKING:
@@ -57,12 +57,26 @@ def converter() -> cattrs.Converter:
 
     under_way = set[Any]()
 
-    def from_json(kind: Any) -> Callable[[Any, Any], Any]:
-        under_way.add(kind)  # the next hook of the same type is that of cattrs
+    def next_hook(kind: Any) -> Callable[[Any, Any], Any]:
+        """Return the hook beneath one of ours: that of cattrs, or of a user."""
+        under_way.add(kind)
         try:
-            return _own(_checked(_json_type(kind), made.get_structure_hook(kind, cache_result=False)))
+            return made.get_structure_hook(kind, cache_result=False)
         finally:
             under_way.discard(kind)
+
+    def from_json(kind: Any) -> Callable[[Any, Any], Any]:
+        return _own(_checked(_json_type(kind), next_hook(kind)))
+
+    def named(kind: Any) -> Callable[[Any, Any], Any]:
+        names, make = typing.get_type_hints(typing.get_origin(kind) or kind), next_hook(kind)
+        return _own(_checked(dict, lambda value, _: make(_only(names, value), kind)))
+
+    def nullable(kind: Any) -> Callable[[Any, Any], Any]:
+        hook = next_hook(kind)
+        if _is_of_cattrs(hook):  # it looks for the hook of the other type when it makes a value
+            made.get_structure_hook(_nullable(kind))
+        return hook
 
     def limited(kind: Any) -> Callable[[Any, Any], Any]:
         return _own(_limited(kind, made.get_structure_hook(kind.__origin__)))
@@ -71,6 +85,10 @@ def converter() -> cattrs.Converter:
     made.register_structure_hook_factory(_is_literal, _by_msgspec)
     made.register_structure_hook_factory(
         lambda kind: kind not in under_way and _json_type(kind) is not None, from_json
+    )
+    made.register_structure_hook_factory(lambda kind: kind not in under_way and _is_typed_dict(kind), named)
+    made.register_structure_hook_factory(
+        lambda kind: kind not in under_way and _nullable(kind) is not None, nullable
     )
     made.register_structure_hook_factory(_has_limits, limited)
     return made
@@ -92,24 +110,33 @@ def is_hooked(kind: Any) -> bool:
     except (cattrs.StructureHandlerNotFoundError, NameError):  # no hook for it, or a name in it is undefined
         return False
     # Hooks of cattrs itself, such as those for enumerations, make the same values as msgspec.
-    of_cattrs = (getattr(hook, "__module__", None) or "cattrs").startswith("cattrs")
-    return hook not in _own_hooks and (attrs.has(kind) or not of_cattrs)
+    return hook not in _own_hooks and (attrs.has(kind) or not _is_of_cattrs(hook))
+
+
+def _is_of_cattrs(hook: Any) -> bool:
+    return (getattr(hook, "__module__", None) or "cattrs").startswith("cattrs")
 
 
 def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
     """Make types without a hook: dates, decimals, UUIDs, Structs."""
-    import cattrs
-
     try:
         foreign = isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
     except TypeError:
         foreign = True
     if foreign:
-        message = f"{kind!r} has no structure hook: register one with chainapi.models.converter()"
-        raise cattrs.StructureHandlerNotFoundError(message, kind)
+        raise _no_hook(kind)
+    if classes := misread(kind):
+        raise _no_hook(kind, f", and msgspec reads {classes[0]!r} by other rules")
     decoder = json_decoder(kind, decimals=has_decimals(kind))
     # JSON again, because msgspec makes no float of a Decimal.
     return _own(lambda value, _: decoder.decode(encode_json(with_numbers(type_of(kind), value))))
+
+
+def _no_hook(kind: Any, why: str = "") -> Exception:
+    import cattrs
+
+    message = f"{kind!r} has no structure hook{why}: register one with chainapi.models.converter()"
+    return cattrs.StructureHandlerNotFoundError(message, kind)
 
 
 def _scalar(primitive: type, read: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
@@ -163,6 +190,13 @@ def _json_type(kind: Any) -> type | None:
     return dict if issubclass(origin, abc.Mapping) else list
 
 
+def _nullable(kind: Any) -> Any:
+    """Return the one type beside None in a union; None for other types."""
+    given = [one for one in typing.get_args(kind) if one is not types.NoneType]
+    is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    return given[0] if is_union and len(given) == 1 else None
+
+
 def _checked(wanted: Any, make: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return a hook that takes values of one type of JSON alone.
 
@@ -176,6 +210,18 @@ def _checked(wanted: Any, make: Callable[[Any, Any], Any]) -> Callable[[Any, Any
         return make(value, kind)
 
     return checked
+
+
+def _is_typed_dict(kind: Any) -> bool:
+    return typing.is_typeddict(typing.get_origin(kind) or kind)
+
+
+def _only(names: Container[str], value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an object with some names.
+
+    cattrs keeps the others too.
+    """
+    return {name: field for name, field in value.items() if name in names}
 
 
 def _is_literal(kind: Any) -> bool:

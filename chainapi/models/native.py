@@ -27,10 +27,11 @@ from chainapi.models.schema import Type, fields_of, is_record, type_of
 __all__ = [
     "JSONDecoder",
     "NativeRows",
-    "has_attrs",
     "has_decimals",
     "has_native_numbers",
+    "is_misread",
     "json_decoder",
+    "misread",
     "with_numbers",
 ]
 
@@ -144,9 +145,17 @@ def has_decimals(model: Any) -> bool:
     return any(kind.kind == "decimal" for kind in _all_types(type_of(model)))
 
 
-def has_attrs(model: Any) -> bool:
-    """Check for an attrs class in a model, at any depth."""
-    return any(isinstance(kind.hint, type) and attrs.has(kind.hint) for kind in _all_types(type_of(model)))
+def misread(model: Any) -> tuple[Any, ...]:
+    """Return the classes in a model, at any depth, that msgspec would read wrongly."""
+    return tuple(kind.hint for kind in _all_types(type_of(model)) if is_misread(kind.hint))
+
+
+def is_misread(hint: Any) -> bool:
+    """Check for a class that msgspec would read from other fields of JSON.
+
+    It takes those of an attrs class by their names in Python.
+    """
+    return attrs.has(hint)
 
 
 def with_numbers(kind: Type, value: Any) -> Any:

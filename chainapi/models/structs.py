@@ -26,7 +26,7 @@ import msgspec
 from chainapi.core.numbers import DIGITS
 from chainapi.models.hooks import is_hooked
 from chainapi.models.in_place import in_place
-from chainapi.models.native import has_native_numbers
+from chainapi.models.native import has_native_numbers, is_misread
 from chainapi.models.schema import Field, Kind, Type, fields_of, type_of
 from chainapi.models.unions import Tag
 
@@ -293,19 +293,16 @@ def _is_collection(wire: Any) -> bool:
 def _is_foreign(info: object) -> bool:
     """Check for a type in a type that msgspec cannot make by itself.
 
-    Those are foreign types, and attrs classes: msgspec would use their Python names.
+    Those are foreign types, and classes that it would read wrongly.
     """
     stack, seen = [info], set[int]()
     while stack:
         entry = stack.pop()
-        if isinstance(entry, msgspec.inspect.CustomType):
-            return True
-        if isinstance(entry, msgspec.inspect.DataclassType) and attrs.has(entry.cls):
+        if isinstance(entry, msgspec.inspect.CustomType) or is_misread(getattr(entry, "cls", None)):
             return True
         if isinstance(entry, tuple):
             stack.extend(entry)
         elif isinstance(entry, msgspec.inspect.Type | msgspec.inspect.Field) and id(entry) not in seen:
             seen.add(id(entry))
-            if not isinstance(entry, msgspec.inspect.StructType):  # only msgspec can make it
-                stack.extend(getattr(entry, name) for name in entry.__struct_fields__)
+            stack.extend(getattr(entry, name) for name in entry.__struct_fields__)
     return False

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
 
 import attrs
 import msgspec
@@ -16,9 +16,11 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.errors import DecodeError
+from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import converter
-from chainapi.models.codec import decode_resource
+from chainapi.models.codec import PageDecoder, decode_resource
+
+T = TypeVar("T")
 
 
 class Color(enum.Enum):
@@ -233,3 +235,113 @@ def test_faults_of_hooked_fields(sent: bytes, path: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_resource(sent, Hooked)
     assert caught.value.path.startswith(path)
+
+
+@frozen
+class Fee:
+    """A class whose field has another name in JSON than in Python."""
+
+    max_fee: int = 0
+
+
+@frozen
+class Box(Generic[T]):
+    """A generic class with such a field."""
+
+    the_content: T
+
+
+class FeeStruct(msgspec.Struct):
+    """A Struct with such a class."""
+
+    fee: Fee
+
+
+class OuterStruct(msgspec.Struct):
+    """A Struct with that Struct, and a whole number."""
+
+    inner: list[FeeStruct]
+    count: int = 0
+
+
+@dataclass
+class FeeData:
+    """A dataclass with such a class."""
+
+    fee: Fee
+
+
+class FeeTyped(TypedDict):
+    """A TypedDict with such a class."""
+
+    fee: Fee
+
+
+def aliased(hint: Any) -> Any:
+    """Return a class of cattrs with a field of a type."""
+    fields = {"fee": attrs.field(type=hint), "beside": attrs.field(type=int, default=0, alias="next")}
+    return attrs.make_class("Aliased", fields, frozen=True)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *map(aliased, (Fee | str, Fee | int, Fee | list[Fee], dict[str, Fee | str], Box[int] | str)),
+        *(FeeStruct, OuterStruct, FeeStruct | None, list[FeeStruct], FeeStruct | str),
+        *map(aliased, (FeeStruct, FeeData | str)),
+        *(msgspec.defstruct("Deep", [("fee", hint)]) for hint in (FeeData, FeeTyped, Fee | str, Box[int])),
+        *(tuple[FeeStruct, Packed], dataclass(type("Outer", (), {"__annotations__": {"fee": FeeStruct}}))),
+    ],
+    ids=str,
+)
+def test_an_attrs_class_that_only_msgspec_could_read(model: Any) -> None:
+    """Such a model is refused before a request: msgspec would miss the fields by their names in JSON."""
+    with pytest.raises(ConfigurationError, match=r"msgspec reads .*(Fee|Box).* by other rules: register one"):
+        PageDecoder(model, "rows")
+
+
+FEE = b'{"fee":{"maxFee":"3"}}'
+
+
+@pytest.mark.parametrize("model", [FeeData, FeeTyped, *map(aliased, (Fee, Fee | None, Fee | Inner))], ids=str)
+def test_an_attrs_class_in_a_class_of_another_kind(model: Any) -> None:
+    """Dataclasses, TypedDicts and unions of attrs classes read its fields by their names in JSON."""
+    row = decode_resource(FEE[:-1] + b',"more":1}', model)
+    assert row == {"fee": Fee(3)} if model is FeeTyped else row.fee == Fee(3)
+
+
+def test_a_hook_reads_such_a_model(hooks: None) -> None:
+    """A hook for the Struct or the union makes its values."""
+    del hooks
+    converter().register_structure_hook(
+        FeeStruct, lambda value, _: FeeStruct(Fee(int(value["fee"]["maxFee"])))
+    )
+    converter().register_structure_hook(Fee | str, lambda value, _: Fee(int(value["maxFee"])))
+    assert decode_resource(FEE, FeeStruct) == FeeStruct(Fee(3))
+    assert decode_resource(FEE, aliased(Fee | str)).fee == Fee(3)
+
+
+class Foreign:
+    """A class that needs a hook."""
+
+
+@frozen
+class Node:
+    """A class with an alias that contains itself."""
+
+    name: str = attrs.field(alias="title")
+    child: Node | None = None
+
+
+def test_null_beside_a_type_with_a_hook_or_without() -> None:
+    """A type beside None is checked before a request too, unless the union has a hook."""
+    assert decode_resource(b'{"title":"a","child":{"title":"b"}}', Node) == Node("a", Node("b"))
+    for model in (Foreign | None, aliased(Foreign | None), aliased(list[Foreign | None])):
+        with pytest.raises(ConfigurationError, match=r"Foreign'> has no structure hook: register one"):
+            PageDecoder(model, "rows")
+    converter.cache_clear()
+    converter().register_structure_hook(Foreign | None, lambda value, _: [value])
+    try:
+        assert decode_resource(b'{"fee":null}', aliased(Foreign | None)).fee == [None]
+    finally:
+        converter.cache_clear()
