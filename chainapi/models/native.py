@@ -153,9 +153,9 @@ def misread(model: Any) -> tuple[Any, ...]:
 def is_misread(hint: Any) -> bool:
     """Check for a class that msgspec would read from other fields of JSON.
 
-    It takes those of an attrs class by their names in Python.
+    It takes those of an attrs class by their names in Python, and fields that a dataclass computes.
     """
-    return attrs.has(hint)
+    return attrs.has(hint) or not all(field.direct for field in fields_of(hint))
 
 
 def with_numbers(kind: Type, value: Any) -> Any:

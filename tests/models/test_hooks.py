@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
 
@@ -345,3 +345,74 @@ def test_null_beside_a_type_with_a_hook_or_without() -> None:
         assert decode_resource(b'{"fee":null}', aliased(Foreign | None)).fee == [None]
     finally:
         converter.cache_clear()
+
+
+@dataclass
+class Doubled:
+    """A dataclass that computes a field."""
+
+    name: str
+    twice: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.twice = self.name * 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """A frozen dataclass that computes a field, and has a default in another."""
+
+    count: int
+    square: int = field(init=False)
+    fixed: int = field(init=False, default=7)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "square", self.count**2)
+
+
+class DoubledTyped(TypedDict):
+    """A TypedDict with such a class."""
+
+    inner: Doubled
+
+
+@dataclass
+class DoubledData:
+    """A dataclass with such a class."""
+
+    inner: list[Doubled]
+
+
+@frozen
+class DoubledAttrs:
+    """An attrs class with such a class."""
+
+    inner: Doubled | None
+
+
+A = b'{"name":"a","twice":"b"}'
+
+
+@pytest.mark.parametrize(
+    ("model", "sent", "made"),
+    [
+        (Doubled, b'{"name":"a"}', Doubled("a")),
+        (Doubled, A, Doubled("a")),
+        (Counted, b'{"count":"3","fixed":"8"}', Counted(count=3)),
+        (Doubled | None, A, Doubled("a")),
+        (list[Doubled], b"[%b]" % A, [Doubled("a")]),
+        (DoubledTyped, b'{"inner":%b}' % A, {"inner": Doubled("a")}),
+        (DoubledData, b'{"inner":[%b]}' % A, DoubledData([Doubled("a")])),
+        (DoubledAttrs, b'{"inner":%b}' % A, DoubledAttrs(Doubled("a"))),
+    ],
+    ids=str,
+)
+def test_fields_that_a_dataclass_computes(model: Any, sent: bytes, made: Any) -> None:
+    """A field that the constructor of a dataclass does not take is not read from JSON."""
+    assert decode_resource(sent, model) == made
+
+
+def test_a_computed_field_that_only_msgspec_could_read() -> None:
+    """A Struct with such a dataclass is refused before a request: msgspec would read the field."""
+    with pytest.raises(ConfigurationError, match=r"msgspec reads .*Doubled.* by other rules: register one"):
+        PageDecoder(msgspec.defstruct("Outer", [("inner", Doubled)]), "rows")
