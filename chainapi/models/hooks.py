@@ -23,6 +23,7 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.decode_errors import to_decode_error
 from chainapi.models.exact_json import encode_json
 from chainapi.models.native import has_decimals, json_decoder, misread, with_numbers
+from chainapi.models.records import AnyRecord, with_unnamed
 from chainapi.models.schema import fields_of, is_record, type_of
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ def converter() -> cattrs.Converter:
     made.register_structure_hook(bytes, _by_msgspec(bytes))
 
     def from_wire(cls: Any) -> Callable[[Any, Any], Any]:
-        attrs.resolve_types(typing.get_origin(cls) or cls)
+        attrs.resolve_types(_class_of(cls))
         names: dict[str, Any] = {
             field.name: cattrs.gen.override(rename=field.wire) for field in fields_of(cls)
         }
-        return _own(_checked(dict, cattrs.gen.make_dict_structure_fn(cls, made, **names)))
+        make = cattrs.gen.make_dict_structure_fn(cls, made, **names)
+        return _own(_checked(dict, _with_extra(make) if issubclass(_class_of(cls), AnyRecord) else make))
 
     under_way = set[Any]()
 
@@ -69,7 +71,7 @@ def converter() -> cattrs.Converter:
         return _own(_checked(_json_type(kind), next_hook(kind)))
 
     def named(kind: Any) -> Callable[[Any, Any], Any]:
-        names, make = typing.get_type_hints(typing.get_origin(kind) or kind), next_hook(kind)
+        names, make = typing.get_type_hints(_class_of(kind)), next_hook(kind)
         return _own(_checked(dict, lambda value, _: make(_only(names, value), kind)))
 
     def nullable(kind: Any) -> Callable[[Any, Any], Any]:
@@ -86,7 +88,9 @@ def converter() -> cattrs.Converter:
     made.register_structure_hook_factory(
         lambda kind: kind not in under_way and _json_type(kind) is not None, from_json
     )
-    made.register_structure_hook_factory(lambda kind: kind not in under_way and _is_typed_dict(kind), named)
+    made.register_structure_hook_factory(
+        lambda kind: kind not in under_way and typing.is_typeddict(_class_of(kind)), named
+    )
     made.register_structure_hook_factory(
         lambda kind: kind not in under_way and _nullable(kind) is not None, nullable
     )
@@ -177,12 +181,22 @@ def _member(value: Any, kind: Any) -> Any:
     return made
 
 
+def _class_of(kind: Any) -> Any:
+    """Return the class of a generic type without its arguments."""
+    return typing.get_origin(kind) or kind
+
+
+def _with_extra(make: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a hook of a record, which keeps the fields that it does not name."""
+    return lambda value, kind: with_unnamed(make(value, kind), value)
+
+
 def _json_type(kind: Any) -> type | None:
     """Return the type of the JSON value of a collection, list or dict.
 
     None for other types.
     """
-    origin = typing.get_origin(kind) or kind
+    origin = _class_of(kind)
     if not isinstance(origin, type) or is_record(origin) or typing.is_typeddict(origin):
         return None
     if issubclass(origin, str | bytes | bytearray) or not issubclass(origin, abc.Iterable):
@@ -210,10 +224,6 @@ def _checked(wanted: Any, make: Callable[[Any, Any], Any]) -> Callable[[Any, Any
         return make(value, kind)
 
     return checked
-
-
-def _is_typed_dict(kind: Any) -> bool:
-    return typing.is_typeddict(typing.get_origin(kind) or kind)
 
 
 def _only(names: Container[str], value: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core.core_schema import CoreSchema
 
-__all__ = ["NULL", "SET_EXTRA", "AnyRecord", "Record", "keep", "unnamed"]
+__all__ = ["NULL", "SET_EXTRA", "AnyRecord", "Record", "keep", "unnamed", "with_unnamed"]
 
 NULL = msgspec.Raw(b"null")
 
@@ -111,6 +111,12 @@ def _restored(kind: Any, state: Any, extra: Mapping[str, Any]) -> Any:
     return _with_extra(record, extra) if extra else record
 
 
+def with_unnamed(record: Any, sent: Mapping[str, Any]) -> Any:
+    """Return a record with the fields of its JSON object that it does not name."""
+    extra = _further(type(record), sent)
+    return _with_extra(record, extra) if extra else record
+
+
 def _with_extra(record: AnyRecord, extra: Any) -> AnyRecord:
     return record._with_extra(extra)  # noqa: SLF001 - of this module
 
@@ -193,13 +199,24 @@ def _is_record(kind: Type) -> bool:
 
 
 def _unnamed(kind: Any, raw: bytes) -> dict[str, Any]:
-    names = {field.wire for field in fields_of(kind)}
     try:
-        return {name: value for name, value in EXACT.decode(raw).items() if name not in names}
+        return _further(kind, EXACT.decode(raw))
     except DECODING_ERRORS:
         pass
     try:
         fields = _OBJECT.decode(raw)
     except DECODING_ERRORS as error:
         raise to_decode_error(error) from None
-    return {name: decode_leniently(bytes(value)) for name, value in fields.items() if name not in names}
+    return {name: decode_leniently(bytes(value)) for name, value in _further(kind, fields).items()}
+
+
+def _further(kind: Any, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a JSON object that a record does not name."""
+    names = _names(kind)
+    return {} if sent.keys() <= names else {name: sent[name] for name in sent if name not in names}
+
+
+@cache
+def _names(kind: Any) -> frozenset[str]:
+    """Return the names of the fields of a record in JSON."""
+    return frozenset([field.wire for field in fields_of(kind)])

@@ -22,6 +22,7 @@ from chainapi.errors import DecodeError
 from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, RichAddress, Transfer, Unknown
 from chainapi.models.codec import DecodedPage, PageDecoder, decode_resource
 from chainapi.models.records import AnyRecord
+from chainapi.models.sizes import LARGE
 from chainapi.tables.codec import Codec
 from tests.documents import Maker
 
@@ -222,6 +223,64 @@ def test_records_in_tuples_keep_further_fields() -> None:
     (row,) = PageDecoder(Route, "rows").decode(body_of({"rows": [sent]})).rows
     assert isinstance(row.hops, tuple)
     assert [hop.extra for hop in row.hops] == [{"news": 1}]
+
+
+def twice(gas: int) -> int:
+    """Return another number."""
+    return gas * 2
+
+
+@frozen
+class Doubled(EvmBlock):
+    """Record of a user that only cattrs makes."""
+
+    gas_used: int = attrs.field(converter=twice, kw_only=True)
+
+
+def without_first(hops: tuple[RichAddress, ...]) -> tuple[RichAddress, ...]:
+    """Return records without the first one."""
+    return hops[1:]
+
+
+def by_address(hops: list[RichAddress]) -> dict[str, RichAddress]:
+    """Return records by one of their fields."""
+    return {hop.address: hop for hop in hops}
+
+
+@frozen
+class Converted(Route):
+    """Record of a user that changes the shape of the records in it, and leaves one of them out."""
+
+    hops: tuple[RichAddress, ...] = attrs.field(default=(), converter=without_first)
+    places: list[RichAddress] = attrs.field(default=(), converter=by_address)
+    origin: RichAddress | None = attrs.field(default=None, alias="sender")
+
+
+def test_records_that_cattrs_makes_keep_further_fields() -> None:
+    """A record with a converter keeps the fields that it does not name, in pages and tables."""
+    fields = Maker(seed=1, whole=True).record(EvmBlock)
+    body = body_of({"rows": [{**fields, "news": 1, **NEWS}, fields]})
+    for sent in (body, body + b" " * LARGE):
+        first, second = PageDecoder(Doubled, "rows").decode(sent).rows
+        assert (first.extra, second.extra) == ({"news": 1, **NEWS}, {})
+        assert first == second
+        assert json.loads(Codec(Doubled).encode_lines([first]))["extra"]["news"] == 1
+        assert first.gas_used == 2 * block().gas_used
+    assert decode_resource(body_of({**fields, "news": 1}), Doubled).extra == {"news": 1}
+    with pytest.raises(DecodeError) as caught:
+        PageDecoder(Doubled, "rows").decode(body_of({"rows": [{**fields, "news": 1, "gasUsed": "x"}]}))
+    assert caught.value.path == "$.rows[0].gasUsed"
+
+
+def test_records_that_a_converter_moves_keep_further_fields() -> None:
+    """A record in another place than in JSON has its own further fields."""
+    hops = [{"address": f"0x{number}", "news": number} for number in range(3)]
+    sent = {**Maker(seed=1, whole=True).record(EvmBlock), "hops": hops, "places": hops, "sender": hops[0]}
+    (row,) = PageDecoder(Converted, "rows").decode(body_of({"rows": [{**sent, "news": 9}]})).rows
+    assert row.extra == {"news": 9}
+    assert [hop.extra for hop in row.hops] == [{"news": 1}, {"news": 2}]
+    assert {name: hop.extra["news"] for name, hop in row.places.items()} == {"0x0": 0, "0x1": 1, "0x2": 2}
+    assert row.origin.extra == {"news": 0}
 
 
 def test_what_further_fields_take() -> None:
