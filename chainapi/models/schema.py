@@ -222,6 +222,7 @@ class Field(Struct, frozen=True):
         direct: whether the constructor takes the value unchanged and by the name of the field. So it is not
             with a converter, an alias or ``init=False``.
         timestamp: whether it is Unix time in seconds, with a property beside it that is the datetime.
+        shown: whether the repr of a record shows its value as it is.
 
     """
 
@@ -232,6 +233,7 @@ class Field(Struct, frozen=True):
     default: Any
     direct: bool
     timestamp: bool
+    shown: bool
 
     @property
     def required(self) -> bool:
@@ -290,26 +292,26 @@ def _declared(model: Any, hints: Mapping[str, Any]) -> Iterator[Field]:
         for value in vars(kind).values()
         if isinstance(value, UTCDatetime | OptionalUTCDatetime)
     }
-    for name, wire, default, direct in _attributes(model):
+    for name, wire, default, direct, shown in _attributes(model):
         hint = hints.get(name)
         kind = unknown if hint is None else type_of(hint)
-        yield Field(name, wire, kind, hint, default, direct, name in timestamps)
+        yield Field(name, wire, kind, hint, default, direct, name in timestamps, shown)
 
 
-def _attributes(model: Any) -> Iterator[tuple[str, str, Any, bool]]:
-    """Yield each field's name, JSON name, default, and whether it is direct."""
+def _attributes(model: Any) -> Iterator[tuple[str, str, Any, bool, bool]]:
+    """Yield each field's name, JSON name, default, whether it is direct, and shown."""
     if attrs.has(model):
         for attribute in attrs.fields(model):
             direct = attribute.init and attribute.converter is None and attribute.alias == attribute.name
-            yield attribute.name, _wire(attribute), attribute.default, direct
+            yield attribute.name, _wire(attribute), attribute.default, direct, attribute.repr is True
     elif dataclasses.is_dataclass(model):
         for field in dataclasses.fields(model):
             default = _default(field.default, field.default_factory, dataclasses.MISSING)
-            yield field.name, field.name, default, field.init
+            yield field.name, field.name, default, field.init, field.repr
     else:
         for entry in msgspec.structs.fields(model):
             default = _default(entry.default, entry.default_factory, msgspec.NODEFAULT)
-            yield entry.name, entry.encode_name, default, True
+            yield entry.name, entry.encode_name, default, True, True
 
 
 def _wire(attribute: attrs.Attribute[Any]) -> str:

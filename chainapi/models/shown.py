@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import attrs
-
-from chainapi.models.schema import fields_of
+from chainapi.models.invalid import Invalid
+from chainapi.models.schema import fields_of, is_record
 from chainapi.models.timestamps import utc_datetime
+from chainapi.models.unions import Unknown
 
 __all__ = ["described", "shown"]
 
@@ -17,20 +17,20 @@ WIDTH = 96  # characters of a row
 LONGEST = 20  # characters of a string in a row
 
 
-def shown(record: Any) -> str:
-    """Return the class of a record, and the first fields that fit into a line.
+def shown(record: Any, width: int = WIDTH) -> str:
+    """Return the class of a record, and the first fields that fit into `width`.
 
     Missing fields and those that no repr may show are left out.
     """
     kind: Any = type(record)
     parts, length = list[str](), len(kind.__name__)
-    for field in attrs.fields(kind):
-        value = getattr(record, field.name)
-        if value is None or not field.repr:
+    for field in fields_of(kind):
+        value = getattr(record, field.name, None)
+        if value is None or not field.shown:
             continue
         part = f"{field.name}={_brief(value)}"
         length += len(part) + 2
-        if length > WIDTH:
+        if length > width:
             parts.append("...")
             break
         parts.append(part)
@@ -59,18 +59,22 @@ def _label(row: Any) -> str:
 
 
 def _values(row: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Yield name and value of each field of a row, and whether it is a timestamp."""
-    raw = getattr(row, "raw", row)
+    """Yield name and value of each field of a row, and whether it is a timestamp.
+
+    Fields that no repr may show are left out.
+    """
+    raw = row.raw if isinstance(row, Unknown | Invalid) else row
     if isinstance(raw, Mapping):
         for name, value in raw.items():
             yield name, value, str(name).lower().endswith("timestamp")
-    for field in () if isinstance(raw, Mapping) else fields_of(type(row)):
-        yield field.name, getattr(row, field.name), field.timestamp
+    for field in fields_of(type(raw)):
+        if field.shown:
+            yield field.name, getattr(row, field.name, None), field.timestamp
 
 
 def _brief(value: Any) -> str:
     """Return a value in a few characters."""
-    if attrs.has(type(value)):
+    if is_record(type(value)):
         return f"{type(value).__name__}(...)"
     if isinstance(value, list | tuple | dict):
         return f"<{len(value)} {'entry' if len(value) == 1 else 'entries'}>" if value else repr(value)

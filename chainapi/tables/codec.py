@@ -21,6 +21,7 @@ from chainapi.models.invalid import Invalid
 from chainapi.models.plain import is_pydantic_row, to_wire
 from chainapi.models.row_type import RowType
 from chainapi.models.schema import row_classes
+from chainapi.models.shown import shown
 from chainapi.models.unions import Unknown, tags_of, wire_name
 from chainapi.models.untracked import class_with_extra
 from chainapi.tables.columns import (
@@ -287,11 +288,11 @@ def _fault(shape: Shape, row: Any, path: str, reason: str = "") -> ColumnValueEr
 
     The reason for a number is that it is out of the range of its column.
     """
-    column, value = shape.at(row, path)
+    column, value, is_shown = shape.at(row, path)
     if column is not None and type(value) in (int, float, Decimal):
         reason = _REASONS.get(column.kind, reason)
-    shown = printable(encode_json(to_wire(row)).decode("utf-8", "replace"), _SHOWN)
-    text = f"{quoted(value)} does not fit its column: {reason}. The row is {shown}"
+    what = quoted(value) if is_shown else "a value that the repr of its row hides"
+    text = f"{what} does not fit its column: {reason}. The row is {printable(shown(row, _SHOWN), _SHOWN)}"
     return ColumnValueError(text, path=f"${path}")
 
 

@@ -48,6 +48,7 @@ class Shape:
         columns: columns by name.
         attributes: name of the attribute of each column of the record.
         inner: shapes of the records in it, by column.
+        hidden: columns of the fields that the repr of the record does not show.
         changes: column, attribute and change of the values that take another form.
 
     Args:
@@ -78,6 +79,7 @@ class Shape:
         self.columns = columns
         self.attributes: dict[str, str] = {}
         self.inner: dict[str, Shape] = {}
+        self.hidden = set[str]()
         self.changes = list[tuple[str, str, _Change]]()
         self._exact, self._extra, self._as_json = exact, extra, as_json
         named = dict(named_fields(model, TAKEN if row else ()))
@@ -180,17 +182,22 @@ class Shape:
             _set(copies, attribute, values)
         return copies
 
-    def at(self, row: Any, path: str) -> tuple[Column | None, Any]:
-        """Return the column at a path, such as ``.inners[0].value``, and the value there."""
+    def at(self, row: Any, path: str) -> tuple[Column | None, Any, bool]:
+        """Return the column at a path, such as ``.inners[0].value``, and the value there.
+
+        The last value is whether the repr of the row shows it.
+        """
         shape: Shape | None = self
         column: Column | None = None
+        shown = True
         for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
             if index:
                 column, row = column and column.fields[0], [*row][int(index)]
             elif shape is not None:
                 column, row = shape.columns[name], getattr(row, shape.attributes[name])
+                shown = shown and name not in shape.hidden
                 shape = shape.inner.get(name)
-        return column, row
+        return column, row, shown
 
     def path_of(self, attributes: str) -> str:
         """Return the path of columns for a path of attributes, as msgspec reports it."""
@@ -209,6 +216,8 @@ class Shape:
     def _field(self, name: str, field: Field) -> tuple[str, Any, Any]:
         """Return a field of the Struct; keep its attribute and its change."""
         self.attributes[name] = field.name
+        if not field.shown:
+            self.hidden.add(name)
         kind, change = self._type(self.columns[name], field.type, name)
         if change is not None:
             self.changes.append((name, field.name, change))

@@ -114,7 +114,7 @@ async def test_amounts_that_do_not_fit(tmp_path: Path) -> None:
     message = str(failure)
     assert message.startswith("$.value: ")
     assert f"{2**256} does not fit its column" in message
-    assert 'amounts="text" holds every whole number. The row is {"blockNumber":0,' in message
+    assert 'amounts="text" holds every whole number. The row is Block(block_number=0,' in message
     assert message.endswith('on_invalid="raw", the export puts such rows into a file of their own')
     result = await run(amounts="binary", on_invalid="raw")
     assert (result.rows, result.invalid) == (2, 2)

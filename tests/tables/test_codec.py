@@ -109,7 +109,7 @@ def test_a_value_that_does_not_fit(amounts: Amounts, row: Row, path: str, shown:
     assert (error.path, error.row) == (path, 2)
     assert shown in error.reason
     assert remedy in error.reason
-    assert "The row is {" in error.reason
+    assert "The row is Row(" in error.reason
     assert 'on_invalid="raw"' in error.advice
     with pytest.raises(ColumnValueError) as caught:
         Codec(Row, amounts).encode_lines([Invalid({}, DecodeError("no number")), Row(), row])
