@@ -16,6 +16,7 @@ from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.position import Start
 from chainapi.core.paging.rows import Column, Identity, column_of
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
+from chainapi.models.invalid import is_raw
 from chainapi.models.unions import raw_path, wire_name
 
 __all__ = [
@@ -94,7 +95,7 @@ def number_reader(names: Sequence[str]) -> Callable[[Any], int | None]:
             try:
                 value = read(row)
             except AttributeError:
-                value = raw_path(row, name) if hasattr(row, "raw") else None
+                value = raw_path(row, name) if is_raw(row) else None
             if (whole := whole_of(value)) is not None:
                 return whole
         return None
@@ -168,7 +169,7 @@ def _key_of_caller(route: Route) -> Reader | None:
         try:
             values = [read(row) for read in readers]
         except (LookupError, AttributeError, TypeError):
-            if not hasattr(row, "raw"):
+            if not is_raw(row):
                 raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
             values = [raw_path(row, name) for name in route.key]  # it does not fit the caller's model
         if None in values:
@@ -203,10 +204,10 @@ def descending_number(route: Route) -> Callable[[Any], int | None]:
         try:
             value = read(row)
         except (LookupError, AttributeError, TypeError):
-            value = raw_path(row, name) if hasattr(row, "raw") else _NO_FIELD
+            value = raw_path(row, name) if is_raw(row) else _NO_FIELD
         whole = whole_of(value)
         # A row that was not made into its model may have any fields.
-        if whole is None and value is not None and not hasattr(row, "raw"):
+        if whole is None and value is not None and not is_raw(row):
             raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
         return whole
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.ranges import Ranged
+from chainapi.models.invalid import is_raw
 from chainapi.models.unions import raw_path
 
 __all__ = ["UNITS", "Route", "Weight", "route_name"]
@@ -156,7 +157,7 @@ def _reader(names: Sequence[str]) -> Callable[[Any], Any]:
         try:
             found = read(row)
         except AttributeError:
-            if hasattr(row, "raw"):
+            if is_raw(row):
                 found = _raw_key(row, names)
         try:
             hash(found)

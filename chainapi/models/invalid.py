@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from chainapi.errors import DecodeError
-from chainapi.models.unions import raw_dict, raw_field
+from chainapi.models.unions import Unknown, raw_dict, raw_field
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
 
-__all__ = ["Invalid"]
+__all__ = ["Invalid", "is_raw"]
 
 
 @frozen
@@ -47,3 +47,8 @@ class Invalid:
 
     def __getattr__(self, name: str) -> Any:
         return raw_field(self, name)
+
+
+def is_raw(row: object) -> bool:
+    """Check for a row that is no record: its fields are in `raw`."""
+    return isinstance(row, Unknown | Invalid)

@@ -476,6 +476,30 @@ async def test_a_misspelt_key_of_a_model_names_the_attribute() -> None:
             await session.data.list(ROWS, model=Narrow, key="blockNumber").collect()
 
 
+@frozen
+class WithRaw:
+    """A class of a user's with a field that has the name of the JSON of an unknown row."""
+
+    raw: dict[str, Any]
+    n: int
+
+
+@pytest.mark.parametrize("argument", ["key", "descending_key"])
+@pytest.mark.parametrize("name", ["nope", "n.x", "number"])
+async def test_a_field_named_raw_hides_no_misspelt_name(argument: str, name: str) -> None:
+    """A row with a field `raw` is not read like an unknown row: a misspelt name raises an error."""
+    rows = [{"raw": {"number": 9 - n}, "n": n} for n in (3, 2)]
+    wrong: dict[str, Any] = {argument: name}
+    right: dict[str, Any] = {argument: "n"}
+    async with session_of(Service(rows)) as session:
+        with pytest.raises(DecodeError, match=f"which {argument}= names"):
+            await session.data.list(ROWS, model=WithRaw, **wrong).collect()
+        assert await session.data.list(ROWS, model=WithRaw, **right).collect() == [
+            WithRaw({"number": 6}, 3),
+            WithRaw({"number": 7}, 2),
+        ]
+
+
 async def test_a_row_with_null_in_its_key_has_none() -> None:
     """A row with a null in its key has no key, and no pass drops it."""
     rows = [{"id": None, "n": index // 10} for index in range(40)]
