@@ -184,7 +184,7 @@ class Parameter(Struct, frozen=True):
     def _seconds(self, value: datetime) -> int:
         if value.tzinfo is None:
             raise ArgumentError(f"{self.name} is a datetime without a time zone")
-        return int(value.timestamp())
+        return int(value.replace(microsecond=0).timestamp())  # a float rounds the last microsecond up
 
 
 def _classes(part: Type) -> tuple[type, ...]:

@@ -215,6 +215,8 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
 
 # Arguments that are refused
 
+BEFORE_1970 = datetime(1969, 12, 31, 23, 59, 59, 500_000, tzinfo=UTC)
+
 
 @pytest.mark.parametrize(
     ("call", "said"),
@@ -247,6 +249,10 @@ async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
         (
             lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=datetime(2024, 1, 1)),  # noqa: DTZ001
             "start_timestamp is a datetime without a time zone",
+        ),
+        (
+            lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=BEFORE_1970),
+            "start_timestamp=-1 is not from 0 on",
         ),
         (
             lambda data: data.primary_network.validators("fuji", min_fee_percentage=1.5),
@@ -323,6 +329,19 @@ async def test_times_are_sent_in_unix_seconds() -> None:
     start = datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
     query = await sent(lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=start))
     assert query == [("pageSize", "100"), ("startTimestamp", "1704067200")]
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        (datetime.max.replace(tzinfo=UTC), 253402300799),
+        (datetime(2024, 1, 1, 0, 0, 0, 999_999, tzinfo=UTC), 1704067200),
+    ],
+)
+async def test_parts_of_a_second_are_cut(time: datetime, seconds: int) -> None:
+    """A time is sent as its whole seconds, also the last microsecond of the last year."""
+    query = await sent(lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=time))
+    assert query[1] == ("startTimestamp", str(seconds))
 
 
 @pytest.mark.parametrize(
