@@ -8,6 +8,7 @@ from typing import Any
 
 from chainapi.api.parameters import Parameter
 from chainapi.errors import ConfigurationError
+from chainapi.models.decode_errors import TOO_DEEP
 from chainapi.models.plain import to_wire
 
 __all__ = ["wire_body"]
@@ -33,6 +34,8 @@ def wire_body(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> byte
         }
     try:
         return json.dumps(content, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+    except RecursionError:
+        raise ConfigurationError(f"the body cannot be sent as JSON: it is {TOO_DEEP}") from None
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"the body cannot be sent as JSON: {error}") from None
 

@@ -146,6 +146,14 @@ async def test_numbers_in_a_body_are_sent_as_the_service_reads_them() -> None:
     assert b"description" not in (sent.body or b"")
 
 
+def nested(depth: int) -> dict[str, Any]:
+    """Return an object in as many others."""
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -155,6 +163,7 @@ async def test_numbers_in_a_body_are_sent_as_the_service_reads_them() -> None:
         (lambda data: data.webhooks.update("a/b", name="x"), "cannot be part of a path"),
         (lambda data: data.webhooks.add_addresses("id", addresses=[5]), "addresses must be str, not int"),
         (lambda data: data.aggregate_signatures("fuji", quorum_percentage=1.5), "must be int, not float"),
+        (lambda data: data.webhooks.create(Unknown(nested(5_000))), "nested too deeply"),
     ],
 )
 async def test_wrong_arguments_are_refused_before_a_request(call: Callable[[Any], Any], said: str) -> None:
