@@ -129,6 +129,13 @@ class Type(Struct, frozen=True):
             return ()
         return tuple(type_of(hint) for hint in typing.get_args(self.hint) if hint is not types.NoneType)
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Strings that the type lists, or a member of a union."""
+        members = (self, *self.members) if self.kind == "union" else (self,)
+        listed = [member for member in members if member.kind in ("literal", "enum")]
+        return tuple(text for member in listed for text in member.choices if isinstance(text, str))
+
     def parts(self) -> Iterator[Type]:
         """Yield this type and the types in it, but not those of the fields of a record."""
         yield self

@@ -234,15 +234,10 @@ def _wire_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
     """Return the type of a value on the wire."""
     given = _given_type(kind, within, strict)
     wire = typing.Optional[given] if kind.optional else given  # noqa: UP045 - made at run time
-    if any(msgspec.convert(text, wire, strict=False) != text for text in _listed(kind)):
+    values = [msgspec.convert(text, wire) for text in kind.texts]  # those of an enumeration are its members
+    if any(msgspec.convert(value, wire, strict=False) != value for value in values):
         raise TypeError(f"{kind} lists a text that the second step takes for another value: it needs cattrs")
     return wire
-
-
-def _listed(kind: Type) -> list[str]:
-    """Return the strings that a type lists."""
-    parts = [part for part in (kind, *kind.members) if part.kind == "literal"]
-    return [choice for part in parts for choice in part.choices if isinstance(choice, str)]
 
 
 def _given_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:

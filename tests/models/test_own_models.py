@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from decimal import Decimal
-from typing import Any, Generic, NotRequired, TypedDict, TypeVar
+from typing import Any, Generic, Literal, NotRequired, TypedDict, TypeVar
 
 import attrs
 import msgspec
@@ -367,6 +368,57 @@ def test_collections_without_the_type_of_their_entries(name: str, given: str, ma
     assert decode_resource(b"[%b]" % given.encode(), list[bare]) == [made]  # type: ignore[valid-type]
     other = attrs.make_class("Row", {"content": attrs.field(type=bare), "more": attrs.field(alias="x")})
     assert [*decode_resource(content[:-1] + b',"x":1}', other).content] == [*made]
+
+
+class Sign(enum.StrEnum):
+    """An enumeration of strings that look like other values, whose members are strings."""
+
+    NULL = "null"
+    TRUE = "true"
+    ONE = "1"
+
+
+class Mark(enum.Enum):
+    """An enumeration of the same strings, whose members are no strings."""
+
+    NULL = "null"
+    TRUE = "true"
+    ONE = "1"
+
+
+@pytest.mark.parametrize("make", [attrs.make_class, make_dataclass])
+@pytest.mark.parametrize("read", [Sign, Mark, str])
+def test_a_listed_text_stays_a_text(make: Any, read: Any) -> None:
+    """A string that a type lists is no null, no boolean and no number beside them."""
+    listed: Any = Literal["null", "true", "1"] if read is str else read
+    hints: dict[str, Any] = {
+        "null": listed | None,
+        "true": bool | listed,
+        "number": int | listed,
+        "ratio": float | listed,
+        "nulls": list[listed | None],
+        "named": dict[str, listed | None],
+        "amount": int,
+    }
+    annotated = {name: attrs.field(type=hint) for name, hint in hints.items()}
+    model = make("Row", annotated if make is attrs.make_class else [*hints.items()])
+    sent = {"null": "null", "true": "true", "number": "1", "ratio": "1", "nulls": ["null", None]}
+    (row,) = decoded(model, {**sent, "named": {"a": "null", "b": None}, "amount": "5"})
+    found = [row.null, row.true, row.number, row.ratio, *row.nulls, *row.named.values()]
+    null, true, one = map(read, ("null", "true", "1"))
+    assert found == [null, true, one, one, null, None, null, None]
+    assert {*map(type, found)} == {read, type(None)}
+    other: dict[str, Any] = {
+        "null": None,
+        "true": True,
+        "number": 2,
+        "ratio": 1.5,
+        "nulls": [],
+        "named": {},
+        "amount": "5",
+    }
+    (row,) = decoded(model, other)
+    assert (row.null, row.true, row.number, row.ratio) == (None, True, 2, 1.5)
 
 
 def test_numbers_keep_their_digits() -> None:
