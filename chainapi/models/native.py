@@ -162,7 +162,7 @@ def with_numbers(kind: Type, value: Any) -> Any:
     """Return a JSON value of a type, with numbers for strings of whole numbers."""
     if isinstance(value, str):
         kinds = {member.kind for member in kind.members} if kind.kind == "union" else {kind.kind}
-        may_be_whole = "integer" in kinds and "text" not in kinds and value not in kind.texts
+        may_be_whole = "integer" in kinds and "text" not in kinds and value not in kind.listed
         whole = whole_of(value) if may_be_whole else None
         return value if whole is None else whole
     if isinstance(value, list):

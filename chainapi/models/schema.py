@@ -130,11 +130,10 @@ class Type(Struct, frozen=True):
         return tuple(type_of(hint) for hint in typing.get_args(self.hint) if hint is not types.NoneType)
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """Strings that the type lists, or a member of a union."""
-        members = (self, *self.members) if self.kind == "union" else (self,)
-        listed = [member for member in members if member.kind in ("literal", "enum")]
-        return tuple(text for member in listed for text in member.choices if isinstance(text, str))
+    def listed(self) -> tuple[Any, ...]:
+        """Values that a literal or an enumeration lists, or one in a union."""
+        kinds = self.members if self.kind == "union" else (self,)
+        return tuple(value for kind in kinds if kind.kind in ("literal", "enum") for value in kind.choices)
 
     def parts(self) -> Iterator[Type]:
         """Yield this type and the types in it, but not those of the fields of a record."""

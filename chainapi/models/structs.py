@@ -234,10 +234,18 @@ def _wire_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:
     """Return the type of a value on the wire."""
     given = _given_type(kind, within, strict)
     wire = typing.Optional[given] if kind.optional else given  # noqa: UP045 - made at run time
-    values = [msgspec.convert(text, wire) for text in kind.texts]  # those of an enumeration are its members
-    if any(msgspec.convert(value, wire, strict=False) != value for value in values):
-        raise TypeError(f"{kind} lists a text that the second step takes for another value: it needs cattrs")
+    if not all(_is_kept(value, wire) for value in kind.listed):
+        raise TypeError(f"{kind} lists a value that the second step takes for another one: it needs cattrs")
     return wire
+
+
+def _is_kept(value: Any, wire: Any) -> bool:
+    """Check that the second step keeps what the first one makes of a listed value."""
+    try:
+        made = msgspec.convert(value, wire)
+        return bool(msgspec.convert(made, wire, strict=False) == made)
+    except msgspec.ValidationError:  # msgspec takes no member with a number for its class
+        return False
 
 
 def _given_type(kind: Type, within: tuple[type, ...], strict: bool) -> Any:

@@ -421,6 +421,26 @@ def test_a_listed_text_stays_a_text(make: Any, read: Any) -> None:
     assert (row.null, row.true, row.number, row.ratio) == (None, True, 2, 1.5)
 
 
+class Level(enum.Enum):
+    """An enumeration of whole numbers, whose members are no numbers."""
+
+    LOW = 1
+    HIGH = 2
+
+
+@pytest.mark.parametrize("make", [attrs.make_class, make_dataclass])
+def test_enumerations_of_whole_numbers(make: Any) -> None:
+    """A member of an enumeration of whole numbers is read at all depths; other numbers are refused."""
+    hints: dict[str, Any] = {"one": Level, "many": list[Level], "maybe": Level | None, "amount": int}
+    annotated = {name: attrs.field(type=hint) for name, hint in hints.items()}
+    model = make("Row", annotated if make is attrs.make_class else [*hints.items()])
+    sent = {"one": 1, "many": [2], "maybe": None, "amount": "5"}
+    assert decoded(model, sent) == [model(Level.LOW, [Level.HIGH], None, 5)]
+    with pytest.raises(DecodeError) as caught:
+        decoded(model, {**sent, "many": [2, 3]})
+    assert caught.value.path == "$.rows[0].many[1]"
+
+
 def test_numbers_keep_their_digits() -> None:
     """Texts beside a number do not change it: decimals keep all digits, floats and lists their values."""
 
