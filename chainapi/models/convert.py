@@ -94,7 +94,8 @@ def _row_type(model: Any, strict: bool) -> RowType:
     native = has_native_numbers(model)
     try:
         wire = _checked_wire(model, strict, native)
-    except (TypeError, NameError, ValueError):  # msgspec cannot take a type, a name or a pair of names
+    except (TypeError, NameError, ValueError, NotImplementedError):
+        # msgspec cannot take a type, a name, a pair of names, or a number of more than 64 bits in a type.
         check_cattrs(model)
         return RowType(Any, finite(model, lambda rows: structure(rows, model)))
     if native:

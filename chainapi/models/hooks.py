@@ -125,7 +125,7 @@ def _by_msgspec(kind: Any) -> Callable[[Any, Any], Any]:
     """Make types without a hook: dates, decimals, UUIDs, Structs."""
     try:
         foreign = isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
-    except TypeError:
+    except (TypeError, NotImplementedError):
         foreign = True
     if foreign:
         raise _no_hook(kind)

@@ -18,7 +18,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.models.records import AnyRecord
 from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import tags_of
-from chainapi.tables.types import A_MODEL, AMOUNT_KINDS, Amounts, Kind
+from chainapi.tables.types import A_MODEL, AMOUNT_KINDS, INT64, Amounts, Kind
 
 __all__ = [
     "EXTRA",
@@ -197,8 +197,11 @@ def _column(name: str, kind: Type, within: tuple[type, ...], field: Field | None
 
 def _scalar(kind: Type) -> Kind:
     if kind.kind in ("literal", "enum"):
-        given = {type(value) for value in kind.choices if value is not None}
-        return "text" if given == {str} else "integer" if given == {int} else "json"
+        values = [value for value in kind.choices if value is not None]
+        given = {*map(type, values)}
+        if given == {int} and INT64[0] <= min(values) and max(values) <= INT64[1]:
+            return "integer"
+        return "text" if given == {str} else "json"
     return "text" if kind.hint in _TEXTS else _KINDS.get(kind.kind, "json")
 
 

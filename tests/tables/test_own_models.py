@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
+import attrs
 import msgspec
 import pytest
 from attrs import frozen
@@ -151,6 +152,43 @@ def test_numbers_of_any_json_stay_numbers(number: str) -> None:
     for table in (builder.table(), table_of(rows, Free, "text")):
         cells = {name: json.loads(cell, parse_float=Decimal) for name, cell in table.to_pylist()[0].items()}
         assert cells == wanted
+
+
+class Weight(enum.Enum):
+    """An enumeration with a number beyond 64 bits."""
+
+    ONE = 1
+    MOST = 2**70
+
+
+class Edge(enum.Enum):
+    """An enumeration with the greatest number of 64 bits."""
+
+    ONE = 1
+    MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize("make", [attrs.make_class, make_dataclass])
+@pytest.mark.parametrize(("hint", "text"), [(Weight, True), (Edge, False)])
+def test_enumerations_of_long_numbers(make: Any, hint: Any, text: bool) -> None:
+    """Members beyond 64 bits are read and written; their column has JSON, that of others whole numbers."""
+    hints = {"one": hint, "many": list[hint], "maybe": hint | None}
+    annotated = {name: attrs.field(type=kind) for name, kind in hints.items()}
+    model = make("Row", annotated if make is attrs.make_class else [*hints.items()])
+    sent = {"one": hint.MOST.value, "many": [1, hint.MOST.value], "maybe": None}
+    rows = decoded(model, json.dumps(sent).encode())
+    assert (rows[0].one, rows[0].many, rows[0].maybe) == (hint.MOST, [hint.ONE, hint.MOST], None)
+    assert json.loads(chainapi.json.dumps(rows[0])) == sent
+    (cells,) = table_of(rows, model, "text").to_pylist()
+    assert cells == ({"one": str(2**70), "many": f"[1,{2**70}]", "maybe": None} if text else sent)
+    assert json.loads(Codec(model).encode_lines(rows)) == sent
+
+
+def test_a_struct_with_a_long_number_in_an_enumeration_is_refused() -> None:
+    """A model that msgspec alone can make, and cannot read, is refused before a request."""
+    model = msgspec.defstruct("Row", [("weight", Weight)])
+    with pytest.raises(ConfigurationError, match="has no structure hook"):
+        decoded(model, b'{"weight": 1}')
 
 
 def test_numbers_of_any_json_in_our_records() -> None:
