@@ -14,6 +14,7 @@ from chainapi.core.private import Private
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.canonical import CanonicalRows, scan
 from chainapi.models.decode_errors import (
+    CODE_FAULT,
     DECODING_ERRORS,
     TOO_DEEP,
     UNKNOWN_FIELD,
@@ -299,11 +300,11 @@ class PageDecoder(Stepwise[DecodedPage]):
 
 
 def _hides_row(fault: DecodeError, body: bytes) -> bool:
-    """Check for a fault of JSON that may be that of a row.
+    """Check for a fault of JSON, or of the code of a model, that may be that of a row.
 
     Its path does not say so.
     """
-    return _is_unreadable(fault) and is_json(body)
+    return (_is_unreadable(fault) or fault.reason.startswith(CODE_FAULT)) and is_json(body)
 
 
 def _is_unreadable(fault: DecodeError) -> bool:

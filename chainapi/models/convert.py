@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
+from chainapi.models.decode_errors import DECODING_ERRORS, guarded, to_decode_error
 from chainapi.models.exact_json import exact_number
 from chainapi.models.finite import decimal_texts, finite
 from chainapi.models.hooks import check_cattrs, structure
@@ -169,9 +169,8 @@ def _direct_path(model: Any, strict: bool, struct: Any) -> FastPath:
 
 
 def _fast_maker(model: Any) -> Maker:
-    several: Any = types.GenericAlias(list, (model,))
-    finish = partial(msgspec.convert, type=several, from_attributes=True)
-    return Maker(finish, model if is_untracked(model) else None)
+    convert = partial(msgspec.convert, type=list_of(model), from_attributes=True)
+    return Maker(partial(guarded, convert), model if is_untracked(model) else None)
 
 
 def _fast_union(tags: Sequence[Tag], strict: bool, maker_of: MakerOf) -> FastPath | None:
@@ -217,10 +216,9 @@ def _convert(rows: list[Any], model: Any) -> list[Any]:
 
     A whole number may be a string in the JSON.
     """
+    convert = partial(msgspec.convert, type=list_of(model), from_attributes=True, strict=False)
     try:
-        made: list[Any] = msgspec.convert(
-            rows, types.GenericAlias(list, (model,)), from_attributes=True, strict=False
-        )
+        made: list[Any] = guarded(convert, rows)
     except msgspec.ValidationError as error:
         fault = to_decode_error(error)
         # The fields of a Struct have the names of Python.

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any
 
 import msgspec
 
@@ -11,10 +15,13 @@ from chainapi.errors import DecodeError
 from chainapi.models.unions import wire_name
 
 __all__ = [
+    "CODE_FAULT",
     "DECODING_ERRORS",
     "TOO_DEEP",
     "UNKNOWN_FIELD",
     "below",
+    "fault_of_code",
+    "guarded",
     "is_unknown_field",
     "missing_field",
     "to_decode_error",
@@ -25,6 +32,7 @@ DECODING_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, DecodeErr
 
 UNKNOWN_FIELD = "Object contains unknown field"
 TOO_DEEP = "nested too deeply"
+CODE_FAULT = "the code of the model raised"
 
 _KEY = "key` in `"  # before the path of an object whose key has another type
 
@@ -45,6 +53,32 @@ def to_decode_error(error: BaseException) -> DecodeError:
             return DecodeError("no valid JSON: not UTF-8", malformed=True)
         case _:
             return DecodeError(f"no valid JSON: {error}", malformed=True)
+
+
+def guarded(decode: Callable[[Any], Any], given: Any) -> Any:
+    """Call a decoder that runs the code of a model: validators, hooks, defaults.
+
+    The decoder itself is one of msgspec or Pydantic, so that no error of this package is among those that
+    become a DecodeError.
+
+    Raises:
+        MsgspecError, UnicodeError, RecursionError, DecodeError: as the decoder raises.
+        DecodeError: the code of the model raised any other error.
+
+    """
+    try:
+        return decode(given)
+    except (*DECODING_ERRORS, MemoryError):
+        raise
+    except Exception as error:
+        raise DecodeError(fault_of_code(error)) from error
+
+
+def fault_of_code(error: Exception) -> str:
+    """Return the fault of a row for an error of the code of its model, with its place."""
+    *_, (frame, line) = walk_tb(error.__traceback__)
+    place = f"line {line} of {Path(frame.f_code.co_filename).name}"
+    return f"{CODE_FAULT} {type(error).__name__}: {error} ({place})"
 
 
 def is_unknown_field(error: BaseException) -> bool:

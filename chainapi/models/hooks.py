@@ -20,7 +20,7 @@ import msgspec
 
 from chainapi.core.numbers import is_of, whole_of
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.decode_errors import to_decode_error
+from chainapi.models.decode_errors import fault_of_code, to_decode_error
 from chainapi.models.exact_json import encode_json
 from chainapi.models.native import has_decimals, json_decoder, misread, with_numbers
 from chainapi.models.records import AnyRecord, with_unnamed
@@ -296,7 +296,7 @@ def structure(rows: Sequence[Any], model: Any) -> list[Any]:
     return made
 
 
-def _first_fault(error: BaseException) -> tuple[str, str]:
+def _first_fault(error: Exception) -> tuple[str, str]:
     """Return the first fault that cattrs found, and its JSON path."""
     import cattrs
 
@@ -319,4 +319,6 @@ def _first_fault(error: BaseException) -> tuple[str, str]:
     if isinstance(error, msgspec.ValidationError | DecodeError):
         fault = to_decode_error(error)
         return fault.reason, path + fault.path[1:]
+    if not isinstance(error, ValueError | TypeError | AttributeError):  # cattrs raises these itself
+        return fault_of_code(error), path
     return str(error) or type(error).__name__, path

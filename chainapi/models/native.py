@@ -21,6 +21,7 @@ import msgspec
 from chainapi._text import quoted
 from chainapi.core.numbers import DECIMAL, is_decimal, whole_of
 from chainapi.errors import DecodeError
+from chainapi.models.decode_errors import guarded
 from chainapi.models.exact_json import decode_leniently, exact_number
 from chainapi.models.schema import Type, fields_of, is_record, type_of
 
@@ -79,17 +80,24 @@ def json_decoder(hint: Any, *, decimals: bool, strict: bool = True) -> JSONDecod
     decimals, are refused.
     """
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(hint, strict=strict, float_hook=exact_number)
-    return _DecimalDecoder(decoder) if decimals else decoder
+    return _DecimalDecoder(decoder) if decimals else _Decoder(decoder)
 
 
-class _DecimalDecoder:
-    """Decoder of a type with decimals."""
+class _Decoder:
+    """Decoder of a type that may have code: any error of the code is one of the row."""
 
     def __init__(self, decoder: msgspec.json.Decoder[Any]) -> None:
         self._decoder = decoder
 
     def decode(self, content: bytes | msgspec.Raw, /) -> Any:
-        made = self._decoder.decode(content)
+        return guarded(self._decoder.decode, content)
+
+
+class _DecimalDecoder(_Decoder):
+    """Decoder of a type with decimals."""
+
+    def decode(self, content: bytes | msgspec.Raw, /) -> Any:
+        made = super().decode(content)
         if _may_be_wrong(bytes(content)):
             # Fields that the type does not name may have strings that no decoder reads.
             _check_decimals(type_of(self._decoder.type), decode_leniently(bytes(content)), "$")

@@ -7,8 +7,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from chainapi.errors import DecodeError
-from chainapi.models.decode_errors import missing_field
-from chainapi.models.row_type import finish_one
+from chainapi.models.decode_errors import guarded, missing_field
+from chainapi.models.row_type import finish_one, joined
 from chainapi.models.schema import type_of
 
 if TYPE_CHECKING:
@@ -41,17 +41,25 @@ class PydanticRows:
             DecodeError: Pydantic refuses a row; the path begins with its number.
 
         """
-        from pydantic import ValidationError
-
         try:
-            return self._adapter.validate_json(b"[" + b",".join(rows) + b"]")
-        except ValidationError as error:
-            fault = _fault_of(error)
+            made: list[Any] = guarded(self._validate, joined(rows))
+        except DecodeError as error:
+            fault = error
+        else:
+            return made
         if fault.path == "$":  # JSON that Pydantic cannot read, such as a number of more digits
             if len(rows) == 1:
                 raise fault.changed(path="$[0]")
             return [finish_one(self, row, f"$[{number}]") for number, row in enumerate(rows)]
         raise fault
+
+    def _validate(self, content: bytes) -> list[Any]:
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_json(content)
+        except ValidationError as error:
+            raise _fault_of(error) from None
 
 
 def _fault_of(error: ValidationError) -> DecodeError:
