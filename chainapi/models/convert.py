@@ -39,9 +39,8 @@ from chainapi.models.row_type import (
     decoder_of,
     finish_one,
     joined,
-    list_of,
 )
-from chainapi.models.schema import fields_of, row_classes
+from chainapi.models.schema import fields_of, list_of, row_classes
 from chainapi.models.structs import direct_type, fast_struct, fast_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
 from chainapi.models.untracked import is_untracked
@@ -150,7 +149,7 @@ def _fast_path(model: Any, strict: bool, maker_of: MakerOf) -> FastPath | None:
         pass
     try:
         wire = fast_type(model, strict=strict)
-        msgspec.json.Decoder(types.GenericAlias(list, (wire,)), strict=False)
+        msgspec.json.Decoder(list_of(wire), strict=False)
     except TypeError:
         return None
     return FastPath(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +13,7 @@ from chainapi.models.decode_errors import DECODING_ERRORS, below, is_unknown_fie
 from chainapi.models.exact_json import is_json
 from chainapi.models.records import NULL
 from chainapi.models.row_type import FastDecoder, RowType
+from chainapi.models.schema import list_of
 from chainapi.models.unions import wire_name
 
 __all__ = ["Envelope", "envelope_of", "find_list"]
@@ -34,10 +34,10 @@ class Envelope:
             return msgspec.defstruct("Body", fields + further, gc=False)
 
         self._place, self._rows = f"$.{items}", rows
-        self._whole = rows.decoder(body(types.GenericAlias(list, (rows.wire,)) | None))
+        self._whole = rows.decoder(body(list_of(rows.wire) | None))
         self._fast: FastDecoder | None = None
         if rows.fast is not None:
-            self._fast = FastDecoder(rows, rows.fast, lambda wire: body(types.GenericAlias(list, (wire,))))
+            self._fast = FastDecoder(rows, rows.fast, lambda wire: body(list_of(wire)))
         self._split = msgspec.json.Decoder(body(list[msgspec.Raw] | None))
 
     def read(self, content: bytes) -> Any:

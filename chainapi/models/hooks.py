@@ -24,7 +24,7 @@ from chainapi.models.decode_errors import fault_of_code, to_decode_error
 from chainapi.models.exact_json import encode_json
 from chainapi.models.native import has_decimals, json_decoder, misread, with_numbers
 from chainapi.models.records import AnyRecord, with_unnamed
-from chainapi.models.schema import fields_of, is_record, type_of
+from chainapi.models.schema import fields_of, is_record, list_of, type_of
 
 if TYPE_CHECKING:
     import cattrs
@@ -287,9 +287,8 @@ def structure(rows: Sequence[Any], model: Any) -> list[Any]:
     """
     import cattrs
 
-    several: Any = types.GenericAlias(list, (model,))
     try:
-        made: list[Any] = converter().structure(rows, several)
+        made: list[Any] = converter().structure(rows, list_of(model))
     except cattrs.BaseValidationError as error:
         reason, path = _first_fault(error)
         raise DecodeError(reason, path=f"${path}") from None

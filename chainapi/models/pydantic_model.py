@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import types
 from typing import TYPE_CHECKING, Any
 
 from chainapi.errors import DecodeError
 from chainapi.models.decode_errors import guarded, missing_field
 from chainapi.models.row_type import finish_one, joined
-from chainapi.models.schema import type_of
+from chainapi.models.schema import list_of, type_of
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -31,8 +30,7 @@ class PydanticRows:
     def __init__(self, model: Any) -> None:
         from pydantic import TypeAdapter
 
-        several: Any = types.GenericAlias(list, (model,))
-        self._adapter: TypeAdapter[list[Any]] = TypeAdapter(several)
+        self._adapter: TypeAdapter[list[Any]] = TypeAdapter(list_of(model))
 
     def __call__(self, rows: list[Any]) -> list[Any]:
         """Make rows of their JSON.

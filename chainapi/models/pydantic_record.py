@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from chainapi.models.pydantic_row import row_schema
-from chainapi.models.schema import Field, Type, fields_of
+from chainapi.models.schema import Field, Type, fields_of, list_of
 from chainapi.models.unions import is_tag
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _given(kind: Type) -> Any:
         case "text" if kind.choices:  # the service may add values
             return Annotated[str, WithJsonSchema({"type": "string", "examples": [*kind.choices]})]
         case "list":
-            return types.GenericAlias(list, (_hint(kind.item),))
+            return list_of(_hint(kind.item))
         case "mapping":
             return types.GenericAlias(dict, (str, _hint(kind.item)))
         case "union":

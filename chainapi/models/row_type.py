@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
@@ -17,6 +16,7 @@ from chainapi.models.decode_errors import (
     to_decode_error,
 )
 from chainapi.models.native import JSONDecoder, json_decoder
+from chainapi.models.schema import list_of
 from chainapi.models.structs import may_hold_null_text
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "decoder_of",
     "finish_one",
     "joined",
-    "list_of",
 ]
 
 Finish: TypeAlias = Callable[[list[Any]], list[Any]]
@@ -158,11 +157,6 @@ class _Decoder:
             return rows if self._rows.finish is None else self._rows.finish(rows)
         except DECODING_ERRORS as error:
             raise to_decode_error(error) from None
-
-
-def list_of(wire: Any) -> Any:
-    """Return the type of a list of rows."""
-    return types.GenericAlias(list, (wire,))
 
 
 def joined(raws: Iterable[bytes | msgspec.Raw]) -> bytes:

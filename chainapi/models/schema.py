@@ -32,6 +32,7 @@ __all__ = [
     "fields_of",
     "is_amount",
     "is_record",
+    "list_of",
     "row_classes",
     "type_of",
 ]
@@ -177,6 +178,11 @@ def type_of(hint: Any) -> Type:
     kind = _kind(hint)
     optional = optional or (kind == "union" and types.NoneType in typing.get_args(hint))
     return Type(hint, kind, optional, tuple(notes), _choices(hint, kind, notes))
+
+
+def list_of(item: Any) -> Any:
+    """Return the type of a list."""
+    return types.GenericAlias(list, (item,))
 
 
 def _kind(hint: Any) -> Kind:

@@ -27,7 +27,7 @@ from chainapi.core.numbers import DIGITS
 from chainapi.models.hooks import is_hooked
 from chainapi.models.in_place import in_place
 from chainapi.models.native import has_native_numbers, is_misread
-from chainapi.models.schema import Field, Kind, Type, fields_of, type_of
+from chainapi.models.schema import Field, Kind, Type, fields_of, list_of, type_of
 from chainapi.models.unions import Tag
 
 __all__ = ["Decoded", "direct_type", "fast_struct", "fast_type", "may_hold_null_text", "wire_type"]
@@ -106,7 +106,7 @@ def _fast_type(kind: Type, strict: bool, nulls: bool) -> Any:
     if kind.kind in ("list", "mapping"):
         item = _nullable(kind.item, strict, nulls)
         if kind.origin is list:
-            return types.GenericAlias(list, (item,))
+            return list_of(item)
         if kind.origin is dict and kind.key.hint is str:
             return types.GenericAlias(dict, (str, item))
     if attrs.has(kind.hint) and kind.kind == "record":

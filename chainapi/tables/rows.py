@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
@@ -13,6 +12,7 @@ from msgspec.structs import astuple
 from chainapi.errors import DecodeError
 from chainapi.models.decode_errors import TOO_DEEP
 from chainapi.models.records import NULL
+from chainapi.models.schema import list_of
 from chainapi.tables.columns import Column
 from chainapi.tables.types import SCALARS
 
@@ -66,7 +66,7 @@ def _type(column: Column, nested: bool) -> Any:
     if nested and column.kind == "struct":
         return _struct(column.fields, nested) | None
     if nested and column.kind == "list":
-        return types.GenericAlias(list, (_type(column.fields[0], nested),)) | None
+        return list_of(_type(column.fields[0], nested)) | None
     if column.kind in ("struct", "list", "json"):
         return msgspec.Raw
     return SCALARS[column.kind].json | None

@@ -8,7 +8,6 @@ decimals become strings. An exact shape checks values as the model does; its Str
 from __future__ import annotations
 
 import re
-import types
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -26,7 +25,7 @@ from chainapi.models.exact_json import encode_json
 from chainapi.models.plain import to_dict
 from chainapi.models.records import unnamed
 from chainapi.models.row_type import Maker
-from chainapi.models.schema import Field, Type
+from chainapi.models.schema import Field, Type, list_of
 from chainapi.tables.columns import SOURCE, TAKEN, Column, has_json, named_fields
 from chainapi.tables.rows import count_lines
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
@@ -88,7 +87,7 @@ class Shape:
             fields = _with_more(fields, extra)
         # Keys of rows of several kinds are found by the name of their class.
         self.struct = msgspec.defstruct(model.__name__, fields, kw_only=True, gc=False)
-        self._several = _list_of(self.struct)
+        self._several = list_of(self.struct)
         self._copy: Callable[[Any], Any] = self.struct.__copy__  # type: ignore[attr-defined]
         # Raw JSON is in columns of any JSON alone; what is encoded of other values has no line ends.
         raw = any(has_json(columns[name]) for name in self.attributes)
@@ -237,7 +236,7 @@ class Shape:
             return inner.struct, inner.change if inner.changes else None
         if column.kind == "list":
             item, change = self._type(column.fields[0], kind.item, name)
-            return _list_of(item), None if change is None else partial(_each, change)
+            return list_of(item), None if change is None else partial(_each, change)
         if self._exact:
             checked = _exact_type(column, kind)
         elif column.kind == "json":
@@ -299,10 +298,6 @@ def _with_more(fields: list[tuple[str, Any, Any]], extra: str | None) -> list[tu
     label = (LABEL, Any, _optional(SOURCE, msgspec.UNSET))
     more = [] if extra is None else [(UNNAMED, None, _optional(extra, None))]
     return [label, *fields, *more]
-
-
-def _list_of(item: Any) -> Any:
-    return types.GenericAlias(list, (item,))
 
 
 def _optional(name: str, default: Any) -> Any:
