@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,9 @@ from chainapi.errors import DecodeError
 from chainapi.models.decode_errors import TOO_DEEP
 from chainapi.models.exact_json import EXACT, exact_number
 from chainapi.models.schema import Type, fields_of, is_record
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 __all__ = ["dict_of", "is_pydantic_row", "to_dict", "to_wire", "wire_of"]
 
@@ -77,7 +80,7 @@ def dict_of(record: Any) -> dict[str, Any]:
 
 
 def _to_wire(value: Any) -> Any:
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _PLAIN:
         return value
     if (method := getattr(kind, "to_wire", None)) is not None:
@@ -88,17 +91,27 @@ def _to_wire(value: Any) -> Any:
         return {_key(name): _to_wire(entry) for name, entry in value.items()}
     if is_pydantic_row(kind):
         return value.model_dump(mode="json", by_alias=True)
+    if hasattr(kind, "__pydantic_validator__"):
+        return _pydantic(kind).dump_python(value, mode="json", by_alias=True)
     if kind is msgspec.Raw:
         return EXACT.decode(value)
     return wire_of(value) if is_record(kind) else msgspec.to_builtins(value)
 
 
 def is_pydantic_row(kind: type) -> bool:
-    """Check for a class of Pydantic, which has its own forms.
+    """Check for a model of Pydantic, which has its own forms.
 
-    It does not load Pydantic.
+    A dataclass of Pydantic is none: it is a record. This does not load Pydantic.
     """
     return hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_dump")
+
+
+@lru_cache(maxsize=512)
+def _pydantic(kind: type) -> TypeAdapter[Any]:
+    """Return what writes a dataclass of Pydantic, also one derived from it."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def _key(name: Any) -> str:

@@ -15,13 +15,17 @@ import pytest
 from attrs import frozen
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+import chainapi.json
 from chainapi import Invalid
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import MetricPoint
 from chainapi.models.codec import PageDecoder, decode_resource
+from chainapi.models.plain import to_dict, to_wire
 from chainapi.models.sizes import LARGE
 from chainapi.simulator import Simulator
+from chainapi.tables.columns import columns_of
 from tests.sessions import simulated
 
 T = TypeVar("T")
@@ -165,6 +169,36 @@ def test_other_texts_are_no_numbers(model: Any, wrong: Any) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_resource(json.dumps({**SENT, "blockNumber": wrong}).encode(), model)
     assert caught.value.path == "$.blockNumber"
+
+
+@pydantic_dataclass(config=ConfigDict(alias_generator=to_camel))
+class PydanticData:
+    """A dataclass of Pydantic, whose aliases are the names in the response."""
+
+    block_number: int
+    inner_part: InnerPydantic
+    price: Decimal = Decimal(0)
+
+
+@dataclass
+class DerivedData(PydanticData):
+    """A dataclass of Python, derived from one of Pydantic."""
+
+    more_names: list[str] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("model", [PydanticData, DerivedData])
+def test_dataclasses_of_pydantic_read_what_they_write(model: Any) -> None:
+    """A dataclass of Pydantic is written by its aliases, and has a column for each field."""
+    price = "0.1234567890123456789"
+    sent = {"blockNumber": str(HUGE), "innerPart": {"amount": "4"}, "price": price, "moreNames": ["a"]}
+    (row,) = decoded(model, sent)
+    assert (row.block_number, row.inner_part, row.price) == (HUGE, InnerPydantic(amount=4), Decimal(price))
+    assert decoded(model, json.loads(chainapi.json.dumps(row))) == [row]
+    assert to_wire(row)["innerPart"] == {"amount": 4}
+    assert json.loads(json.dumps([row], default=chainapi.json.default)) == [to_wire(row)]
+    names = ["block_number", "inner_part", "price", "more_names"]
+    assert list(to_dict(row)) == [column.name for column in columns_of(model)] == names[: len(to_dict(row))]
 
 
 def test_faults_of_pydantic_are_decode_errors() -> None:
