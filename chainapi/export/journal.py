@@ -274,7 +274,7 @@ class Journal:
         return page
 
     def _reopen(self, source: SourceRecord) -> None:
-        """Delete the stored pages of a window whose walk began again with the page that was taken."""
+        """Delete the pages of a window that began again, but for the one just taken."""
         assert source.window is not None  # noqa: S101 - no other source begins again
         walk = source.number, source.place
         source.open_window(source.window, source.numbered)

@@ -11,7 +11,6 @@ names.
 from __future__ import annotations
 
 import re
-import types
 import typing
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -120,8 +119,8 @@ def _checked_wire(model: Any, strict: bool, native: bool) -> Any:
     if native and misread(model):
         raise TypeError("msgspec alone does not read all classes in the model")
     wire = wire_type(model, strict=strict)
-    msgspec.json.Decoder(types.GenericAlias(list, (wire,)))
-    msgspec.convert([], types.GenericAlias(list, (model,)), from_attributes=True)
+    msgspec.json.Decoder(list_of(wire))
+    msgspec.convert([], list_of(model), from_attributes=True)
     return wire
 
 

@@ -9,7 +9,6 @@ other scripts. `json_decoder` refuses them, for all models.
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -23,7 +22,7 @@ from chainapi.core.numbers import DECIMAL, is_decimal, whole_of
 from chainapi.errors import DecodeError
 from chainapi.models.decode_errors import guarded
 from chainapi.models.exact_json import decode_leniently, exact_number
-from chainapi.models.schema import Type, fields_of, is_record, type_of
+from chainapi.models.schema import Type, fields_of, is_record, list_of, type_of
 
 __all__ = [
     "JSONDecoder",
@@ -50,7 +49,7 @@ class NativeRows:
     """
 
     def __init__(self, model: Any) -> None:
-        several: Any = types.GenericAlias(list, (model,))
+        several: Any = list_of(model)
         self._kind = type_of(several)
         self._decoder = json_decoder(several, decimals=has_decimals(model))
 
