@@ -489,11 +489,12 @@ async def test_a_call_granted_while_its_session_closes_sends_nothing(before: boo
             service = session.connection.service("data")
             permit = await service.gate.acquire(member=service.member)
         else:
+            permit = None
             await other.data.get("/v1/x")
         task = asyncio.create_task(session.data.webhooks.update("w", name="x"))
         await asyncio.sleep(20)
         assert session.data.quota.waiting == 1
-        if before:
+        if permit is not None:
             permit.unsent()
         await session.aclose()
         with pytest.raises(SessionClosedError, match=r"the session was closed during PATCH [^:]*$"):

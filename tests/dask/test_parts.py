@@ -493,10 +493,10 @@ class Gone(Disk):
 
     gone = False
 
-    def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+    def open(self, path: str, mode: str = "rb", *more: Any, **options: Any) -> Any:
         """Open an object."""
         unread = self.gone and path.endswith(".parquet")
-        return UnreadFile() if unread else super().open(path, mode, **options)
+        return UnreadFile() if unread else super().open(path, mode, *more, **options)
 
 
 class UnreadFile(io.BytesIO):

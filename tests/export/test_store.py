@@ -178,7 +178,7 @@ class Denied(Disk):
 
     step = ""
 
-    def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+    def open(self, path: str, mode: str = "rb", *more: Any, **options: Any) -> Any:
         """Open an object."""
         self.refuse("open")
         return DeniedFile(self)

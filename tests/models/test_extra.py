@@ -242,7 +242,7 @@ def without_first(hops: tuple[RichAddress, ...]) -> tuple[RichAddress, ...]:
     return hops[1:]
 
 
-def by_address(hops: list[RichAddress]) -> dict[str, RichAddress]:
+def by_address(hops: list[RichAddress]) -> Any:
     """Return records by one of their fields."""
     return {hop.address: hop for hop in hops}
 
@@ -252,7 +252,7 @@ class Converted(Route):
     """Record of a user that changes the shape of the records in it, and leaves one of them out."""
 
     hops: tuple[RichAddress, ...] = attrs.field(default=(), converter=without_first)
-    places: list[RichAddress] = attrs.field(default=(), converter=by_address)
+    places: list[RichAddress] = attrs.field(factory=list[RichAddress], converter=by_address)
     origin: RichAddress | None = attrs.field(default=None, alias="sender")
 
 

@@ -219,18 +219,28 @@ class WholeStruct(msgspec.Struct):
     price: Decimal = 0  # type: ignore[assignment]
 
 
+def to_float(price: Decimal) -> Any:
+    """Return a number of another type than that of its field."""
+    return float(price)
+
+
+def to_sum(prices: list[Decimal]) -> Any:
+    """Return one number in place of several."""
+    return sum(prices)
+
+
 @frozen
 class AsFloat:
     """A class with another number than a decimal in its field."""
 
-    price: Decimal = attrs.field(converter=float)
+    price: Decimal = attrs.field(converter=to_float)
 
 
 @frozen
 class Summed:
     """A class with decimals in JSON, and one number in its field."""
 
-    price: list[Decimal] = attrs.field(converter=sum)
+    price: list[Decimal] = attrs.field(converter=to_sum)
 
 
 @frozen

@@ -60,7 +60,7 @@ class Quota:
     """
 
     max_in_flight: int = 100
-    _limits: Sequence[Limit] = ()
+    _limits: Sequence[Limit] = field(default=(), alias="limits")
     probe: bool = True
     max_stop: float = inf
     costs: Costs = field(factory=Costs, init=False)
