@@ -70,7 +70,7 @@ _Look: TypeAlias = Callable[[list[Any]], bool]
 
 
 def _all_good(look: _Look, rows: list[Any]) -> bool:
-    """Check rows, of which some may be null."""
+    """Check rows; some may be null."""
     try:
         return look(_given(rows))
     except (AttributeError, TypeError):  # a default or a converter has made a value of another type

@@ -101,7 +101,7 @@ def _to_wire(value: Any) -> Any:
 def is_pydantic_row(kind: type) -> bool:
     """Check for a model of Pydantic, which has its own forms.
 
-    A dataclass of Pydantic is none: it is a record. This does not load Pydantic.
+    A dataclass of Pydantic is a record. The check does not load Pydantic.
     """
     return hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_dump")
 
