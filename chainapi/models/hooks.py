@@ -159,7 +159,10 @@ def _scalar(primitive: type, read: Callable[[Any], Any]) -> Callable[[Any, Any],
 def _float(value: Any) -> float | None:
     if not is_of(value, (float, int, Decimal)):
         return None
-    made = float(value)
+    try:
+        made = float(value)
+    except OverflowError as error:  # a fault of the row: other errors are those of the model's code
+        raise ValueError(str(error)) from None
     if not isfinite(made):
         raise ValueError("Number out of range")
     return made
