@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
 from tests.real_loop import RealLoop
 
 if TYPE_CHECKING:
@@ -111,7 +111,13 @@ def spread(cases: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers."""
+    """Register the markers.
+
+    A test without a marker of a tier is of tier 2: it calls documented names, in virtual time.
+    """
+    config.addinivalue_line("markers", "rule: tier 1, a pure rule that has no documented name")
+    config.addinivalue_line("markers", "adapter: tier 3, a real socket, program, Redis or Dask")
+    config.addinivalue_line("markers", "proof: tier 4, takes long or needs a program; `nox -s proofs` runs it")
     config.addinivalue_line("markers", "real_time: runs on a real event loop, because it opens sockets")
     config.addinivalue_line("markers", "program: starts a program; the loop of the test does not matter")
     config.addinivalue_line("markers", "untraced: coverage, which is slow, does not count its lines")

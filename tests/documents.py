@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 from chainapi._tooling.calls import example
 from chainapi.api.bodies import wire_body
 from chainapi.api.endpoint import Endpoint
-from chainapi.core.http import Request
 from chainapi.models import MetricPoint
 from chainapi.models.schema import Kind, Type, fields_of, is_amount, type_of
 from chainapi.models.unions import Tag, wire_name
 from chainapi.simulator.matching import first_segment, match_path
+from chainapi.transport import Request
 
 __all__ = ["DEEP", "Maker", "body_of", "path_pattern", "request_to", "values"]
 

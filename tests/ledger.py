@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from attrs import define, field
 
 from chainapi.api.catalogue import ROUTES
-from chainapi.core.http import Request, Response
+from chainapi.transport import Request, Response
 from tests.documents import Maker
 
 __all__ = ["ADDRESS", "Ledger", "block", "ids", "point", "transfer"]

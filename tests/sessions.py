@@ -11,10 +11,9 @@ import pytest
 from attrs import define, field
 
 from chainapi import Session
-from chainapi.client.transport import Transport
-from chainapi.core.http import Request, Response
 from chainapi.errors import APIConnectionError
 from chainapi.simulator import Fault, Simulator
+from chainapi.transport import Request, Response, Transport
 
 __all__ = ["Answering", "cancelled", "reaching", "simulated"]
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi import errors
-from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi import Checkpoint, errors
 from chainapi.errors import (
     APIConnectionError,
     APIStatusError,

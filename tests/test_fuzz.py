@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from chainapi import Checkpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import deduplicator, identity_of
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import DecodeError
 from chainapi.models import Invalid
 from chainapi.models.codec import PageDecoder, decode_resource

@@ -24,9 +24,7 @@ from rich.pretty import pretty_repr
 from chainapi import Provider, Session
 from chainapi.client.config import Secret
 from chainapi.client.service import Service
-from chainapi.client.transport import AiohttpTransport
 from chainapi.core.call import Call
-from chainapi.core.http import Request, Response
 from chainapi.core.url import Query
 from chainapi.errors import (
     APIStatusError,
@@ -39,6 +37,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.testing import Player, Recorder
+from chainapi.transport import AiohttpTransport, Request, Response
 from tests.otel.recorded import Recorded
 from tests.raw_server import Peer, RawServer, Script, each, http, let_pass, settle, until
 

@@ -15,7 +15,6 @@ from attrs import frozen
 
 from chainapi import Checkpoint, Limit, MetricPage, MetricPoint, Provider, Session
 from chainapi.core.events import Event, PageReceived, RequestSent, Restarted, WaitBegan, WaitEnded
-from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APIConnectionError,
     APIStatusError,
@@ -36,6 +35,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
+from chainapi.transport import Request, Response
 from tests.sessions import simulated
 
 METRICS_URL = "https://metrics.test"

@@ -20,7 +20,6 @@ from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import identity_of
 from chainapi.api.routes import Route
-from chainapi.core.http import Request, Response
 from chainapi.core.paging.rows import hash_digests
 from chainapi.errors import DecodeError
 from chainapi.models import (
@@ -31,10 +30,11 @@ from chainapi.models import (
     InternalTransaction,
     Invalid,
     Unknown,
+    converter,
 )
 from chainapi.models.enums import SortOrder
-from chainapi.models.hooks import converter
 from chainapi.models.unions import Tag, tags_of, wire_name
+from chainapi.transport import Request, Response
 from tests.api.test_routes import kinds_of, method_of
 from tests.documents import Maker, values
 from tests.simulator.test_routes import BLOCK_ROWS, arguments, session_with, simulator

@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import chainapi
-from chainapi import Limit, Provider, Session
+from chainapi import Limit, Pages, Provider, Session
 from chainapi._tooling import route_names
 from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES, WRITES
@@ -31,14 +31,14 @@ from chainapi.api.endpoint import Endpoint, _types_of
 from chainapi.api.groups.evm import EVM
 from chainapi.api.options import NOT_SENT
 from chainapi.api.routes import UNITS
-from chainapi.client.pages import MetricPages, Pages
-from chainapi.core.http import Request, Response
+from chainapi.client.pages import MetricPages
 from chainapi.core.limits.estimate import estimate
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import EvmBlock, Unknown
 from chainapi.models.unions import tags_of
 from chainapi.simulator import Simulator
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
+from chainapi.transport import Request, Response
 from tests.documents import Maker, path_pattern, values
 from tests.test_session import reply, scripted, session_of
 from tests.typing import every_route

@@ -11,8 +11,6 @@ import pytest
 from attrs import define, field
 
 from chainapi import Session, SessionView
-from chainapi.client.transport import Transport
-from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APITimeoutError,
     ConfigurationError,
@@ -22,6 +20,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
+from chainapi.transport import Request, Response, Transport
 from tests.sessions import Answering, reaching, simulated
 
 PATH = "/v1/chains/43114"

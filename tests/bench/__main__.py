@@ -24,12 +24,12 @@ from chainapi import MetricPoint, Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.client.limiter import Gate
 from chainapi.core.call import Call
-from chainapi.core.http import Request, Response
 from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.url import Query
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
+from chainapi.transport import Request, Response
 from tests.bench import table, walks
 from tests.bench.figures import shown
 from tests.bench.imports import bench_import

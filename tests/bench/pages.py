@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from chainapi.simulator import Simulator
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
 
 PATHS = {
     "/v1/chains/43114/blocks": ("data", "?pageSize={rows}"),
@@ -26,7 +26,7 @@ HOUR = 3_600  # seconds from one point to the next
 
 async def canned_bodies(points: int, rows: int = 100) -> dict[str, bytes]:
     """Return the first page of each path from the simulator."""
-    from chainapi.core.http import Request
+    from chainapi.transport import Request
 
     simulator = Simulator(rows=100_000, points=1_000_000, metrics_page_size=points)
     transport = simulator.transport()

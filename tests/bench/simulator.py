@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from chainapi.core.http import Request
 from chainapi.simulator import Settings, World
+from chainapi.transport import Request
 from tests.bench.figures import shown
 
 __all__ = ["bench_simulator"]

@@ -17,10 +17,9 @@ from attrs import frozen
 from chainapi import Session
 from chainapi.cli import run
 from chainapi.cli.terminal import Terminal
-from chainapi.client.transport import Transport
-from chainapi.core.http import Request, Response
 from chainapi.simulator import Simulator
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
+from chainapi.transport import Request, Response, Transport
 
 BLOCKS = "/v1/chains/43114/blocks"
 ADDRESSES = {

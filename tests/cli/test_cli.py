@@ -26,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from chainapi import Session, __version__
+from chainapi import Checkpoint, Session, __version__
 from chainapi.__main__ import main
 from chainapi.api.catalogue import ROUTES
 from chainapi.cli import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG_USAGE, run
@@ -36,13 +36,12 @@ from chainapi.cli.tables import RowTable, print_series
 from chainapi.cli.terminal import Terminal, standard
 from chainapi.cli.wording import shell_words, worded
 from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
-from chainapi.core.http import Request, Response
 from chainapi.core.limits.snapshot import QuotaSnapshot
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.models import EvmBlock, MetricPoint
 from chainapi.simulator import Fault, Simulator
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
+from chainapi.transport import Request, Response
 from tests.cli.terminal import (
     ADDRESSES,
     BLOCKS,

@@ -32,7 +32,7 @@ from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
 from tests.cli.terminal import BLOCKS, INTERRUPTIBLE, Fixed, Outcome, Stream, chainapi, plain
 from tests.cli.terminal import environment as environment
 from tests.documents import Maker

@@ -13,7 +13,7 @@ from chainapi.cli.terminal import Terminal
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.link import Link, linked_pair
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
 from tests.cli.terminal import ADDRESSES, Outcome, Stream, chainapi, plain
 from tests.cli.terminal import environment as environment
 from tests.share.test_watch import busy_host

@@ -26,11 +26,11 @@ from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.cli import FAILED, WRONG_USAGE
 from chainapi.cli.estimate import read_limit
 from chainapi.cli.names import is_path, method_of, plain, read_values, resolve
-from chainapi.core.http import Request, Response
 from chainapi.core.url import query_params
 from chainapi.errors import ConfigurationError
 from chainapi.models import ChainInfo, EvmBlock, HealthCheck, HealthIndicator, Money, Unknown
 from chainapi.simulator import Simulator
+from chainapi.transport import Request, Response
 from tests.cli.terminal import BLOCKS, Fixed, chainapi
 from tests.cli.terminal import environment as environment
 from tests.cli.terminal import plain as seen

@@ -12,10 +12,8 @@ import pytest
 from attrs import define, field
 
 from chainapi import Cache, CacheStore, MemoryStore, Session
-from chainapi.client.transport import Transport
 from chainapi.core.cache import CachedResponse
 from chainapi.core.events import CacheServed, Event, RequestSent
-from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APIConnectionError,
     ConfigurationError,
@@ -27,6 +25,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
+from chainapi.transport import Request, Response, Transport
 from tests.sessions import Answering, reaching
 
 PATH = "/v1/chains/43114"

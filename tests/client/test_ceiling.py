@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from aiolimiter import AsyncLimiter
 
+from chainapi import Limit
 from chainapi.client.ceiling import Ceiling
-from chainapi.core.limits.limit import Limit
 
 
 def time() -> float:

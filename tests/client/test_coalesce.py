@@ -10,7 +10,6 @@ import pytest
 
 from chainapi import SessionView
 from chainapi.core.events import CallBegan, Event
-from chainapi.core.http import Request, Response
 from chainapi.errors import (
     ChainAPIError,
     DeadlineExceededError,
@@ -21,6 +20,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Simulator
+from chainapi.transport import Request, Response
 from tests.sessions import Answering, reaching, simulated
 
 PATH = "/v1/chains/43114"

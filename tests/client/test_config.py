@@ -13,14 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chainapi.client.config import (
-    MAX_KEY_LENGTH,
-    Provider,
-    Secret,
-    ServiceConfig,
-    Unconfigured,
-    resolve,
-)
+from chainapi import Provider
+from chainapi.client.config import MAX_KEY_LENGTH, Secret, ServiceConfig, Unconfigured, resolve
 from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ChainAPIError, ConfigurationError
 

@@ -16,7 +16,6 @@ from chainapi import Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.client.limiter import Gate
 from chainapi.core.call import Call, CallOptions
-from chainapi.core.http import Request, Response
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.url import Query
 from chainapi.errors import (
@@ -31,7 +30,8 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
+from chainapi.transport import Request, Response
 
 URLS = {"metrics_base_url": "https://metrics.test", "data_base_url": "https://data.test", "api_key": "key"}
 PATH = "/v1/chains/43114"

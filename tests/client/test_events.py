@@ -28,7 +28,6 @@ from chainapi.core.events import (
     WaitBegan,
     WaitEnded,
 )
-from chainapi.core.http import Request, Response
 from chainapi.core.paging.walk import HUGE
 from chainapi.errors import (
     APIConnectionError,
@@ -38,6 +37,7 @@ from chainapi.errors import (
     PaginationLoopError,
 )
 from chainapi.simulator import Fault, Simulator
+from chainapi.transport import Request, Response
 from tests.sessions import Answering, reaching, simulated
 
 

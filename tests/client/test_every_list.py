@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from chainapi import Session
+from chainapi import Pages, Session
 from chainapi.api.catalogue import ROUTES
-from chainapi.client.pages import Pages
 from chainapi.core.events import Event, KeyNotUnique, OrderBroken, Restarted
 from chainapi.models import Invalid
 from chainapi.models.codec import PageDecoder

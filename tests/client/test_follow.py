@@ -11,11 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainapi import Cache, Checkpoint, Session, merge
+from chainapi import Cache, Checkpoint, Pages, Session, merge
 from chainapi.api.catalogue import ROUTES
 from chainapi.client.follow import Follow
-from chainapi.client.pages import Pages
-from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APITimeoutError,
     ArgumentError,
@@ -27,6 +25,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.testing import run
+from chainapi.transport import Request, Response
 from tests.client.test_split import NATIVE
 from tests.documents import Maker
 from tests.ledger import ADDRESS, Ledger, block, point, transfer

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from chainapi import Limit, Session
 from chainapi.client.limiter import Gate
-from chainapi.core.http import Request, Response
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
@@ -31,7 +30,8 @@ from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Routes
 from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
+from chainapi.transport import Request, Response
 from tests.limits.outside import inner_scene, promised_scene, random_scene
 from tests.limits.replays import check_forecasts
 from tests.limits.servers import Bucket, FromFirst, Gcra, Server

@@ -21,9 +21,7 @@ from chainapi.client.config import ServiceConfig
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.client.transport import Transport
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
-from chainapi.core.http import Request, Response
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.group import Group
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
@@ -31,7 +29,8 @@ from chainapi.core.limits.lane import Waiter
 from chainapi.core.limits.queue import Queue
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
+from chainapi.transport import Request, Response, Transport
 
 HOST = "https://data.test"
 KEY = "key-of-the-tests"

@@ -13,7 +13,6 @@ import pytest
 
 from chainapi import Invalid, MetricPoint, Session, models
 from chainapi.core.call import Call
-from chainapi.core.http import Request, Response
 from chainapi.core.paging.walk import HUGE
 from chainapi.core.url import Query
 from chainapi.errors import DecodeError
@@ -21,6 +20,7 @@ from chainapi.models import ChainInfo, EvmBlock
 from chainapi.models.codec import PART, PageDecoder, Stepwise, decode_resource
 from chainapi.models.error_body import decode_error
 from chainapi.models.sizes import LARGE
+from chainapi.transport import Request, Response
 from tests.documents import Maker
 
 MOST = 32  # times its size that a body may take while it is decoded, rows and all

@@ -24,9 +24,7 @@ from attrs import define
 
 from chainapi import Checkpoint, MetricPoint, Pages, Provider, Session, merge
 from chainapi.api.metrics import MetricsAPI
-from chainapi.client.transport import AiohttpTransport
 from chainapi.core.call import CallOptions
-from chainapi.core.http import Request, Response
 from chainapi.core.retry import RetryPolicy
 from chainapi.errors import (
     APIConnectionError,
@@ -41,7 +39,8 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
+from chainapi.transport import AiohttpTransport, Request, Response
 from tests.raw_server import Peer, RawServer, each, http, settle, until
 from tests.sessions import Answering, reaching, simulated
 

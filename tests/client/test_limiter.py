@@ -11,12 +11,12 @@ from aiolimiter import AsyncLimiter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainapi import Limit
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
-from chainapi.core.limits.limit import Limit
 from chainapi.errors import QuotaWaitError
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
 from tests.limits.servers import FromFirst, Server, SlidingLog
 
 MINUTE = (PolicyField(100.0, 60.0),)

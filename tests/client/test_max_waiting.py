@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from chainapi import Session, SessionView
+from chainapi import Limit, Session, SessionView
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.errors import ConfigurationError, QueueFullError, QuotaWaitError
 from chainapi.models import EvmBlock

@@ -16,11 +16,7 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi import Pages, Session
-from chainapi.client.merge import Failure, merge
-from chainapi.client.transport import Transport
-from chainapi.core.http import Request, Response
-from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi import Checkpoint, Failure, Pages, Session, merge
 from chainapi.errors import (
     APIConnectionError,
     AuthenticationError,
@@ -32,7 +28,8 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
+from chainapi.transport import Request, Response, Transport
 from tests.sessions import simulated
 
 Blocks = Pages[dict[str, Any]]

@@ -13,7 +13,6 @@ import pytest
 
 from chainapi import Limit, MetricPoint, Session
 from chainapi.client.pages import MetricPages
-from chainapi.core.http import Request, Response
 from chainapi.errors import (
     ConfigurationError,
     DecodeError,
@@ -23,6 +22,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
+from chainapi.transport import Request, Response
 from tests.sessions import Answering, reaching, simulated
 
 

@@ -11,8 +11,8 @@ from attrs import Factory, define
 
 from chainapi import Checkpoint, Session
 from chainapi.core.events import Event, KeyNotUnique, OrderBroken, Restarted
-from chainapi.core.http import Request, Response
 from chainapi.errors import PageRefusedError
+from chainapi.transport import Request, Response
 
 
 @define

@@ -11,10 +11,10 @@ from urllib.parse import quote
 import pytest
 
 from chainapi import Cache, MetricPage, Page, Session
-from chainapi.core.http import Request, Response
 from chainapi.errors import ConfigurationError, DecodeError, NotFoundError
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
+from chainapi.transport import Request, Response
 from tests.sessions import simulated
 
 BLOCKS = "/v1/chains/43114/blocks"

@@ -13,9 +13,9 @@ from attrs import Factory, define, frozen
 
 from chainapi import Checkpoint, Page, Session
 from chainapi.core.events import Event, Restarted
-from chainapi.core.http import Request, Response
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.simulator import Simulator
+from chainapi.transport import Request, Response
 from tests.sessions import simulated
 
 BLOCKS = "/v1/chains/43114/blocks"

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi import Checkpoint, merge
+from chainapi import Checkpoint, Pages, merge
 from chainapi.api.catalogue import ROUTES
-from chainapi.client.pages import Pages
 from chainapi.errors import ArgumentError, CheckpointError, ConfigurationError, PagingError
 from chainapi.simulator import Simulator
 from chainapi.testing import run

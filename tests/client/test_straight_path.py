@@ -23,14 +23,14 @@ from chainapi.client.member import Member
 from chainapi.client.permit import AnyGate
 from chainapi.core.call import Call, CallOptions, GivenUp
 from chainapi.core.events import Event
-from chainapi.core.http import Request, Response
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.retry import RetryPolicy
 from chainapi.core.url import Query
 from chainapi.errors import APIConnectionError, ChainAPIError, ConnectError
 from chainapi.models.codec import decode_resource
 from chainapi.simulator import Simulator
-from chainapi.testing.loops import run
+from chainapi.testing import run
+from chainapi.transport import Request, Response
 from tests.sessions import simulated
 
 PACKAGE = str(Path(chainapi.__file__).parent)

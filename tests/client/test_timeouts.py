@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi.client.timeouts import Timeout, Timeouts
-from chainapi.testing.loops import VirtualLoop, run
+from chainapi.testing import VirtualLoop, run
 
 Ts = TypeVarTuple("Ts")
 Call: TypeAlias = Callable[[Timeouts, "Plan"], Coroutine[Any, Any, str]]

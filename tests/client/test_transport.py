@@ -28,8 +28,7 @@ from yarl import URL
 
 from chainapi import Session
 from chainapi.client.config import trusted
-from chainapi.client.transport import MAX_BODY, AiohttpTransport
-from chainapi.core.http import Request, Response
+from chainapi.client.transport import MAX_BODY
 from chainapi.errors import (
     APIConnectionError,
     APITimeoutError,
@@ -43,6 +42,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
+from chainapi.transport import AiohttpTransport, Request, Response
 from tests.raw_server import Peer, RawServer, Script, each, http, let_pass, settle, until
 
 pytestmark = pytest.mark.real_time

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from chainapi import Checkpoint, Session
 from chainapi.core.events import Event, RequestSent
-from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APIConnectionError,
     BadRequestError,
@@ -40,6 +39,7 @@ from chainapi.models import (
     Unknown,
 )
 from chainapi.simulator import Fault, Simulator
+from chainapi.transport import Request, Response
 from tests.sessions import simulated
 from tests.test_session import Scripted, reply, scripted, session_of
 

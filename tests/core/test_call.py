@@ -28,7 +28,6 @@ from chainapi.core.call import (
     Send,
     SentAt,
 )
-from chainapi.core.http import Response
 from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.limits.verdict import Verdict
 from chainapi.core.retry import RetryBudget, RetryPolicy
@@ -46,6 +45,7 @@ from chainapi.errors import (
     RedirectError,
     ServerError,
 )
+from chainapi.transport import Response
 
 WHERE = "GET /v1/x"
 OK = Response(200, {}, b"{}")

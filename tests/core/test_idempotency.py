@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from chainapi.core.call import Call, CallOptions, Exchange
-from chainapi.core.http import Response
 from chainapi.core.idempotency import Idempotency, may_be_done
 from chainapi.core.limits.verdict import Verdict
 from chainapi.core.retry import RetryPolicy
@@ -27,6 +26,7 @@ from chainapi.errors import (
     ResponseTooLargeError,
     ServerError,
 )
+from chainapi.transport import Response
 from tests.core.test_call import BROKEN, NO_JSON, OK, SLOW, Script, refusal, status
 
 POST = Query("/v1/x", method="POST", idempotency=Idempotency.NON_IDEMPOTENT, lookup="data.webhooks.list")

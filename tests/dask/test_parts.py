@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from attrs import evolve
 
-from chainapi import Session
-from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi import Checkpoint, Session
 from chainapi.dask.partition import DEFAULTS, Folder, Outcome, export_partition, prepare
 from chainapi.dask.parts import partition_of
 from chainapi.dask.state import DamagedStateError, State

@@ -27,7 +27,6 @@ from urllib.parse import unquote
 from attrs import evolve, frozen
 
 from chainapi import Session
-from chainapi.core.http import Request, Response
 from chainapi.errors import ExportError
 from chainapi.export import export
 from chainapi.export.formats import FORMATS, format_of, parquet
@@ -36,6 +35,7 @@ from chainapi.export.manifest import MANIFEST
 from chainapi.export.partition import FORMATS as DIVIDED
 from chainapi.export.writer import COMMIT_AFTER
 from chainapi.testing import run
+from chainapi.transport import Request, Response
 from tests.export.power_cuts import PowerCuts
 from tests.models.test_invalid import Served, block
 

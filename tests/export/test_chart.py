@@ -39,7 +39,7 @@ from chainapi.export.formats.duckdb import _CONFINED, _SETTINGS
 from chainapi.models import EvmBlock, MetricPoint, enums
 from chainapi.simulator import Simulator
 from chainapi.tables.codec import Codec
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
 from tests.export.buckets import bucket
 from tests.export.test_formats import block
 

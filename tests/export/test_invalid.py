@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from chainapi import Session
-from chainapi.client.transport import Transport
-from chainapi.core.http import Request, Response
 from chainapi.errors import ColumnValueError, DecodeError, IncompleteExportError
 from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
 from chainapi.models import EvmBlock, Invalid
+from chainapi.transport import Request, Response, Transport
 from tests.documents import DEEP
 from tests.export.power_cuts import PowerCuts
 from tests.models.test_invalid import Served, block

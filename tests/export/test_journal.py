@@ -16,7 +16,7 @@ import pytest
 from attrs import evolve
 from msgspec import structs
 
-from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi import Checkpoint
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.position import checkpoint_of

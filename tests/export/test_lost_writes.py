@@ -15,7 +15,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from chainapi.client.pages import Pages
+from chainapi import Pages
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import export
 from chainapi.export.formats import FORMATS, format_of

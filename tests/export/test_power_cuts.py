@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from chainapi import Session
-from chainapi.core.http import Request, Response
 from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
+from chainapi.transport import Request, Response
 from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of
 from tests.sessions import simulated

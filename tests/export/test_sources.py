@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from chainapi import Session
-from chainapi.client.pages import Pages
+from chainapi import Pages, Session
 from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError, NotFoundError
 from chainapi.export import export
 from chainapi.export.run import ExportResult

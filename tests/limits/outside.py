@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from statistics import median
 
-from chainapi.core.limits.limit import Limit
+from chainapi import Limit
 from tests.limits.replays import CheckedForecasts, check_forecasts
 from tests.limits.rows import Row, spread
 from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Server, SlidingLog, Stacked

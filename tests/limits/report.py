@@ -10,9 +10,9 @@ from statistics import median
 
 from attrs import evolve, field, frozen
 
+from chainapi import Limit
 from chainapi.client.limiter import Gate
-from chainapi.core.limits.limit import Limit
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
 from tests.limits import runs
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, spread

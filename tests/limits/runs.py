@@ -12,10 +12,10 @@ from typing import Protocol
 from aiolimiter import AsyncLimiter
 from attrs import define, field, frozen
 
+from chainapi import Limit
 from chainapi.client.limiter import Gate
 from chainapi.core.limits.info import RateLimitInfo
-from chainapi.core.limits.limit import Limit
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
 from tests.limits.servers import EPSILON, Response
 
 __all__ = ["Case", "Run", "gate", "knowing", "plain"]

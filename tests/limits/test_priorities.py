@@ -13,11 +13,11 @@ from typing import Protocol
 import pytest
 from attrs import define, evolve, field
 
+from chainapi import Limit
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import AnyPermit
 from chainapi.core.limits.info import RateLimitInfo
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.verdict import Verdict
 from tests.limits.outside import promised_scene
 from tests.limits.replays import check_forecasts

@@ -16,11 +16,11 @@ import chainapi
 from chainapi import Checkpoint, Invalid, MetricPoint, Session, models
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
-from chainapi.core.http import Request, Response
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models import EvmBlock, Transfer, Unknown
 from chainapi.models.codec import PageDecoder
 from chainapi.models.sizes import LARGE
+from chainapi.transport import Request, Response
 from tests.documents import DEEP, Maker, values
 
 BLOCKS = "/v1/chains/43114/blocks"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainapi import Invalid
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.models import Unknown
 from chainapi.models.codec import PageDecoder
-from chainapi.models.invalid import Invalid
 from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.records import AnyRecord, unnamed
 from chainapi.models.rows import RowDecoder

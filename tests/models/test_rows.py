@@ -15,9 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from attrs import Factory, define, frozen
 
-from chainapi import Checkpoint, Session
+from chainapi import Checkpoint, Pages, Session
 from chainapi.api.catalogue import ROUTES
-from chainapi.client.pages import Pages
 from chainapi.core.events import (
     Event,
     KeyNotUnique,
@@ -26,7 +25,6 @@ from chainapi.core.events import (
     Restarted,
     TokenRenewed,
 )
-from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APIStatusError,
     ConfigurationError,
@@ -39,6 +37,7 @@ from chainapi.errors import (
 )
 from chainapi.export import export
 from chainapi.models import InternalTransaction, NativeTransaction
+from chainapi.transport import Request, Response
 from tests.documents import Maker
 
 Json = dict[str, Any]

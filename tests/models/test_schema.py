@@ -15,8 +15,7 @@ import attrs
 import msgspec
 import pytest
 
-from chainapi import models
-from chainapi.models.metrics import MetricPoint
+from chainapi import MetricPoint, models
 from chainapi.models.schema import Type, fields_of, is_amount, is_record, row_classes, type_of
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 

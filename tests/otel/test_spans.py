@@ -14,11 +14,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from chainapi import Limit, Session
 from chainapi.core.events import Event
-from chainapi.core.http import Request, Response
 from chainapi.errors import APITimeoutError, DeadlineExceededError, NotFoundError
 from chainapi.otel import OpenTelemetry
 from chainapi.otel.spans import SPANS
 from chainapi.simulator import Fault, Simulator
+from chainapi.transport import Request, Response
 from tests.otel.recorded import Recorded
 from tests.sessions import simulated
 

@@ -19,15 +19,13 @@ from unittest.mock import patch
 from attrs import evolve, frozen
 from msgspec.structs import replace
 
+from chainapi import Checkpoint, Page, Pages
 from chainapi.api.source import ListSource
-from chainapi.client.page import Page
-from chainapi.client.pages import Pages
 from chainapi.client.prefetch import Prefetcher
 from chainapi.client.runner import WalkRunner
 from chainapi.client.source import Source
 from chainapi.core.call import Call
 from chainapi.core.paging import dedupe, order
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Comparison, Deduplicator
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.core.paging.history import OrderHistory

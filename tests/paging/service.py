@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 from attrs import define, evolve, field, frozen
 
-from chainapi.core.http import Request, Response
 from chainapi.errors import APIConnectionError
+from chainapi.transport import Request, Response
 
 __all__ = ["LIFETIME", "SHUT", "Fault", "Label", "Manners", "NastyTransport", "Row", "Service"]
 

@@ -14,17 +14,15 @@ from math import inf
 from typing import Any, Literal, NoReturn, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from chainapi import Checkpoint, MetricPoint, Session
+from chainapi import Checkpoint, Limit, MetricPoint, Pages, Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.identity import deduplicator, identity_of
 from chainapi.api.routes import Route
 from chainapi.client.emitter import Emitter
-from chainapi.client.pages import MetricPages, Pages
+from chainapi.client.pages import MetricPages
 from chainapi.core.call import SentAt
 from chainapi.core.events import Event
-from chainapi.core.http import Request
 from chainapi.core.limits.estimate import Estimate
-from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.errors import (
@@ -41,7 +39,8 @@ from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 from chainapi.models.error_body import decode_error
 from chainapi.models.row_type import RowType
 from chainapi.tables.types import Amounts
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
+from chainapi.transport import Request
 from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
 
 __all__ = ["FlowWorld", "SessionWorld", "World"]

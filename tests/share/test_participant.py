@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import pytest
 from aiolimiter import AsyncLimiter
 
+from chainapi import Limit
 from chainapi.client.member import Member
 from chainapi.core.limits import verdict as verdicts
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.share.messages import (
     HOLDING,

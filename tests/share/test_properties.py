@@ -11,15 +11,15 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainapi import Limit
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.verdict import Verdict
 from chainapi.share.gate import SharedGate
 from chainapi.share.permits import SharedPermit
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
 from tests.share.exchange import Exchange, ExchangeCarrier
 
 MINUTE = (PolicyField(100.0, 60.0),)

@@ -24,10 +24,10 @@ from jsonschema.validators import extend
 from chainapi._tooling.openapi import Document, find_documents
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
-from chainapi.core.http import Request
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Settings, World
+from chainapi.transport import Request
 from tests.documents import Maker, values
 
 __all__ = ["Checker", "checkers", "main", "misfits", "questions", "requests"]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from chainapi.api.catalogue import ROUTES, WRITES
-from chainapi.core.http import Request
 from chainapi.simulator import Anomalies, Fault, Settings, World
+from chainapi.transport import Request
 from tests.simulator.conform import questions, requests
 
 __all__ = ["FILE", "digests", "main", "of_posted", "of_route", "of_setting"]

@@ -13,10 +13,11 @@ from attrs import frozen
 from msgspec.structs import replace
 
 from chainapi.api.catalogue import ROUTES
+from chainapi.models import Unknown
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.records import AnyRecord, Record
 from chainapi.models.schema import fields_of, row_classes, type_of
-from chainapi.models.unions import Tag, Unknown, register_union
+from chainapi.models.unions import Tag, register_union
 from chainapi.simulator import Anomalies
 from chainapi.simulator.handlers import HANDLERS
 from tests.simulator.test_routes import Caller, needed_by, path_of

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from chainapi import Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
-from chainapi.core.http import Response
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Settings, Simulator, World
 from chainapi.simulator.pages import _encoded
+from chainapi.transport import Response
 from tests.api.test_routes import kinds_of, method_of
 from tests.documents import Maker, body_of, request_to, values
 

@@ -23,7 +23,6 @@ from yarl import URL
 
 from chainapi import Provider, Session
 from chainapi.api.catalogue import ROUTES
-from chainapi.core.http import Request, Response
 from chainapi.errors import (
     APIConnectionError,
     AuthenticationError,
@@ -37,6 +36,7 @@ from chainapi.simulator.factories import Completed, Completion
 from chainapi.simulator.pages import _Encoded
 from chainapi.simulator.rows import Draw, RowSource, encode
 from chainapi.simulator.sources import Blocks, Points, Sums, TpsPoints, to_hundredths
+from chainapi.transport import Request, Response
 from tests.simulator.conform import CHAINS
 from tests.simulator.conform import requests as requests_for
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from chainapi.api.catalogue import WRITES
-from chainapi.core.http import Request, Response
 from chainapi.simulator import Fault, Settings, Simulator, World
 from chainapi.simulator.writes import READING, WRITERS
+from chainapi.transport import Request, Response
 from tests.documents import Maker, body_of, values
 from tests.simulator.test_routes import Caller, Json, refused
 

@@ -12,9 +12,9 @@ from attrs import Factory, field, frozen, make_class
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainapi import Checkpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.identity import deduplicator, identity_of
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import DecodeError
 from chainapi.models import EvmBlock, MetricPoint
 from chainapi.models.codec import PageDecoder

@@ -10,9 +10,9 @@ from attrs import Factory, field, frozen, make_class
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainapi import Checkpoint
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.identity import cursor_of, deduplicator
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.errors import ColumnValueError, DecodeError
 from chainapi.models import EvmBlock, MetricPoint, Unknown
 from chainapi.models.codec import PageDecoder

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from chainapi import Cache, Provider, Session
 from chainapi.core.call import Call
-from chainapi.core.http import Request, Response
 from chainapi.core.url import Query
 from chainapi.errors import (
     APIConnectionError,
@@ -31,6 +30,7 @@ from chainapi.models import AllTimeNativeBalanceQuery, DateRangeMinBalance
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing import Clock, Player, Recorder
 from chainapi.testing.masking import PageTokenNames, Secrets
+from chainapi.transport import Request, Response
 
 KEY = "hunt3r2-Marker~Key%s{0}"
 DATA = "https://data.invalid"

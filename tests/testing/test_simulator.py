@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import pytest
 
-from chainapi.core.http import Request
 from chainapi.errors import ChainAPIError
 from chainapi.simulator import Fault
 from chainapi.testing import CheckedSimulator
+from chainapi.transport import Request
 
 BLOCKS = "/v1/chains/43114/blocks"
 TPS = "/v1/avg_tps/43114"

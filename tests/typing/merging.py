@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import Any, assert_type
 
-from chainapi import MetricPage, MetricPoint, Page, Pages, Session
-from chainapi.client.merge import Failure, merge
+from chainapi import Failure, MetricPage, MetricPoint, Page, Pages, Session, merge
 from chainapi.client.pages import MetricPages
 from chainapi.models import EvmBlock
 

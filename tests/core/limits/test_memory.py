@@ -17,15 +17,15 @@ from attrs import define, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from chainapi import Limit
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
 from chainapi.core.limits.info import PolicyField, RateLimitInfo, ServiceLimit
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.memory import OLDEST, read
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
-from chainapi.testing.loops import VirtualLoop
+from chainapi.testing import VirtualLoop
 from tests.core.limits.test_quota import walk
 from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Response, Server, SlidingLog
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chainapi.core.limits.limit import Limit
+from chainapi import Limit
 from chainapi.core.limits.modes import TRANSITIONS, Event, Mode, sends_probe
 from chainapi.core.limits.probe import Probes
 from chainapi.core.limits.quota import Quota

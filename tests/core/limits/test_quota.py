@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from chainapi import Limit
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Discovery, Trial
 from chainapi.core.limits.drip import Drip
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.memory import read
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota

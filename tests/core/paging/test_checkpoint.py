@@ -11,8 +11,9 @@ from attrs import evolve, fields
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainapi import Checkpoint
 from chainapi.client.config import resolve
-from chainapi.core.paging.checkpoint import CHECKPOINT_VERSION, Checkpoint, query_fingerprint
+from chainapi.core.paging.checkpoint import CHECKPOINT_VERSION, query_fingerprint
 from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.position import Beginning
 from chainapi.core.url import Query

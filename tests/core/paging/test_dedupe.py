@@ -16,9 +16,9 @@ from attrs import define, evolve, field, frozen
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from chainapi import Checkpoint
 from chainapi.api.routes import Route
 from chainapi.core.numbers import whole_of
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.keys import NEIGHBOURS

@@ -15,7 +15,7 @@ from attrs import define, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi import Checkpoint
 from chainapi.core.paging.history import Runs
 from chainapi.core.paging.order import Order, Rows, Watermark, rising, with_run
 

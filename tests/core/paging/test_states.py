@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi import Checkpoint
 from chainapi.core.paging.loop_guard import LoopGuard
 from chainapi.core.paging.position import PageToken
 from chainapi.core.paging.states import (

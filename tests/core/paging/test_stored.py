@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi import Checkpoint
 from chainapi.core.paging.dedupe import Assumption, Comparison, Deduplicator
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.core.paging.order import Watermark

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from attrs import Factory, define, evolve
 
+from chainapi import Checkpoint
 from chainapi.core.call import SentAt
 from chainapi.core.events import Event, LoopFound, PageReceived, Restarted, TokenRenewed
-from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.dedupe import Deduplicator
 from chainapi.core.paging.rows import Identity
 from chainapi.core.paging.states import State, StateMachine
