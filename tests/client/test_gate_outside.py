@@ -146,18 +146,6 @@ def test_random_services_that_were_met_badly_once(seed: int) -> None:
     assert not outcome.hung
 
 
-def test_price_that_dripped_in_units_hid_is_bounded_by_them() -> None:
-    """A price hidden by a drip is at most the units that dripped in meanwhile.
-
-    The request flew alone, and no less remained after it.
-    """
-    costs = Costs()
-    for _ in range(2):
-        costs.tried("/a")
-        costs.bound("/a", -5.0, 25.0)
-    assert costs.price("/a", None) == 20.0
-
-
 def test_answers_of_a_drip_are_compared_only_within_a_burst() -> None:
     """Prices are compared only within a burst.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from itertools import islice, pairwise
-from math import floor, inf
+from math import inf
 
 from attrs import define, field
 
@@ -20,7 +20,7 @@ MOST_ROUTES = 4096
 CLOSE = 0.25  # a gap this near to the documented price counts as that price, measured inexactly
 ALONE = 2  # votes of the response to a request sent alone
 HIDES_A_UNIT = 5.0  # units: from this price on, a unit that dripped in makes a difference in a burst
-SHARE = 0.02  # of the most that remained, else of the limit: the cost of a request that showed no price
+SHARE = 1 / 30  # of the most that remained, else of the limit: the cost of a request that showed no price
 TRIES = 2  # requests of a route sent alone to show its price
 SILENT = 0.4  # of such a try: a response without the remaining quota
 
@@ -44,7 +44,6 @@ class Costs:
     version: int = 0  # counts up when a price may have changed
     _contradictions: int = 0
     _above: dict[str, float] = field(factory=dict[str, float])  # the least price, by refusals
-    _bounds: dict[str, float] = field(factory=dict[str, float])  # the most that a price may be
     _tries: dict[str, float] = field(factory=dict[str, float])
     _votes: dict[str, Counter[float]] = field(factory=dict[str, Counter[float]])
     _samples: list[tuple[float, str]] = field(factory=list[tuple[float, str]])
@@ -67,7 +66,7 @@ class Costs:
         # Units that dripped in hid the price of requests sent alone. A burst may be far smaller than the
         # limit, so the limit counts only until a response reports what remains.
         most_left = self._most_left or (self.roof if self.roof < inf else 0.0)
-        return max(price, SHARE * most_left, self._bounds.get(route, 0.0))
+        return max(price, SHARE * most_left)
 
     def shown(self, route: str, prior: float | None) -> float:
         """Return the cost of a request: as learned, else `prior`, else the highest known.
@@ -131,15 +130,6 @@ class Costs:
                 self.units = False
         # Until others vote, add a unit that may have dripped in to a price of several units.
         self._vote(route, gap + 1 if gap >= HIDES_A_UNIT else gap, ALONE)
-
-    def bound(self, route: str, gap: float, dripped: float) -> None:
-        """Learn the highest possible price of a request that showed none.
-
-        The units that `dripped` in meanwhile hid it.
-        """
-        if gap <= 0 and len(self._bounds) < MOST_ROUTES:
-            self._bounds[route] = max(self._bounds.get(route, 0.0), floor(gap + dripped))
-            self.version += 1
 
     def sample(
         self,
@@ -224,9 +214,7 @@ class Costs:
     def _part(self, route: str) -> CostPart:
         learned, votes = self.learned.get(route), self._votes.get(route)
         number = 0 if learned is None or votes is None else votes[learned]
-        above, bound = self._above.get(route), self._bounds.get(route)
-        bound = None if bound is None else amount(bound)
-        return CostPart(route, learned, number, above, bound, self._tries.get(route, 0.0))
+        return CostPart(route, learned, number, self._above.get(route), self._tries.get(route, 0.0))
 
     def restore(self, part: CostsPart) -> None:
         """Continue from a memory."""
@@ -235,7 +223,6 @@ class Costs:
         self.learned = {route: price for route, (price, _) in learned.items()}
         self._votes = {route: Counter({price: votes}) for route, (price, votes) in learned.items() if votes}
         self._above = {one.route: one.above for one in routes if one.above is not None}
-        self._bounds = {one.route: one.bound for one in routes if one.bound is not None}
         self._tries = {one.route: one.tries for one in routes if one.tries}
         self.most_expensive = max(self.learned.values(), default=0.0)
         self.units = part.units if self.units is None else self.units

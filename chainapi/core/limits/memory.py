@@ -45,7 +45,7 @@ __all__ = [
     "units",
 ]
 
-VERSION = 1
+VERSION = 2
 LONGEST = 65_536  # bytes that a reader accepts
 OLDEST = 604_800.0  # seconds: services change their limits, so an older memory is of no use
 MOST = 1e15  # of any amount: beyond it a float is no exact whole number
@@ -211,13 +211,12 @@ class LimitsPart(Part):
 
 
 class CostPart(Part):
-    """Price of a route: its votes, bounds, and requests sent alone to show it."""
+    """Price of a route: its votes, its lower bound, and requests sent alone to show it."""
 
     route: Name
     learned: Amount | None
     votes: Number
     above: Amount | None
-    bound: Amount | None
     tries: Amount
 
 

@@ -258,21 +258,15 @@ class Quota:
         if reservation.alone and not self.costs.known(route):
             self.costs.tried(route, reported=reported)
             if policy is not None and policy.sized:
-                self._price(reservation, now, info.remaining, policy)
+                self._price(reservation, info.remaining, policy)
         if limits.discovery is not None:
             limits.find(limits.discovery, reservation, now, status)
 
-    def _price(self, reservation: Reservation, now: float, left: float | None, policy: Policy) -> None:
+    def _price(self, reservation: Reservation, left: float | None, policy: Policy) -> None:
         """Learn the cost of a request sent alone, from units `left` now and before it."""
         balance = policy.balance
         before = balance.remaining if balance.sure else None
         paused = reservation.probe and before is not None  # units came back in the pause before it
-        if paused and not policy.returns.kind.drips:
-            return
-        if left is None or before is None:
-            self.costs.bound(reservation.route, 0.0, balance.drip(now - reservation.sent))
-        else:
-            self.costs.bound(reservation.route, before - left, balance.drip(now - balance.recorded_at))
         if left is not None and not paused:
             self.costs.alone(reservation.route, reservation.prior, before, balance.limit, left)
 

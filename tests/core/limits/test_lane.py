@@ -127,7 +127,6 @@ def test_load_follows_every_estimate_of_a_price(routes: list[str], left: int) ->
         lambda: costs.refused("cheap", left),
         lambda: costs.tried("dear"),
         lambda: costs.tried("dear"),
-        lambda: costs.bound("dear", -2.0, left + 2.0),
         lambda: costs.sample(costs, "other", 1000.0, 0.0, 1.0, fresh=True),
     ]
     new = Waiter(1000, 0.0, "cheap", None)

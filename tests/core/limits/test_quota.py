@@ -499,7 +499,7 @@ def test_refused_request_costs_more_than_was_left() -> None:
 
 
 def test_price_that_no_response_shows_does_not_grow_with_the_uptime() -> None:
-    """Units that drip in during a round trip may hide a price, and no more than these."""
+    """A price that no response shows is held as a thirtieth of the limit, however long that lasts."""
     quota, silent = Quota(), RateLimitInfo(limit=60.0, policies=(PolicyField(60.0, 60.0),))
     for now in range(1_000, 1_100, 10):
         quota.answered(go(quota, now), now + 1.0, 200, silent, 0.5)
