@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 from attrs import define, field
 
+from chainapi.errors import QuotaWaitError
 from chainapi.transport import Request, Response
-from tests.limits.servers import Bucket, Server
+from tests.limits.servers import Bucket, FromFirst, Server
 from tests.sessions import reaching
+
+DAY = 86_400.0
 
 
 def time() -> float:
@@ -88,6 +91,74 @@ async def opened(service: Service, **options: Any) -> AsyncIterator[Callable[[],
             return time() - began
 
         yield call
+
+
+# --- refusals that have nothing to do with each other -------------------------------------------
+
+NAMED = {"retry-after": "1", "ratelimit-limit": "1000", "ratelimit-remaining": "990"}
+
+
+@pytest.mark.parametrize(
+    ("server", "headers"),
+    [(None, {"retry-after": "1"}), (None, {}), (FromFirst(1000.0, 60.0), NAMED)],
+    ids=["announced wait", "bare", "beside headers"],
+)
+@pytest.mark.parametrize("hourly", [1, 5])
+async def test_stray_refusals_days_apart_hold_no_request(
+    server: Server | None, headers: dict[str, str], hourly: int
+) -> None:
+    """Five refusals, each a day after the last one, show no window: no call waits much longer than a second."""
+    stray = {24 * hourly * day + 1 for day in range(1, 6)}
+    service = Service(server, odd=lambda number: (429, headers) if number in stray else None)
+    async with opened(service) as call:
+        for _ in range(7 * 24):
+            assert max(await asyncio.gather(*(call() for _ in range(hourly)))) < 3.0
+            await asyncio.sleep(3600.0)
+    assert len(service.refused) == 5
+
+
+@pytest.mark.parametrize("headers", [{"retry-after": "1"}, {}], ids=["announced wait", "bare"])
+async def test_few_calls_between_two_stray_refusals_are_no_limit(headers: dict[str, str]) -> None:
+    """Five calls between two refusals a day apart are no limit of five a day."""
+    service = Service(odd=lambda number: (429, headers) if number in (6, 12) else None)
+    async with opened(service) as call:
+        for _ in range(3):
+            for _ in range(5):
+                assert await call() < 3.0
+            await asyncio.sleep(DAY)
+        assert await call() < 3.0
+        for _ in range(20):
+            assert await call() < 3.0
+    assert len(service.refused) == 2
+
+
+async def test_stray_refusals_of_a_service_in_constant_use_are_no_limit() -> None:
+    """Refusals that ask for a second are no limit a day, if calls were under way all that day."""
+    service = Service(
+        trip=300.0, odd=lambda number: (429, {"retry-after": "1"}) if number % 288 == 9 else None
+    )
+    async with opened(service, timeout=600.0) as call:
+        for _ in range(3 * 288):
+            assert await call() < 602.0
+        service.trip = 0.05
+        for _ in range(400):
+            assert await call() < 3.0
+    assert len(service.refused) == 5
+
+
+async def test_refused_calls_may_come_back_soon_after_a_stray_refusal() -> None:
+    """A refusal after a day of light use asks no call with `max_wait` to come back in a day."""
+    service = Service(odd=lambda number: (429, {}) if number == 25 else None)
+    async with reaching(service) as session:
+        for _ in range(24):
+            await session.data.get("/v1/a")
+            await asyncio.sleep(3600.0)
+        refused = asyncio.create_task(session.data.get("/v1/a"))
+        await asyncio.sleep(0.1)
+        with pytest.raises(QuotaWaitError) as caught:
+            await session.with_options(max_wait=0.0).data.get("/v1/a")
+        assert caught.value.retry_after < 300.0
+        await refused
 
 
 # --- prices that units dripping in hide ---------------------------------------------------------

@@ -10,6 +10,9 @@ time; within that, at the end of a usual window. When one passes, a second refus
 * much less: the quota drips. `chainapi.core.limits.drip` paces requests, and makes them slowly faster; each
   further refusal brackets the rate between what passed since the last one and the pace that was too fast.
 
+Two refusals show neither if they are further apart than ten times the longest announced wait, or than the
+time in which requests were under way or waited: they may have nothing to do with each other.
+
 A trial sends more requests in a learned window from time to time, or sends them a little earlier, so that a
 limit that was learned too low grows. Each refused trial doubles the number of windows until the next one.
 
@@ -56,6 +59,7 @@ LEAST = 3.0  # units that must have passed for a comparison
 SOON = 5.0  # seconds: units back within them may drip
 CAUTIOUS = 3.0  # requests in flight allowed by responses without fields
 MOST_ENTRIES = 1024
+FAR = 10.0  # times the longest announced wait: refusals further apart have no common cause
 
 
 @define(eq=False, repr=False)
@@ -181,6 +185,9 @@ class Discovery:
     _last_refused: float | None = None
     _since_refused: float = 0.0
     _trial: Trial | None = None
+    _busy: float = 0.0  # seconds since the last refusal in which requests were under way or waited
+    _busy_until: float = -inf
+    _longest_wait: float = 0.0  # announced
     _history: list[tuple[float, float, float]] = field(factory=list[tuple[float, float, float]])
 
     def opens_at(self, now: float, in_flight: int) -> float:
@@ -227,11 +234,29 @@ class Discovery:
 
     # --- refusals ---------------------------------------------------------------------------
 
-    def refused(self, sent: float, now: float, in_flight: float, *, announced: bool) -> None:
-        """Record a refusal with `in_flight` units out; `announced` if it named a wait."""
+    def refused(self, sent: float, now: float, in_flight: float, wait: float | None) -> None:
+        """Record a refusal with `in_flight` units out, and the `wait` that it named."""
         self._tried = max(self._tried, sent)
-        if self._refused is not None:
-            return
+        self._occupied(sent, now)
+        if self._refused is None:
+            self._first_refused(sent, now, in_flight, announced=wait is not None)
+        if wait is not None:
+            self._longest_wait = max(self._longest_wait, wait)
+            self._occupied(now, now + wait)
+
+    def _occupied(self, since: float, until: float) -> None:
+        """Record that a request was under way, or waited, for some time; short gaps count too."""
+        if until > self._busy_until:
+            idle = max(0.0, since - self._busy_until)
+            self._busy += min(idle, SOON) + until - max(since, self._busy_until)
+            self._busy_until = until
+
+    def _first_refused(self, sent: float, now: float, in_flight: float, *, announced: bool) -> None:
+        """Record the first refusal after a success."""
+        if self._trial is None and self.drip is None and self._is_unrelated(now):
+            self._before, self._last_refused = None, None
+            self._anchor = max(self._anchor, now - self._busy)
+        self._busy, self._busy_until = 0.0, now
         self._refused, self._tries, self._announced, self._found = now, 0, announced, False
         self.most = min(self.most, SLOW_START)
         if self._trial is not None:
@@ -242,6 +267,11 @@ class Discovery:
             # More than a window passed: the count is not the limit of a window.
             within = self._window is None or sent <= self._opened + self._window
             self._found = self.drip is None and (self._before or 0.0) >= LEAST and within
+
+    def _is_unrelated(self, now: float) -> bool:
+        """Return whether a refusal is too far from the last one to show a limit with it."""
+        apart = now - (self._opened if self._last_refused is None else self._last_refused)
+        return apart > self._busy + SOON or 0.0 < FAR * self._longest_wait < apart
 
     def _dripped(self) -> bool:
         """Return whether too few units passed since the opening for a window."""
@@ -264,6 +294,11 @@ class Discovery:
     def tries_at(self, now: float, jitter: float) -> float:
         """Return when to retry after a refusal; `jitter` is a random number from 0 to 1."""
         self._tries += 1
+        at = self._next_try(now, jitter)
+        self._occupied(now, at)
+        return at
+
+    def _next_try(self, now: float, jitter: float) -> float:
         if self._tries == 1 and (at := self._foreseen(now)) > now:
             return at
         elapsed = 0.0 if self._refused is None else now - self._refused
@@ -290,6 +325,7 @@ class Discovery:
 
         `answered` is False if it may not have met a limiter.
         """
+        self._occupied(sent, now)
         if self._refused is not None and sent > self._refused:
             self._back(sent, self._refused)
         if not self._count:
@@ -390,6 +426,9 @@ class Discovery:
             found=self._found,
             last_refused=None if self._last_refused is None else seconds(then, self._last_refused),
             since_refused=amount(self._since_refused),
+            busy=amount(self._busy),
+            busy_until=seconds(then, self._busy_until),
+            longest_wait=amount(self._longest_wait),
             history=self._condensed(then),
         )
 
@@ -420,5 +459,7 @@ class Discovery:
         one._announced, one._found = part.announced, part.found
         one._passed, one._count, one._since_refused = part.passed, part.count, part.since_refused
         one._before, one._window = part.before, part.window
+        one._busy, one._busy_until = part.busy, moment(then, part.busy_until, -inf)
+        one._longest_wait = part.longest_wait
         one._history = [(then + sent, then + back, units) for sent, back, units in part.history]
         return one

@@ -146,15 +146,15 @@ class LimitsInForce:
         if discovery.learned is not learned or self.discovery is None:
             self._list()
 
-    def refused(self, reservation: Reservation, now: float, *, announced: bool, unannounced: bool) -> None:
-        """Learn from a refusal about limits without headers.
+    def refused(self, reservation: Reservation, now: float, wait: float | None, *, unannounced: bool) -> None:
+        """Learn from a refusal, and the `wait` that it named, about limits without headers.
 
-        `announced` if it named a wait; `unannounced` if no announced limit caused it.
+        `unannounced` if no announced limit caused it.
         """
         if unannounced and self.discovery is None:
             self.discovery = Discovery(drips=True)
         if self.discovery is not None and (unannounced or not self.announced.known):
-            self.discovery.refused(reservation.sent, now, self.in_flight.units, announced=announced)
+            self.discovery.refused(reservation.sent, now, self.in_flight.units, wait)
 
     def doubt(self, reservation: Reservation, now: float) -> None:
         """Record a request that the service may or may not have counted."""

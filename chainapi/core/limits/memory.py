@@ -194,6 +194,9 @@ class DiscoveryPart(Part):
     found: bool
     last_refused: Seconds | None
     since_refused: Amount
+    busy: Amount
+    busy_until: Seconds | None
+    longest_wait: Amount
     history: Annotated[list[tuple[Seconds, Seconds, Amount]], Meta(max_length=MOST_ENTRIES)]
 
     def __post_init__(self) -> None:

@@ -99,7 +99,7 @@ class Refusals:
             self.costs.refused(reservation.route, info.remaining)
         if reservation.probe:
             self._in_a_row += 1
-        self.limits.refused(reservation, now, announced=wait is not None, unannounced=unannounced)
+        self.limits.refused(reservation, now, wait, unannounced=unannounced)
         self._stop(refusal)
         if unannounced:
             return Verdict.UNANNOUNCED, None
