@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from chainapi.errors import QuotaWaitError
+from chainapi.errors import DeadlineExceededError, QuotaWaitError
 from chainapi.transport import Request, Response
 from tests.limits.servers import Bucket, FromFirst, Server
 from tests.sessions import reaching
 
 DAY = 86_400.0
+HANGS = 1e9  # seconds: no answer
 
 
 def time() -> float:
@@ -181,3 +182,61 @@ async def test_bucket_that_refills_within_a_round_trip_is_used(
         await asyncio.gather(*(call() for _ in range(500)))
         assert time() < most
     assert not service.refused
+
+
+# --- requests that hang -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("server", [None, FromFirst(1000.0, 60.0)], ids=["no limit", "headers"])
+async def test_hung_first_request_fails_no_other(server: Server | None) -> None:
+    """Of 500 calls with ten seconds at the start only the one fails whose request hangs."""
+    service = Service(server, odd=lambda number: HANGS if number == 1 else None)
+    async with reaching(service, deadline=10.0) as session:
+        calls = (session.data.get("/v1/a") for _ in range(500))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(one) for one in outcomes if one != {}] == [DeadlineExceededError]
+    assert max(service.sent) < 5.0
+
+
+@pytest.mark.parametrize("hung", [{1, 2, 3}, {1, 3, 5}], ids=["three in a row", "one of each try"])
+async def test_several_hung_requests_at_the_start_hold_no_other(hung: set[int]) -> None:
+    """Hung first requests hold the others for a few seconds, not until their timeouts."""
+    service = Service(FromFirst(1000.0, 60.0), odd=lambda number: HANGS if number in hung else None)
+    async with opened(service) as call:
+        seconds = sorted(await asyncio.gather(*(call() for _ in range(500))))
+    assert seconds[-len(hung) - 1] < 5.0
+    assert len(service.sent) == 500 + len(hung)
+
+
+@pytest.mark.parametrize(
+    ("server", "hung", "options"),
+    [
+        (lambda: FromFirst(100.0, 10.0), 102, {}),
+        (lambda: FromFirst(100.0, 10.0), 101, {"probe": False}),
+        (lambda: Bucket(100.0, 10.0), 101, {}),
+    ],
+    ids=["after a stop", "after a window", "after a pause of a bucket"],
+)
+async def test_hung_request_after_a_pause_holds_no_other(
+    server: Callable[[], Server], hung: int, options: dict[str, Any]
+) -> None:
+    """If the first request after a pause hangs, the others leave a second later, not after its timeout."""
+    service = Service(server(), odd=lambda number: HANGS if number == hung else None)
+    async with opened(service, timeout=60.0, **options) as call:
+        seconds = sorted(await asyncio.gather(*(call() for _ in range(190))))
+    assert seconds[-2] < 14.0
+    assert len(service.refused) <= 1
+
+
+async def test_hung_request_that_times_out_is_not_sent_again_as_a_probe() -> None:
+    """A request that hung while another one was answered holds no call when it hangs a second time."""
+    service = Service(FromFirst(1000.0, 60.0), odd=lambda number: HANGS if number in (1, 5) else None)
+    async with opened(service, timeout=8.0) as call:
+        first = asyncio.create_task(call())
+        await asyncio.sleep(0.01)
+        for _ in range(3):
+            await call()
+        while len(service.sent) < 5:
+            await asyncio.sleep(0.1)
+        assert max(await asyncio.gather(*(call() for _ in range(20)))) < 0.1
+        assert await first < 18.0

@@ -22,17 +22,19 @@ class Guesses:
     in_flight: InFlight
     most: int = 1
 
-    def decide(self, now: float, opens: float, scarce: Policy, *, probe: bool, inquiries: bool) -> Decision:
+    def decide(
+        self, now: float, opens: float, scarce: Policy, *, probe: bool, hedge: bool, inquiries: bool
+    ) -> Decision:
         """Decide about a request while `scarce` has no units for it until `opens`.
 
-        `probe` if it leaves as a probe in any case; with `inquiries`, one may leave early as a probe, to
-        show when units come back.
+        `probe` if it leaves as a probe in any case, as a `hedge` beside another one that is late; with
+        `inquiries`, one may leave early as a probe, to show when units come back.
         """
         alone = not self.in_flight.number
         if opens > now:
             return self._inquire(now, opens, scarce, alone=alone, inquiries=inquiries)
         careful = scarce.balance.stale or (not inquiries and scarce.balance.proven)
-        if not alone and (self.in_flight.guesses >= self.most or careful):
+        if not alone and not hedge and (self.in_flight.guesses >= self.most or careful):
             return NEVER
         return Decision(now, True, probe or (self.most == 1 and alone))
 

@@ -25,13 +25,15 @@ class Probes:
 
     The mode decides whether another probe follows.
 
-    One is in flight at once, twice as many after each one without response, up to `MOST`.
+    One is in flight at once, twice as many after each one without response, up to `MOST`. The first response
+    to one of them ends probing: the others are requests in flight from then on, which may be late.
 
     Attributes:
         mode: mode of the quota.
         next: whether the next request is a probe, by the mode.
         trip: mean round trip of requests, in seconds.
         in_flight: probes without a response.
+        late: those that were in flight when another one was answered.
 
     """
 
@@ -39,6 +41,7 @@ class Probes:
     next: bool = field(default=True, init=False)
     trip: float = field(default=0.0, init=False)
     in_flight: set[Reservation] = field(factory=set[Reservation], init=False)
+    late: set[Reservation] = field(factory=set[Reservation], init=False)
     _most: int = field(default=1, init=False)
     _hedge_at: float = field(default=inf, init=False)
 
@@ -72,12 +75,22 @@ class Probes:
 
     def answered(self, reservation: Reservation, now: float) -> None:
         """Record a response, to a probe or another request: the service works."""
-        self.in_flight.discard(reservation)
+        self.late.discard(reservation)
+        if reservation in self.in_flight:
+            self._release(reservation)
         self._most = 1
-        if self.mode is PROBING and not self.in_flight:
-            self._take(Event.PROBES_ENDED)
         trip = now - reservation.sent
         self.trip += 0.1 * (trip - self.trip) if self.trip else trip
+
+    def _release(self, answered: Reservation) -> None:
+        """End probing, because a probe was answered."""
+        self.in_flight.discard(answered)
+        for one in self.in_flight:
+            one.probe = one.alone = False  # what it shows is older than the response
+        self.late |= self.in_flight
+        self.in_flight.clear()
+        if self.mode is PROBING:
+            self._take(Event.PROBES_ENDED)
 
     def refused(self) -> None:
         """Record that a response was a 429 for all requests."""
@@ -110,6 +123,7 @@ class Probes:
     def _end(self, reservation: Reservation) -> None:
         """Leave the mode PROBING if a probe failed, or no probe is in flight any more."""
         self.in_flight.discard(reservation)
+        self.late.discard(reservation)
         if reservation.required_probe:
             self._take(Event.PROBE_FAILED)
         elif self.mode is PROBING and not self.in_flight:

@@ -7,7 +7,7 @@ order in which they apply:
    (`chainapi.core.limits.refusals`). A refusal that shows quota left stops only its route
    (`chainapi.core.limits.scope`).
 2. The first request, and the first after every pause, leaves alone: the probe. Others follow a probe without
-   a response, twice as many each time (`chainapi.core.limits.probe`).
+   a response, twice as many each time, until one of them is answered (`chainapi.core.limits.probe`).
 3. The first request of a route with an unknown price leaves alone too (`chainapi.core.limits.costs`).
 4. The units that a response reported to remain, minus those in flight, may leave at once, of each limit
    (`chainapi.core.limits.in_force`, `chainapi.core.limits.in_flight`, `chainapi.core.limits.balance`).
@@ -117,6 +117,7 @@ class Quota:
         hedge = probes.opens_at(now) if probes.in_flight else None
         if hedge is not None and hedge > now:
             return Decision(hedge)
+        number -= len(probes.late)
         if number and hedge is None and self._alone(route):
             return NEVER
         probe, opens = probes.next or hedge is not None, now
@@ -125,7 +126,9 @@ class Quota:
         opens, scarce = limits.scarcest(now, cost, opens, probe=probes.next)
         if scarce is None or opens == inf:
             return Decision(opens, probe=probe)
-        return self._guesses.decide(now, opens, scarce, probe=probe, inquiries=self.probe)
+        return self._guesses.decide(
+            now, opens, scarce, probe=probe, hedge=hedge is not None, inquiries=self.probe
+        )
 
     def _alone(self, route: str) -> bool:
         """Return whether a request must leave alone because its cost is unknown."""
@@ -151,7 +154,7 @@ class Quota:
         self, decision: Decision, now: float, route: str, cost: float, prior: float | None = None
     ) -> Reservation:
         """Reserve units for a request that may leave now by a decision just made."""
-        alone, discovery = not self._in_flight.number, self._in_force.discovery
+        alone, discovery = self._in_flight.number == len(self.probes.late), self._in_force.discovery
         probe, stops = decision.probe, self._refusals.stops
         reservation = Reservation(route, cost, now, stops, probe, decision.guess, prior, alone)
         if probe or (alone and self._alone(route)):

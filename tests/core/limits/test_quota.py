@@ -793,10 +793,16 @@ class Bound:
             self._in_flight.add(reservation)
 
     def end(self, reservation: Reservation, what: str) -> None:
-        """Allow twice as many after a lost probe, three at most after errors, one after a response."""
+        """Allow twice as many after a lost probe, three at most after errors, one after a response.
+
+        The response to a probe ends probing, whatever the others of them do.
+        """
+        probe = reservation in self._in_flight
         self._in_flight.discard(reservation)
         if what in ("ok", "refuse"):
             self.most = 1
+            if probe:
+                self._in_flight.clear()
         elif what == "lose" and reservation.required_probe:
             self.most *= 2
         elif what == "error" and reservation.required_probe:
