@@ -117,6 +117,6 @@ def read_limit(text: str) -> Limit:
     if not match or not unit or not (match[2] or match[3]):
         raise ConfigurationError(f"--limit {text!r} must be AMOUNT/TIME, such as 6000/minute or 100/60s")
     try:
-        return Limit(float(match[1]), per=float(match[2] or 1) * unit)
+        return Limit(float(match[1]), per=float(match[2] or 1) * unit, units=True)
     except ValueError as error:  # too many dots or digits, or nothing above 0
         raise ConfigurationError(f"--limit {text!r}: {error}") from None

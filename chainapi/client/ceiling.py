@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.limit import Limit, whole
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -76,7 +76,4 @@ def _bucket(rate: Limit | AsyncLimiter) -> AsyncLimiter:
         return rate
     from aiolimiter import AsyncLimiter  # imported here, because most sessions have no ceiling
 
-    if rate.amount < 1 and not rate.units:
-        # A bucket must hold a whole request.
-        return AsyncLimiter(1, rate.per / rate.amount)
-    return AsyncLimiter(rate.amount, rate.per)
+    return AsyncLimiter(*whole(rate))  # a bucket must hold a whole request

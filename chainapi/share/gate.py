@@ -458,7 +458,7 @@ class SharedGate:
         if shown.limit is None or shown.window is None:
             return []
         amount = max(1.0, shown.limit / self._processes)
-        return [Limit(amount, shown.window, units=bool(shown.costs))]
+        return [Limit(amount, shown.window, units=not shown.requests)]
 
 
 def _process() -> str:

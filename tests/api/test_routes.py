@@ -517,7 +517,7 @@ async def test_a_service_that_counts_requests(limit: int) -> None:
 def test_estimates() -> None:
     """A stream estimates requests, units, minutes and share of the day, offline."""
     session = session_of(scripted(lambda _: reply({})))
-    plan = (Limit(6_000, 60), Limit(1_200_000, 86_400))
+    plan = (Limit(6_000, 60, units=True), Limit(1_200_000, 86_400, units=True))
     found = session.data.evm.blocks(43114).estimate(rows=1_000_000, limits=plan)
     assert (found.requests, found.units) == (10_000, 100_000)
     assert found.minutes == 16
@@ -534,7 +534,7 @@ def test_estimates() -> None:
 
 def test_a_session_estimates_by_its_limits() -> None:
     """An estimate without limits= uses the limits of the session."""
-    session = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(100, 60)]})
+    session = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(10, 60)]})
     assert session.data.evm.blocks(1).estimate(rows=2_000).minutes == 1
 
 
@@ -545,7 +545,7 @@ def test_a_session_estimates_by_its_limits() -> None:
         (1.5, 1, 1, (), "rows=1.5 must be"),
         (10**400, 1, 1, (), "from 1 to 1000000000000000"),
         (1, 0, 1, (), "page_size=0 must be"),
-        (1, 1, 200, (Limit(100),), "a request costs 200 units: more than 100 in 60 s"),
+        (1, 1, 200, (Limit(100, units=True),), "a request costs 200 units: more than 100 in 60 s"),
     ],
 )
 def test_what_cannot_be_estimated(rows: Any, size: int, price: float, limits: Any, said: str) -> None:

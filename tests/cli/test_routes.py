@@ -544,7 +544,7 @@ def test_estimate_needs_no_service_and_no_key(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_estimate_is_that_of_the_library() -> None:
     """`estimate` of one source equals the estimate of its stream."""
-    limits = [Limit(600, per=60), Limit(100_000, per=86_400)]
+    limits = [Limit(600, per=60, units=True), Limit(100_000, per=86_400, units=True)]
     cost = Session().data.evm.blocks(43114, page_size=25).estimate(rows=12_345, limits=limits)
     options = ["--rows", "12345", "--page-size", "25", "--limit", "600/60s", "--limit", "100000/day"]
     (row,) = chainapi("estimate", "data.evm.blocks", "43114", *options).rows
@@ -586,16 +586,16 @@ def test_estimate_is_a_table_on_a_terminal() -> None:
 @pytest.mark.parametrize(
     ("text", "limit"),
     [
-        ("600/60", Limit(600, per=60)),
-        ("100/60s", Limit(100, per=60)),
-        ("100/1.5s", Limit(100, per=1.5)),
-        ("6000/minute", Limit(6_000, per=60)),
-        ("6000/5min", Limit(6_000, per=300)),
-        ("7/hours", Limit(7, per=3_600)),
-        ("7/2h", Limit(7, per=7_200)),
-        ("1_200_000/day", Limit(1_200_000, per=86_400)),
-        ("9/2 days", Limit(9, per=172_800)),
-        ("9/s", Limit(9, per=1)),
+        ("600/60", Limit(600, per=60, units=True)),
+        ("100/60s", Limit(100, per=60, units=True)),
+        ("100/1.5s", Limit(100, per=1.5, units=True)),
+        ("6000/minute", Limit(6_000, per=60, units=True)),
+        ("6000/5min", Limit(6_000, per=300, units=True)),
+        ("7/hours", Limit(7, per=3_600, units=True)),
+        ("7/2h", Limit(7, per=7_200, units=True)),
+        ("1_200_000/day", Limit(1_200_000, per=86_400, units=True)),
+        ("9/2 days", Limit(9, per=172_800, units=True)),
+        ("9/s", Limit(9, per=1, units=True)),
     ],
 )
 def test_limits_are_read(text: str, limit: Limit) -> None:

@@ -11,8 +11,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
+from chainapi import Limit
 from chainapi.errors import DeadlineExceededError, QuotaWaitError
 from chainapi.transport import Request, Response
 from tests.limits.servers import Bucket, FromFirst, Server
@@ -34,6 +35,7 @@ class Service:
     Attributes:
         trip: seconds of a round trip.
         headers: whether answers have the fields of the limit.
+        cost: units that each request costs.
         odd: returns the status and headers, or the seconds until the answer, of a request that is
             unlike the others; None for all others. It has the number of the request, from 1.
         sent: when the requests were sent.
@@ -44,6 +46,7 @@ class Service:
     server: Server | None = None
     trip: float = 0.05
     headers: bool = True
+    cost: float = 1.0
     odd: Callable[[int], tuple[int, dict[str, str]] | float | None] = lambda _: None
     sent: list[float] = field(factory=list[float])
     refused: list[float] = field(factory=list[float])
@@ -59,14 +62,14 @@ class Service:
         await asyncio.sleep(self.trip / 2)
         if status == 429:
             self.refused.append(time())
-        return Response(status, headers, b"{}")
+        return Response(status, headers, b'{"blocks": []}')
 
     def _answer(self, odd: tuple[int, dict[str, str]] | float | None) -> tuple[int, dict[str, str]]:
         if isinstance(odd, tuple):
             return odd
         if self.server is None:
             return 200, {}
-        answer = self.server.answer(time(), 1.0)
+        answer = self.server.answer(time(), self.cost)
         info = answer.info
         fields = {
             "ratelimit-policy": f"{info.limit:g};w={self.server.window:g}",
@@ -108,7 +111,7 @@ NAMED = {"retry-after": "1", "ratelimit-limit": "1000", "ratelimit-remaining": "
 async def test_stray_refusals_days_apart_hold_no_request(
     server: Server | None, headers: dict[str, str], hourly: int
 ) -> None:
-    """Five refusals, each a day after the last one, show no window: no call waits much longer than a second."""
+    """Five refusals, each a day after the last one, show no window: no call waits longer than a retry."""
     stray = {24 * hourly * day + 1 for day in range(1, 6)}
     service = Service(server, odd=lambda number: (429, headers) if number in stray else None)
     async with opened(service) as call:
@@ -194,7 +197,7 @@ async def test_hung_first_request_fails_no_other(server: Server | None) -> None:
     async with reaching(service, deadline=10.0) as session:
         calls = (session.data.get("/v1/a") for _ in range(500))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    assert [type(one) for one in outcomes if one != {}] == [DeadlineExceededError]
+    assert [type(one) for one in outcomes if not isinstance(one, dict)] == [DeadlineExceededError]
     assert max(service.sent) < 5.0
 
 
@@ -230,13 +233,84 @@ async def test_hung_request_after_a_pause_holds_no_other(
 
 async def test_hung_request_that_times_out_is_not_sent_again_as_a_probe() -> None:
     """A request that hung while another one was answered holds no call when it hangs a second time."""
-    service = Service(FromFirst(1000.0, 60.0), odd=lambda number: HANGS if number in (1, 5) else None)
+    again = asyncio.Event()
+
+    def odd(number: int) -> float | None:
+        if number == 5:
+            again.set()
+        return HANGS if number in (1, 5) else None
+
+    service = Service(FromFirst(1000.0, 60.0), odd=odd)
     async with opened(service, timeout=8.0) as call:
         first = asyncio.create_task(call())
         await asyncio.sleep(0.01)
         for _ in range(3):
             await call()
-        while len(service.sent) < 5:
-            await asyncio.sleep(0.1)
+        await again.wait()
         assert max(await asyncio.gather(*(call() for _ in range(20)))) < 0.1
-        assert await first < 18.0
+        assert await first > 16.0
+
+
+# --- limits that the user knows of --------------------------------------------------------------
+
+
+async def blocks(service: Service, limit: Limit, number: int) -> tuple[float | None, float | None, bool]:
+    """Send requests of a route with a weight of 10; return what the quota shows after half a minute."""
+    async with reaching(service, limits={"data": [limit]}, probe=False) as session:
+        calls = [
+            asyncio.create_task(session.data.evm.blocks(43114, page_size=1).first()) for _ in range(number)
+        ]
+        await asyncio.sleep(30.0)
+        quota = session.quota["data"]
+        await asyncio.gather(*calls)
+        return quota.limit, quota.remaining, quota.requests
+
+
+UNITS = FromFirst(1000.0, 60.0)  # with a weight of 10: 100 requests a minute
+
+
+@pytest.mark.parametrize(
+    ("server", "headers", "limit", "first"),
+    [
+        (None, True, Limit(80, per=60.0), 80),
+        (None, True, Limit(80, per=60.0, units=True), 8),
+        (UNITS, True, Limit(80, per=60.0), 80),
+        (UNITS, True, Limit(800, per=60.0), 100),
+        (UNITS, True, Limit(800, per=60.0, units=True), 80),
+        (UNITS, False, Limit(100, per=60.0), 100),
+    ],
+    ids=["requests", "units", "beside units", "above units", "units beside units", "units hidden"],
+)
+async def test_limit_of_the_user_counts_requests(
+    server: Server | None, headers: bool, limit: Limit, first: int
+) -> None:
+    """A `Limit` counts requests whatever they cost, with `units=True` units, also beside announced ones."""
+    service = Service(None if server is None else evolve(server), headers=headers, cost=10.0)
+    shown = await blocks(service, limit, first + 2)
+    assert sum(sent < 60.0 for sent in service.sent) == first
+    assert not service.refused
+    if shown[0] == limit.amount:  # it holds the requests back
+        assert shown[1:] == (0.0, not limit.units)
+
+
+async def test_time_left_under_a_limit_counts_requests() -> None:
+    """The time left of a stream, and its estimate, count requests for a `Limit` of the session."""
+    limits = {"data": [Limit(80, per=60.0)]}
+    async with reaching(Service(), limits=limits) as session:
+        stream = session.data.evm.blocks(43114, page_size=1)
+        assert stream.estimate(rows=160).minutes == 1.0
+        assert stream.estimate(rows=160, limits=[Limit(800, per=60.0, units=True)]).minutes == 1.0
+        await asyncio.gather(*(session.data.evm.blocks(43114, page_size=1).first() for _ in range(80)))
+        assert 58.0 < stream.seconds_left(80) < 60.0
+        assert 118.0 < stream.seconds_left(81) < 120.0
+
+
+@pytest.mark.parametrize("max_wait", [59.0, 61.0])
+async def test_max_wait_counts_requests_of_a_limit(max_wait: float) -> None:
+    """Of 170 calls of weight 10 those beyond two windows of 80 are refused at once, or those beyond one."""
+    service = Service()
+    async with reaching(service, limits={"data": [Limit(80, per=60.0)]}, max_wait=max_wait) as session:
+        calls = (session.data.evm.blocks(43114, page_size=1).first() for _ in range(170))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [one for one in outcomes if isinstance(one, QuotaWaitError)]
+    assert len(refused) == (90 if max_wait < 60.0 else 10)

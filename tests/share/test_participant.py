@@ -1041,7 +1041,7 @@ async def test_last_share_is_the_limit_by_the_processes() -> None:
         assert permit.alone is not None
         await permit.answered(200, RateLimitInfo())
     assert 15.0 <= time() - began <= 61.0
-    assert process.gate._last_share() == [Limit(4.0, 60.0)]
+    assert process.gate._last_share() == [Limit(4.0, 60.0, units=True)]
     assert process.gate.snapshot(late).time == time()
     process.gate.leave(late)
 

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from chainapi.core.arguments import whole_number
 from chainapi.core.duration import DAY, MINUTE
-from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.limit import Limit, whole
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.errors import ConfigurationError
 
@@ -26,7 +26,7 @@ class Estimate:
         requests: number of requests.
         units: their cost, in the units of the limits.
         minutes: least duration under the limits; 0 if they allow all requests at once.
-        day_share: share of the units allowed per day, 1 for all; None without a limit per day.
+        day_share: share of what is allowed per day, 1 for all; None without a limit per day.
 
     """
 
@@ -49,8 +49,12 @@ def estimate(rows: int, page_size: int, price: float, limits: Sequence[Limit] = 
     requests = ceil(rows / page_size)
     units = requests * price
     seconds = max((_seconds(limit, requests, price) for limit in limits), default=0.0)
-    daily = [limit.amount * DAY / limit.per for limit in limits if limit.per >= DAY]
-    return Estimate(requests, units, seconds / MINUTE, units / min(daily) if daily else None)
+    shares = [
+        (units if limit.units else requests) * limit.per / (limit.amount * DAY)
+        for limit in limits
+        if limit.per >= DAY
+    ]
+    return Estimate(requests, units, seconds / MINUTE, max(shares, default=None))
 
 
 def seconds_left(requests: float, price: float, quota: QuotaSnapshot) -> float:
@@ -58,6 +62,7 @@ def seconds_left(requests: float, price: float, quota: QuotaSnapshot) -> float:
 
     They leave by a quota as it is known now; without a known quota only a stop counts.
     """
+    price = 1.0 if quota.requests else price
     stop = quota.stopped_for
     if quota.remaining is None or not quota.limit or not quota.window:
         return stop
@@ -72,10 +77,11 @@ def _seconds(limit: Limit, requests: int, price: float) -> float:
     """Return the least duration of the requests under a limit, with full windows."""
     if price <= 0:
         return 0.0
-    fitting = int(limit.amount // price)
+    amount, seconds = whole(limit)
+    fitting = int(amount // price if limit.units else amount)
     if fitting < 1:
         raise ConfigurationError(
             f"a request costs {price:g} units: more than {limit.amount:g} in {limit.per:g} s; give limits in"
             " units, as the plan has them"
         )
-    return float((ceil(requests / fitting) - 1) * limit.per)
+    return float((ceil(requests / fitting) - 1) * seconds)

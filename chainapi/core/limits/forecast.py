@@ -40,7 +40,8 @@ class Forecast:
         ends = [stop - now]
         for one in limits.policies:
             one.balance.collect(now)
-            ends.append(one.wait_for(now, units, held, least=least, probe=probe))
+            needed, beside = (requests, limits.held(one)) if one.requests else (units, held)
+            ends.append(one.wait_for(now, needed, beside, least=least, probe=probe))
         if discovery is not None:
             counted = requests + self.in_flight.number if limits.announced.known else units + held
             seconds = discovery.wait_for(stop, counted, least=least)
@@ -54,25 +55,26 @@ class Forecast:
         # Responses under way may still report a time that is a round trip later.
         return seconds + (max(ROUNDED, self.probes.trip) if self.in_flight.number else 0.0)
 
-    def _used_up(self, now: float, held: float) -> tuple[float, Policy | None]:
+    def _used_up(self, now: float) -> tuple[float, Policy | None]:
         """Return the policy that holds a request back for the longest, and until when."""
         opens, used_up = now, None
         for one in self.limits.policies:
             one.balance.collect(now)
+            held = self.in_flight.number if one.requests else self.in_flight.units
             if not one.balance.backed(1.0, held) and (at := one.opens_at(now, 1.0, held)) > opens:
                 opens, used_up = at, one
         return opens, used_up
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None) -> QuotaSnapshot:
         """Return the known state, for people to read."""
-        limits, held = self.limits, self.in_flight.units
+        limits = self.limits
         policy, discovery = limits.announced.latest, limits.discovery
         if policy is None and discovery is not None:
             policy = discovery.learned
         stopped = self.refusals.stopped_until if self.refusals.stopped_until > now else None
         reset = stopped
         if stopped is None:
-            opens, used_up = self._used_up(now, held)
+            opens, used_up = self._used_up(now)
             policy, reset = used_up or policy, opens if now < opens < inf else None
         return QuotaSnapshot(
             time=now,
@@ -85,4 +87,5 @@ class Forecast:
             waiting=waiting,
             in_flight=self.in_flight.number,
             unix_time=unix_time,
+            requests=policy is not None and policy.requests,
         )

@@ -21,6 +21,7 @@ class InFlight:
         guesses: how many of them no response covers.
         lost: units of lost requests that no later response includes; `losses`: time and units of each.
         remembered: those among them that were in flight or lost at the time of a memory.
+        remembered_requests: how many requests were in flight then.
 
     """
 
@@ -29,6 +30,7 @@ class InFlight:
     guesses: int = 0
     lost: float = 0.0
     remembered: float = field(default=0.0, init=False)
+    remembered_requests: int = field(default=0, init=False)
     _reservations: dict[Reservation, None] = field(factory=dict[Reservation, None], init=False)
     losses: deque[tuple[float, float]] = field(factory=deque[tuple[float, float]], init=False)
 
@@ -58,24 +60,25 @@ class InFlight:
         self.losses.append((now, units))
         self.lost += units
 
-    def include(self, sent: float) -> float:
+    def include(self, sent: float) -> tuple[float, int]:
         """Release the units lost before a request was sent: its response includes them.
 
-        Return those of a memory: limits that no response reports have to count them.
+        Return the units and requests of a memory: limits that no response reports have to count them.
         """
         if not self.losses or self.losses[0][0] > sent:
-            return 0.0
+            return 0.0, 0
         while self.losses and self.losses[0][0] <= sent:
             self.lost -= self.losses.popleft()[1]
-        doubtful, self.remembered = self.remembered, 0.0
+        doubtful = self.remembered, self.remembered_requests
+        self.remembered, self.remembered_requests = 0.0, 0
         return doubtful
 
-    def restore(self, then: float, units: float) -> None:
+    def restore(self, then: float, units: float, requests: int) -> None:
         """Hold units back that were in flight or lost at the time of a memory."""
         if units:
             self.losses.appendleft((then, units))
             self.lost += units
-            self.remembered = units
+            self.remembered, self.remembered_requests = units, requests
 
     def found(self, sent: float, units: float) -> None:
         """Release units of a memory: their request is reported as in flight."""
@@ -85,3 +88,4 @@ class InFlight:
             self.losses[0] = at, doubtful - units
             self.lost -= units
             self.remembered -= units
+            self.remembered_requests = max(0, self.remembered_requests - 1)

@@ -12,7 +12,7 @@ from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Discovery
 from chainapi.core.limits.in_flight import InFlight
 from chainapi.core.limits.info import RateLimitInfo
-from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.limit import Limit, whole
 from chainapi.core.limits.memory import MOST_ENTRIES, LimitsPart, PolicyPart
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.policy import Policy
@@ -35,7 +35,7 @@ class LimitsInForce:
         discovery: search for a limit that no response announces; None if there is no sign of one.
         policies: all of them.
         restored: whether it continues from a memory.
-        remembered: limits of a memory by amount and window, until a session sets them.
+        remembered: limits of a memory by amount, window and what they count, until a session sets them.
 
     """
 
@@ -46,8 +46,8 @@ class LimitsInForce:
     discovery: Discovery | None = field(factory=Discovery, init=False)
     policies: list[Policy] = field(factory=list[Policy], init=False)
     restored: bool = field(default=False, init=False)
-    remembered: dict[tuple[float, float | None], Policy] = field(
-        factory=dict[tuple[float, float | None], Policy], init=False
+    remembered: dict[tuple[float, float | None, bool], Policy] = field(
+        factory=dict[tuple[float, float | None, bool], Policy], init=False
     )
     _counted: list[Policy] = field(factory=list[Policy], init=False)  # of the given limits
 
@@ -65,13 +65,10 @@ class LimitsInForce:
             self.costs.units = True
 
     def _count(self, given: Limit) -> Policy:
-        """Return the count of a limit, with what a memory has of it.
-
-        A limit below one request lets a whole one pass each time, in a longer window.
-        """
-        whole = 1.0 if given.units else max(1.0, 1.0 / given.amount)
-        limit, window = given.amount * whole, given.per * whole
-        return self.remembered.pop((limit, window), None) or Policy(Balance(limit, window))
+        """Return the count of a limit, with what a memory has of it."""
+        (limit, window), requests = whole(given), not given.units
+        known = self.remembered.pop((limit, window, requests), None)
+        return known or Policy(Balance(limit, window), requests=requests)
 
     def _list(self) -> None:
         learned = None if self.discovery is None else self.discovery.learned
@@ -88,18 +85,17 @@ class LimitsInForce:
         in_flight = self.in_flight
         scarce: Policy | None = None
         for one in self.policies:
-            balance = one.balance
+            balance, counted, held = one.balance, one.counted(cost), self.held(one)
             balance.collect(now)
-            held = in_flight.units + (in_flight.lost if one.named else in_flight.remembered)
-            if balance.backed(cost, held):
+            if balance.backed(counted, held):
                 continue
-            if not in_flight.number and not balance.stale and balance.backed(cost, 0.0):
+            if not in_flight.number and not balance.stale and balance.backed(counted, 0.0):
                 # Held back are units that may have been counted, but not for ever: the next response
                 # includes them. By a memory they were counted, and so may be more since then.
                 continue
             if one.named and probe and one.reset.at <= now:
                 continue
-            at = one.opens_at(now, cost, held)
+            at = one.opens_at(now, counted, held)
             if at <= now and not one.named:
                 # No guess against a limit kept by counting: a response must arrive first.
                 at = inf
@@ -107,12 +103,23 @@ class LimitsInForce:
                 opens, scarce = at, one
         return opens, scarce
 
-    def room(self) -> float:
-        """Return the units that may leave; 0 if units drip."""
+    def held(self, one: Policy) -> float:
+        """Return what is held back of a policy for requests in flight, and for those that may have been."""
+        in_flight = self.in_flight
+        if one.requests:
+            return in_flight.number + in_flight.remembered_requests
+        return in_flight.units + (in_flight.lost if one.named else in_flight.remembered)
+
+    def room(self, cost: float) -> float:
+        """Return the units that may leave in requests of `cost` units; 0 if units drip."""
         if any(one.returns.kind.drips for one in self.policies):
             return 0.0
         held = self.in_flight.units + self.in_flight.lost
-        return min((one.balance.room(held) for one in self.policies), default=inf)
+        rooms = (
+            cost * one.balance.room(self.held(one)) if one.requests else one.balance.room(held)
+            for one in self.policies
+        )
+        return min(rooms, default=inf)
 
     # --- responses --------------------------------------------------------------------------
 
@@ -162,7 +169,7 @@ class LimitsInForce:
             if one.balance.reported:
                 one.balance.doubt(reservation.sent, reservation.cost)
             else:
-                one.spend(reservation.sent, now, reservation.cost)
+                one.spend(reservation.sent, now, one.counted(reservation.cost))
         self.in_flight.lose(now, reservation.cost)
 
     def account(
@@ -194,17 +201,18 @@ class LimitsInForce:
                 self._spend(one, reservation, now)
             elif one is policy and one.only_on_refusal:
                 one.restart()
-        if self.in_flight.losses and (doubtful := self.in_flight.include(reservation.sent)):
+        units, requests = self.in_flight.include(reservation.sent)
+        if units:
             for one in self.policies:
                 if not one.balance.reported:
-                    one.spend(reservation.sent, now, doubtful)
+                    one.spend(reservation.sent, now, requests if one.requests else units)
 
     def _spend(self, one: Policy, reservation: Reservation, now: float) -> None:
         """Record a request whose response does not report what remains of a policy."""
         if one.named and one.reset.at <= reservation.sent and not one.balance.backed(reservation.cost, 0.0):
             # The wait is over, and a request passed; no response reported the units back.
             one.restart()
-        one.spend(reservation.sent, now, reservation.cost, counted=reservation.counted)
+        one.spend(reservation.sent, now, one.counted(reservation.cost), counted=reservation.counted)
         if len(one.balance.silent.costs) > MOST_REMAINDERS:
             one.balance.silent.prune(self.in_flight.oldest(now))
 
@@ -245,7 +253,7 @@ class LimitsInForce:
 
         self.restored = True
         counted = [restored(one) for one in part.counted]
-        self.remembered = {(one.limit, one.window): one for one in counted}
+        self.remembered = {(one.limit, one.window, one.requests): one for one in counted}
         self._counted = [self._count(one) for one in self.given]
         self.announced.restore(part.announced, restored)
         self.costs.limit(self.announced.roof())

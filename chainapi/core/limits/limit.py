@@ -12,7 +12,7 @@ from chainapi.core.arguments import boolean
 from chainapi.core.numbers import is_number
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Limit", "limits_of"]
+__all__ = ["Limit", "limits_of", "whole"]
 
 
 def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
@@ -28,9 +28,8 @@ def _is_bool(_: object, attribute: Attribute[bool], value: object) -> None:
 class Limit:
     """Limit of `amount` requests in any `per` seconds; with `units`, of quota units.
 
-    Less than one request is a whole one in a longer time: 0.5 in 60 seconds is one in 120.
-
-    An estimate (`Pages.estimate`) takes any amount as units, in which it has the cost of a request.
+    Less than one request is a whole one in a longer time: 0.5 in 60 seconds is one in 120. A request
+    counts as one whatever its route costs, also beside a service that announces units.
 
     Raises:
         ConfigurationError: if one of them is not a finite number above 0.
@@ -40,6 +39,13 @@ class Limit:
     amount: float = field(validator=_above_zero)
     per: float = field(default=60.0, validator=_above_zero)
     units: bool = field(default=False, validator=_is_bool, kw_only=True)
+
+
+def whole(limit: Limit) -> tuple[float, float]:
+    """Return amount and seconds of a limit; less than one request is a whole one in a longer time."""
+    if limit.units or limit.amount >= 1:
+        return limit.amount, limit.per
+    return 1.0, limit.per / limit.amount
 
 
 def limits_of(name: str, given: Any) -> tuple[Limit, ...]:

@@ -128,6 +128,7 @@ class PolicyPart(Part):
     sized: bool
     only_on_refusal: bool
     guessed: bool
+    requests: bool
     reset: ResetPart
     returns: ReturnsPart
 
@@ -259,6 +260,7 @@ class MemoryPart(Part):
 
     Attributes:
         doubtful: units that may have been counted: of requests in flight, and of lost ones.
+        in_flight: the number of requests in flight.
         idle: seconds in which no request may leave, from the time of the memory; None if some are in flight.
 
     """
@@ -269,6 +271,7 @@ class MemoryPart(Part):
     refusals: RefusalsPart
     routes: Annotated[list[RoutePart], Meta(max_length=MOST_ROUTES)]
     doubtful: Amount
+    in_flight: Number
     idle: Amount | None
     trip: Amount
 

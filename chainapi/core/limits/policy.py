@@ -29,6 +29,7 @@ class Policy:
         sized: whether a response announced the limit; else it is the highest reported remainder.
         only_on_refusal: whether only refusals named it.
         guessed: whether no response named the window.
+        requests: whether it counts requests, whatever they cost in units.
         reset: the announced time when all units are back.
         returns: the kind of return of spent units.
 
@@ -39,6 +40,7 @@ class Policy:
     sized: bool = True
     only_on_refusal: bool = False
     guessed: bool = field(init=False)
+    requests: bool = field(default=False, kw_only=True)
     reset: Reset = field(factory=Reset, init=False)
     returns: Returns = field(factory=Returns)
     _proven: float = field(default=0.0, init=False)  # a guessed window that an announced time showed
@@ -57,6 +59,10 @@ class Policy:
         return self.balance.window
 
     # --- predictions ------------------------------------------------------------------------
+
+    def counted(self, cost: float) -> float:
+        """Return what it counts of a request of `cost` units."""
+        return float(cost > 0.0) if self.requests else cost
 
     def opens_at(self, now: float, cost: float, held: float) -> float:
         """Return the predicted time of `cost` units besides the `held`; inf if unknown."""
@@ -225,6 +231,7 @@ class Policy:
             self.sized,
             self.only_on_refusal,
             self.guessed,
+            self.requests,
             self.reset.memory(then),
             self.returns.memory(then),
         )
@@ -233,7 +240,7 @@ class Policy:
     def restored(cls, part: PolicyPart, then: float, now: float, *, idle: bool) -> Policy:
         """Return a policy from a memory; see `Balance.restore`."""
         one = cls(Balance(part.balance.limit, part.balance.window), part.named, part.sized)
-        one.only_on_refusal, one.guessed = part.only_on_refusal, part.guessed
+        one.only_on_refusal, one.guessed, one.requests = part.only_on_refusal, part.guessed, part.requests
         one.balance.restore(part.balance, then, now, idle=idle)
         one.reset.restore(part.reset, then)
         one.returns.restore(part.returns, then)

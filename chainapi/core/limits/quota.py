@@ -134,15 +134,15 @@ class Quota:
         """Return whether a request must leave alone because its cost is unknown."""
         return self._in_force.announced.latest is not None and not self.costs.known(route)
 
-    def room(self, now: float, route: str = "") -> float:
-        """Return the units of a route that may leave before a more expensive request.
+    def room(self, now: float, route: str = "", cost: float = 1.0) -> float:
+        """Return the units of a route, in requests of `cost`, that may leave before a more expensive one.
 
         0 in a pause; and 0 if units drip, because then they are not lost but only delay that request.
         """
         decision = self.decide(now, 0.0, route)
         if decision.when > now or self.probes.next or decision.guess:
             return 0.0
-        return self._in_force.room()
+        return self._in_force.room(cost)
 
     def wait(self, decision: Decision) -> None:
         """Record a wait by a decision: after a pause the first guess leaves alone."""
@@ -307,6 +307,7 @@ class Quota:
             self._refusals.memory(now),
             self.routes.memory(now),
             amount(in_flight.units + in_flight.lost),
+            in_flight.number,
             None if in_flight.number else min(self.decide(now, 1.0).when - now, OLDEST),
             amount(self.probes.trip),
         )
@@ -326,6 +327,6 @@ class Quota:
         self._in_force.restore(part.limits, then, now, idle=idle)
         self._refusals.restore(part.refusals, then)
         self.routes.restore(part.routes, then)
-        self._in_flight.restore(then, part.doubtful)
+        self._in_flight.restore(then, part.doubtful, part.in_flight)
         self.probes.restore(part.trip)
         return True

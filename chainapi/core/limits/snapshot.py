@@ -47,6 +47,7 @@ class _State(Struct):
     waiting: Number = 0
     in_flight: Number = 0
     spenders: tuple[_SpenderState, ...] = ()
+    requests: bool = False
 
 
 _ENCODER = Encoder()
@@ -57,8 +58,8 @@ _DECODER = Decoder(_State)
 class QuotaSnapshot:
     """Snapshot of a quota at `time`.
 
-    Amounts are units, or requests if the service counts requests. Times are seconds on the event loop's
-    clock.
+    Amounts are units, or requests if the service counts requests, or if they are those of a `Limit`. Times
+    are seconds on the event loop's clock.
 
     Attributes:
         time: time of the snapshot.
@@ -74,6 +75,8 @@ class QuotaSnapshot:
         unix_time: `time` as Unix time in seconds; None if unknown.
         spenders: who spent the quota: each process and tag since the gate began, those with the most units
             first.
+        requests: whether limit and remaining count requests, whatever these cost: while a `Limit` of the
+            session holds requests back.
 
     """
 
@@ -88,6 +91,7 @@ class QuotaSnapshot:
     in_flight: int = 0
     unix_time: float | None = None
     spenders: tuple[Spender, ...] = ()
+    requests: bool = False
 
     @property
     def stopped_for(self) -> float:
@@ -125,6 +129,7 @@ class QuotaSnapshot:
             self.waiting,
             self.in_flight,
             tuple(_SpenderState(*astuple(one)) for one in self.spenders),
+            self.requests,
         )
         return _ENCODER.encode(state)
 
@@ -152,4 +157,5 @@ class QuotaSnapshot:
             state.in_flight,
             unix_time,
             tuple(Spender(**asdict(one)) for one in state.spenders),
+            state.requests,
         )
