@@ -71,7 +71,7 @@ class Places:
         """Return the quotas that processes share now, and problems with others."""
         try:
             self._find()
-        except ShareUnavailableError as error:
+        except (ConfigurationError, ShareUnavailableError) as error:
             return [], str(error)
         places = list(self._places.values())
         states = await asyncio.gather(*(place.read() for place in places))
@@ -121,7 +121,7 @@ class _Place:
         """Return the state of the quota, None without a host, or a problem in words."""
         try:
             return await self._read()
-        except ShareUnavailableError as error:
+        except (ConfigurationError, ShareUnavailableError) as error:
             self._close()
             return str(error)
 

@@ -67,6 +67,7 @@ LAST = 0.001  # seconds in which the host of this process reads what the process
 IDLE_LEASE = 0.1  # seconds after which an unused lease goes back
 LONGEST = 1024  # characters of a route in a message
 HIGHEST = 2**63 - 1  # of a whole number in a message
+TRICKLE = Limit(1, per=0.5)  # of a process alone that knows no limit: one in flight, two a second at most
 
 _log = logging.getLogger("chainapi.share")
 
@@ -87,8 +88,8 @@ class SharedGate:
         name: name of the quota.
         origin: scheme, host and port of its service, for people.
         carrier: connects the processes.
-        on_unavailable: "degrade" sends by the last known share of this process while there is no host, "fail"
-            raises ShareUnavailableError.
+        on_unavailable: "degrade" sends by the last known share of this process while there is no host, and
+            one request at a time while it knows none; "fail" raises ShareUnavailableError.
 
     """
 
@@ -110,6 +111,7 @@ class SharedGate:
         self._memory_at = -inf  # when the report arrived, on the loop's clock
         self._host: Host | None = None  # made by this process, if it was ever elected
         self._processes = 1
+        self._met_host = False  # ever
         self._error: ShareUnavailableError | ConfigurationError | None = None
         self._fallback: Fallback | None = None
         self._process = os.getpid()
@@ -417,7 +419,7 @@ class SharedGate:
 
     def connected(self) -> None:
         """Use the host from now on, instead of the fallback."""
-        self._error = None
+        self._error, self._met_host = None, True
         if self._fallback is not None:
             _log.warning("the shared quota of %s is available again", self._origin)
             self._fallback.end()
@@ -430,8 +432,12 @@ class SharedGate:
         self._permits.broken()
 
     def unavailable(self, error: ShareUnavailableError | ConfigurationError) -> None:
-        """Send by the last known share from now on, or fail all requests."""
-        if self._on_unavailable == "fail" or isinstance(error, ConfigurationError):
+        """Send by the last known share from now on, or fail all requests.
+
+        What never worked is a mistake in the settings, and would not end.
+        """
+        never = isinstance(error, ConfigurationError) and not self._met_host
+        if self._on_unavailable == "fail" or never:
             self._error = error
         elif self._fallback is None:
             self._degrade(error)
@@ -440,25 +446,30 @@ class SharedGate:
             self._uplink.send(Cancel(number))  # to a host that does not respond
             request.grant(None)
 
-    def _degrade(self, error: ShareUnavailableError) -> None:
+    def _degrade(self, error: ShareUnavailableError | ConfigurationError) -> None:
+        share = self._last_share()
         _log.warning(
-            "the shared quota of %s is unavailable, so this process sends by its last share: %s",
+            "the shared quota of %s is unavailable, so this process sends %s: %s",
             self._origin,
+            "one request at a time, and two a second at most" if share is TRICKLE else "by its last share",
             error,
         )
-        gate = Gate(limits=self._last_share())
+        gate = Gate(limits=[share])
         for joined in self._joined.values():
             gate.join(joined.member)
         gate.hold_back(max(0.0, self._stopped_until - asyncio.get_running_loop().time()))
         self._fallback = Fallback(gate)
 
-    def _last_share(self) -> list[Limit]:
-        """Return the announced limit, divided by the processes that shared it."""
+    def _last_share(self) -> Limit:
+        """Return the announced limit, divided by the processes that shared it.
+
+        Without one, others may send as much as this process: then it is a trickle.
+        """
         shown = self._shown
         if shown.limit is None or shown.window is None:
-            return []
+            return TRICKLE
         amount = max(1.0, shown.limit / self._processes)
-        return [Limit(amount, shown.window, units=not shown.requests)]
+        return Limit(amount, shown.window, units=not shown.requests)
 
 
 def _process() -> str:

@@ -1009,7 +1009,7 @@ async def test_silent_host_is_given_up(caplog: pytest.LogCaptureFixture) -> None
     await settle()
     await process.granted(3)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    assert "sends by its last share: no process hosted the shared quota" in caplog.messages[0]
+    assert "two a second at most: no process hosted the shared quota" in caplog.messages[0]
     assert "is available again" in caplog.messages[1]
 
 
@@ -1041,7 +1041,7 @@ async def test_last_share_is_the_limit_by_the_processes() -> None:
         assert permit.alone is not None
         await permit.answered(200, RateLimitInfo())
     assert 15.0 <= time() - began <= 61.0
-    assert process.gate._last_share() == [Limit(4.0, 60.0, units=True)]
+    assert process.gate._last_share() == Limit(4.0, 60.0, units=True)
     assert process.gate.snapshot(late).time == time()
     process.gate.leave(late)
 
@@ -1071,7 +1071,7 @@ async def test_share_is_at_least_one_request() -> None:
     process.host.send(State(QuotaSnapshot(0.0, 5.0, 5.0, 60.0, costs={"/a": 2.0}).to_json(), processes=9))
     await settle()
     await degraded(process)
-    assert process.gate._last_share() == [Limit(1.0, 60.0, units=True)]
+    assert process.gate._last_share() == Limit(1.0, 60.0, units=True)
     assert (await process.call()).alone is not None
 
 
@@ -1127,6 +1127,9 @@ async def test_requests_that_wait_alone_go_to_the_host_that_is_back() -> None:
 async def test_host_that_is_back_learns_what_happened_alone() -> None:
     """It gets the stop that was met alone, the requests under way, and their ends."""
     process = Process()
+    (await process.granted(1)).unsent()
+    process.host.send(State(QuotaSnapshot(0.0, 100.0, 90.0, 60.0).to_json()))
+    await settle()
     await degraded(process)
     for remaining in range(99, 94, -1):
         await (await process.call()).answered(200, RateLimitInfo(100.0, remaining, None, None, MINUTE))
@@ -1306,12 +1309,18 @@ async def test_request_that_is_repeated_after_its_session_left() -> None:
 
 
 @pytest.mark.parametrize("shown", [QuotaSnapshot(0.0, limit=9.0), QuotaSnapshot(0.0, window=60.0)], ids=repr)
-async def test_share_of_an_unknown_limit_is_learned_alone(shown: QuotaSnapshot) -> None:
-    """Without the limit and its window a process alone sends as one that knows nothing."""
+async def test_share_of_an_unknown_limit_is_a_trickle(shown: QuotaSnapshot) -> None:
+    """Without the limit and its window a process alone has one request in flight, and two a second."""
     process = Process()
     await process.granted(1)
     process.host.send(State(shown.to_json()))
     await settle()
     await degraded(process)
-    assert process.gate._last_share() == []
-    assert (await process.call()).alone is not None
+    began = time()
+    for _ in range(4):
+        permit, waiting = await process.call(), process.call()
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        await permit.answered(200, RateLimitInfo())
+        (await waiting).unsent()
+    assert time() - began == about(2.4, 0.1)

@@ -9,9 +9,11 @@ once.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,6 +38,10 @@ from chainapi.share.local.stream import PATIENCE, StreamLink
 
 __all__ = ["LocalCarrier"]
 
+# Errors of a directory that waiting does not end. On Windows a permission may be missing for a moment.
+NEVER = {errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+if sys.platform != "win32":
+    NEVER |= {errno.EACCES, errno.EPERM}
 PAUSE = 0.02  # seconds between two attempts to reach a host, or to become it
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -83,6 +89,7 @@ class LocalCarrier:
         """Return a link to the host without becoming it; None if no process hosts.
 
         Raises:
+            ConfigurationError: the directory cannot be used by this user.
             ShareUnavailableError: the host does not answer.
 
         """
@@ -104,7 +111,8 @@ class LocalCarrier:
         """Return the names of the quotas that have or had a host; see `observe`.
 
         Raises:
-            ShareUnavailableError: the directory cannot be used.
+            ConfigurationError: the directory cannot be used by this user.
+            ShareUnavailableError: the directory cannot be read now.
 
         """
         with self._explained():
@@ -225,7 +233,7 @@ class LocalCarrier:
         try:
             yield
         except OSError as error:
-            raise ShareUnavailableError(
+            raise (ConfigurationError if error.errno in NEVER else ShareUnavailableError)(
                 f"the directory {self._elections.directory} cannot be used to share the quota: {error}. Let"
                 " CHAINAPI_SHARE_DIR name a directory that this user can write"
             ) from error

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
-from chainapi.errors import ShareUnavailableError
+from chainapi.errors import ConfigurationError
 from chainapi.share import forks
 
 __all__ = ["BACKLOG", "UNIX_SOCKETS", "Address", "Elections", "Seat", "share_directory", "stream_socket"]
@@ -124,7 +124,7 @@ class Elections:
         """Create the directory if it is missing; check that nobody else can use it.
 
         Raises:
-            ShareUnavailableError: it is a link, or belongs to another user, or is open to others, or its path
+            ConfigurationError: it is a link, or belongs to another user, or is open to others, or its path
                 is too long for a Unix socket.
             OSError: it cannot be created.
 
@@ -135,7 +135,7 @@ class Elections:
         if fault is None and not self.tcp and len(os.fsencode(self._socket("0" * 16))) > _LONGEST_PATH:
             fault = f"has a path that is too long for a Unix socket, which may have {_LONGEST_PATH} bytes"
         if fault is not None:
-            raise ShareUnavailableError(
+            raise ConfigurationError(
                 f"the directory {self.directory} cannot be used to share the quota: it {fault}. Let"
                 " CHAINAPI_SHARE_DIR name another directory; chainapi creates it if it does not exist"
             )

@@ -567,9 +567,9 @@ async def test_an_unsafe_directory_is_refused(
     """A directory that another user could use, or that is unusable, is refused with the way out."""
     path = make(directory)
     carrier = LocalCarrier(path)
-    with pytest.raises(ShareUnavailableError, match=f"(?s){path}.*{fault}.*CHAINAPI_SHARE_DIR"):
+    with pytest.raises(ConfigurationError, match=f"(?s){path}.*{fault}.*CHAINAPI_SHARE_DIR"):
         await carrier.connect("q", Process("p", carrier).make_host)
-    with pytest.raises(ShareUnavailableError, match=fault):
+    with pytest.raises(ConfigurationError, match=fault):
         await carrier.observe("q")
 
 
