@@ -153,9 +153,10 @@ class Connection:
         if not call.options.shares or call.query.method != "GET":
             return self._start(service, call, decode, began)
         if self._reuse is None:
-            from chainapi.client.reuse import ResponseReuse  # most sessions reuse no response
+            from chainapi.client.reuse import ResponseReuse, name_of  # most sessions reuse no response
 
-            self._reuse = ResponseReuse(self._run, self.page_token_lifetime)
+            through = name_of(self.transport)
+            self._reuse = ResponseReuse(self._run, self.page_token_lifetime, through)
         return self._reuse.call(service, call, decode, began)
 
     def _run(

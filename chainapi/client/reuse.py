@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import weakref
 from collections.abc import Callable, Coroutine, Hashable
 from contextlib import suppress
 from functools import partial
@@ -14,6 +16,7 @@ from msgspec.structs import replace
 
 from chainapi.client.coalesce import Coalescer
 from chainapi.client.service import Service
+from chainapi.client.transport import AiohttpTransport, Transport
 from chainapi.core.cache import CachedResponse, Use, cache_key, significant
 from chainapi.core.call import Call, Exchange, SentAt
 from chainapi.core.http import Response
@@ -28,12 +31,34 @@ from chainapi.errors import (
 )
 from chainapi.models.codec import checked_json
 
-__all__ = ["ResponseReuse"]
+__all__ = ["ResponseReuse", "name_of"]
 
 R = TypeVar("R")
 LEAST = 0.01  # seconds: a call with less time left does not repeat a request
 # Faults of the service and of its quota: a stale response is better. Other errors are the answer.
 _FAULTS = (APIConnectionError, QuotaWaitError, RateLimitedError, ServerError)
+
+
+_NAMES = dict[int, str]()  # of transports that exist, by their ids
+
+
+def name_of(transport: Transport) -> str:
+    """Return a name of a transport that no other one ever has; "" for the network.
+
+    An object that allows no weak references has another name for each session: its id may belong to
+    another object later.
+    """
+    if type(transport) is AiohttpTransport:
+        return ""
+    place = id(transport)
+    if place not in _NAMES:
+        name = secrets.token_hex(16)
+        try:
+            weakref.finalize(transport, _NAMES.pop, place, None).atexit = False
+        except TypeError:
+            return name
+        _NAMES[place] = name
+    return _NAMES[place]
 
 
 class Run(Protocol):
@@ -53,6 +78,7 @@ class _Request:
     service: Service
     call: Call
     began: float
+    through: str
 
     @property
     def identity(self) -> Hashable:
@@ -95,7 +121,8 @@ class _Request:
         """Key of the response in a store."""
         key = self.service.endpoint.key
         secret = None if key is None else key.reveal()
-        return cache_key(self.url, self.call.options.headers, secret, raw=self.call.raw)
+        headers, raw = self.call.options.headers, self.call.raw
+        return cache_key(self.url, headers, secret, raw=raw, through=self.through)
 
 
 @define(eq=False, repr=False)
@@ -105,11 +132,13 @@ class ResponseReuse:
     Attributes:
         run: sends a request.
         page_token_lifetime: age in seconds from which on a cached response is not used.
+        through: name of the transport, see `name_of`.
 
     """
 
     run: Run
     page_token_lifetime: float
+    through: str
     _coalescer: Coalescer[Exchange] = field(factory=Coalescer[Exchange], init=False)
 
     async def call(
@@ -121,7 +150,7 @@ class ResponseReuse:
             ChainAPIError: the error of the request, or of the decoding.
 
         """
-        request, cache = _Request(service, call, began), call.options.cache
+        request, cache = _Request(service, call, began, self.through), call.options.cache
         if cache is None or call.fresh:
             return await self._decoded(request, decode, await self._send(request))
         stored = await cache.read(request.key, request.deadline)

@@ -132,11 +132,15 @@ def significant(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(pair for pair in headers.items() if pair[0] not in _NAMES))
 
 
-def cache_key(url: str, headers: Mapping[str, str], api_key: str | None, *, raw: bool = False) -> str:
+def cache_key(
+    url: str, headers: Mapping[str, str], api_key: str | None, *, raw: bool = False, through: str = ""
+) -> str:
     """Return the key of a response in a store: 32 hexadecimal digits.
 
     It differs for each API key, and reveals neither the key nor the page token in the URL: the API key is
-    the key of the digest. A `raw` body, which may be other than JSON, has another key.
+    the key of the digest. A `raw` body, which may be other than JSON, has another key. So has a response that
+    came `through` something else than the network.
     """
-    identity = msgspec.msgpack.encode((url, significant(headers), *(("raw",) if raw else ())))
+    parts = (url, significant(headers), *(("raw",) if raw else ()), *((through,) if through else ()))
+    identity = msgspec.msgpack.encode(parts)
     return blake2b(identity, key=derived_key(api_key), digest_size=16, person=b"chainapi cache").hexdigest()

@@ -25,7 +25,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
-from chainapi.transport import Request, Response, Transport
+from chainapi.transport import AiohttpTransport, Request, Response, Transport
 from tests.sessions import Answering, reaching
 
 PATH = "/v1/chains/43114"
@@ -207,6 +207,62 @@ async def test_never_across_keys() -> None:
     stored = repr(store.entries)
     assert KEY not in stored
     assert KEY not in repr(cache)
+
+
+async def test_never_across_transports() -> None:
+    """A response never answers calls through another transport, also if that has the address of the first."""
+    cache = kept()
+    for _ in range(20):
+        server, other = Server(), Server()
+        assert server == other
+        async with opened(server) as one, opened(other) as two, opened(server) as three:
+            for session in (one, two, three):
+                assert await number(session.with_options(cache=cache)) == 1
+        assert (len(server.requests), len(other.requests)) == (1, 1)
+        del server, other, one, two, three, session  # the next ones may have their addresses
+
+
+class Slotted:
+    """Transport that allows no weak references."""
+
+    __slots__ = ("requests",)
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def send(self, request: Request) -> Response:
+        """Return the number of the request."""
+        self.requests += 1
+        return Response(200, {}, b'{"number": %d}' % self.requests)
+
+    async def aclose(self) -> None:
+        """Close nothing."""
+
+
+async def test_a_transport_without_weak_references_has_its_own_responses() -> None:
+    """A session over such a transport has what it stored itself, and nothing of another session."""
+    cache = kept()
+    for _ in range(20):
+        server = Slotted()
+        async with opened(server) as session:
+            view = session.with_options(cache=cache)
+            assert [await number(view) for _ in range(3)] == [1, 1, 1]
+        assert server.requests == 1
+        del server, session, view
+
+
+@pytest.mark.adapter
+@pytest.mark.real_time
+async def test_sessions_over_the_network_share_responses() -> None:
+    """Sessions without a transport of their own share a store, as those of other processes do."""
+    cache = kept()
+    async with Simulator() as sim:
+        for transport in (None, None, AiohttpTransport()):
+            async with Session(**{**sim.arguments(), "transport": transport}) as session:
+                assert (await session.with_options(cache=cache).data.chain(43114)).chain_id == 43114
+            if transport is not None:
+                await transport.aclose()
+        assert sim.stats.requests == 1
 
 
 async def test_a_stampede_is_one_request() -> None:

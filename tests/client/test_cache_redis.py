@@ -47,8 +47,9 @@ async def store(url: str) -> AsyncIterator[Any]:
 async def test_two_sessions_share_responses(store: Any) -> None:
     """A response that one session fetched answers the other; the entry expires in Redis."""
     sim = Simulator()
+    arguments = sim.arguments()  # with one transport
     for tag in "ab":
-        async with Session(**sim.arguments(), tag=tag) as session:
+        async with Session(**arguments, tag=tag) as session:
             view = session.with_options(cache=Cache(fresh=60.0, stale_if_error=60.0, store=store))
             chain = await view.data.chain(43114)
             assert chain.chain_name
