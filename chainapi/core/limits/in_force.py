@@ -201,9 +201,9 @@ class LimitsInForce:
                 self._spend(one, reservation, now)
             elif one is policy and one.only_on_refusal:
                 one.restart()
-        units, requests = self.in_flight.include(reservation.sent)
-        if units:
-            for one in self.policies:
+        if self.in_flight.losses:
+            units, requests = self.in_flight.include(reservation.sent)
+            for one in self.policies if units else ():
                 if not one.balance.reported:
                     one.spend(reservation.sent, now, requests if one.requests else units)
 
