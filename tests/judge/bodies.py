@@ -55,12 +55,12 @@ class Maker:
             return self.tagged(*self.draw.choice(UNIONS[kind]))
         if kind in CHOICES:
             return self.draw.choice(CHOICES[kind])
+        if len(kinds := re.split(r"\|(?![^\[{]*[\]}])", kind)) > 1:
+            return self.value(self.draw.choice(kinds), name)
         if kind[0] == "[":
             return [self.value(kind[1:-1], name) for _ in range(self.draw.randrange(3))]
         if kind[0] == "{":
             return {f"key{number}": self.value(kind[1:-1], name) for number in range(2)}
-        if "|" in kind:
-            return self.value(self.draw.choice(kind.split("|")), name)
         return self._scalar(kind, name)
 
     def record(self, kind: str) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Play:
             "on_expired": some(("restart", "restart", "restart", "raise")),
             "max_in_flight": some((None, None, 1, 2)),
             "probe": some((True, False)),
-            "api_key": some(("key-of-the-judge", "key-of-the-judge", None)),
+            "api_key": some(("key-of-the-judge",) * 50 + (None,)),
         }
 
     @asynccontextmanager
@@ -115,7 +115,7 @@ class Play:
 
     async def sleep(self, stream: Any = None) -> None:
         """Let hours pass, or minutes in which what is on its way arrives."""
-        await asyncio.sleep(self.draw.choice((1_000, 1_000, 0.35 * LIFETIME, 1.2 * LIFETIME)))
+        await asyncio.sleep(self.draw.choice((1_000,) * 5 + (0.35 * LIFETIME,) * 3 + (1.2 * LIFETIME,)))
 
     def state(self, stream: Any, *where: Any) -> None:
         """Note the state of a stream."""
@@ -341,12 +341,13 @@ async def follow(play: Play) -> None:
 
 
 async def _follow(play: Play, stream: Any, lookback: int) -> Checkpoint:
-    rows = stream.follow(every=play.draw.choice((5, 60)), lookback=lookback)
+    every = 600  # faults and pauses move no poll by as much
+    rows = stream.follow(every=every, lookback=lookback)
     errors = 0
     async with rows:
         for _ in range(play.draw.choice((3, 8, 15))):
             try:
-                async with asyncio.timeout(10_000):
+                async with asyncio.timeout(5.5 * every):
                     play.trace.add("followed", shown_row(await anext(rows)))
             except TimeoutError as error:
                 play.trace.add("waits", type(error).__name__)
@@ -421,10 +422,10 @@ PROGRAMS: tuple[tuple[Program, int, dict[str, bool]], ...] = (  # how often, and
 
 
 async def play(seed: int) -> Trace:
-    """Play three programs of a seed, and return the trace."""
+    """Play two programs of a seed, and return the trace."""
     draw, trace = random.Random(seed), Trace()
     weights = [weight for _, weight, _ in PROGRAMS]
-    for number, (program, _, manners) in enumerate(draw.choices(PROGRAMS, weights, k=3)):
+    for number, (program, _, manners) in enumerate(draw.choices(PROGRAMS, weights, k=2)):
         trace.add("program", program.__name__)
         with warnings.catch_warnings(action="ignore"):
             try:
@@ -432,5 +433,6 @@ async def play(seed: int) -> Trace:
             except TooManyRequestsError:
                 trace.add("endless")
             except Exception as error:  # noqa: BLE001 - a result like any other
+                if __import__("os").environ.get("JD"): __import__("traceback").print_exc()
                 trace.add("raised", type(error).__name__)
     return trace

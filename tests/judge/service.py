@@ -22,7 +22,7 @@ from tests.judge.bodies import CHOICES, RECORDS, ROUTES, UNIONS, Maker, route_at
 __all__ = ["LIFETIME", "TooManyRequestsError", "World"]
 
 LIFETIME = 86_400.0  # seconds that a token opens a page
-MOST_REQUESTS = 600  # of one program
+MOST_REQUESTS = 150  # of one program
 BASE = 1_699_920_000  # number of the oldest row: 0:00 UTC of a day
 TEMPLATES = 12  # rows of a kind that are made; others are copies under another name
 LAST_VERSION = 40
@@ -44,8 +44,8 @@ class Manners:
     def __init__(self, seed: str, *, grows: bool, calm: bool) -> None:
         draw = random.Random(seed)
         some = draw.choice
-        self.rows = some((0, 1, 3, 5, 8, 8, 12, 12, 17, 25))
-        self.page = some((1, 2, 3, 3, 4, 4, 5, 7, 30))
+        self.rows = some((0, 1, 3, 5, 6, 8, 8, 10, 12, 18))
+        self.page = some((1, 2, 2, 3, 3, 4, 4, 5, 7, 30))
         self.odd_pages = some((0, 0, 1))  # rows more on each second page
         self.growth = some((1, 2, 4)) if grows else some((0, 0, 1, 2, 5))  # rows with each version
         self.drift = some((0, 0, 0, 1))  # versions with each page
@@ -64,12 +64,12 @@ class Manners:
         self.inserted = some((0, 0, 0, 0, 1))
         self.dead_status = some((400, 404, 410, 422))
         self.early = some((1, 1, 1, 0.5))  # share of the lifetime after which tokens die
-        dies = ("none",) * 9 + ("all", "all", "one", "one", "shut", "born")
+        dies = ("none",) * 24 + ("all", "all", "one", "one", "shut", "born")
         self.dies = (some(dies), some((1, 1, 2, 3)), some((1, 1, 1, 2)))  # which, at which depth, in how many passes
-        self.loops = some((0,) * 12 + (1, 3))  # depth at which a token returns itself
+        self.loops = some((0,) * 38 + (1, 3))  # depth at which a token returns itself
         self.inclusive = some((True, False))  # whether the bounds of a range count as in it
         self.latency = some((0.1, 0.3))
-        self.missing = some((0,) * 14 + (400, 401, 403, 404, 501)) if not calm else 0
+        self.missing = some((0,) * 120 + (400, 401, 403, 404, 501)) if not calm else 0
         self.faults = CALM if calm else some(FAULTS)
 
 
@@ -96,7 +96,7 @@ class World:
             raise TooManyRequestsError
         parts = urlsplit(request.url)
         query = {**(body if isinstance(body, dict) else {}), **dict(parse_qsl(parts.query))}
-        found = self._list(request.method, parts.path)
+        found = self._list(request.method, parts.path.removeprefix("/base"))
         draw = random.Random(f"{self.seed} {place} {self.counts[place]}")
         await asyncio.sleep(found.manners.latency * (1 + draw.randrange(3)))
         if fault := self._fault(found.manners.faults, draw, self.counts[place]):
@@ -162,8 +162,8 @@ class World:
                 return Response(204)
             made = Maker(f"{found.seed} {self.counts[place]}").value(kind)
             return Response(200, {"x-request-id": "id-200"}, json.dumps(made).encode())
-        token, base = query.get("pageToken"), place.replace(f"pageToken={query.get('pageToken')}", "")
-        now = asyncio.get_running_loop().time()
+        token, now = query.get("pageToken"), asyncio.get_running_loop().time()
+        base = json.dumps([found.seed, {**query, "pageToken": None}], sort_keys=True)
         if token is not None and self._dead(manners, token, base, now):
             return self._error(manners.dead_status, {})
         body, minted = found.page(token, query, self.counts[place])
@@ -242,9 +242,8 @@ class _List:
         walk, depth, place, empties, _ = (count, 0, -1, 0, 0) if token is None else map(int, token.split("-"))
         version = min(self._first_version(query) + walk + depth * manners.drift, LAST_VERSION)
         rows = self._chosen(version, query)
-        first = 0 if token is None else self._first(rows, place, query)
-        size = manners.page + manners.odd_pages * (depth % 2)
-        size = min(size, int(query.get("pageSize", 10)))
+        size = min(manners.page + manners.odd_pages * (depth % 2), int(query.get("pageSize", 10)))
+        first = 0 if token is None else self._first(rows, place, query, size)
         shown = [] if empties else rows[first : first + size]
         more = first + len(shown) < len(rows) or bool(manners.late_end and len(shown) == size)
         following: str | None = None
@@ -281,14 +280,14 @@ class _List:
                 rows = [row for row in rows if self.number(row.serial) <= int(end) - edge]
         return rows[::-1] if query.get("sortOrder") == "asc" else rows
 
-    def _first(self, rows: list[_Row], place: int, query: Mapping[str, str]) -> int:
+    def _first(self, rows: list[_Row], place: int, query: Mapping[str, str], size: int) -> int:
         """Return the index of the first row of the page that a token opens."""
         if self.manners.tokens == "position":
             return min(place, len(rows))
         at = next(row.place for row in self._rows or () if row.serial == place)
         sign = -1 if query.get("sortOrder") == "asc" else 1
         before = sum(sign * row.place >= sign * at for row in rows)
-        return max(0, before - 1) if self.manners.tokens == "overlap" and self.manners.page > 1 else before
+        return max(0, before - 1) if self.manners.tokens == "overlap" and size > 1 else before
 
     def _body(self, rows: list[_Row], version: int, token: str | None) -> dict[str, Any]:
         route, manners = ROUTES[self.name], self.manners
@@ -333,11 +332,11 @@ def _mark(shown: dict[str, Any], path: str, identity: object, number: int | None
         return
     if number is not None and ("imestamp" in last or last == "blockNumber"):
         inside[last] = number
+    elif str(inside[last]).isdecimal():
+        inside[last] = type(inside[last])(identity)  # a number, perhaps as a text
     elif isinstance(inside[last], str):
         known = next((values for values in CHOICES.values() if inside[last] in values), None)
         inside[last] = known[int(identity) % len(known)] if known else f"{last}-{identity}"  # type: ignore[call-overload]
-    elif isinstance(inside[last], int):
-        inside[last] = identity
 
 
 @lru_cache(maxsize=2_048)
