@@ -1,6 +1,7 @@
 """Run the judge: `python tests/judge/run.py SEEDS` prints a digest for each seed.
 
-It judges the chainapi on the path of Python. SEEDS is a number of seeds, or a range such as `100-199`.
+It judges the chainapi on the path of Python. SEEDS is a number of seeds, or a range such as `100-199`. With
+`--rows` each seed is a set of bodies for every route, and a digest belongs to a route.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import asyncio
 import random
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,15 +18,18 @@ if __name__ == "__main__" and not __package__:  # run as a file: the package to 
     sys.path[:1] = []
     sys.path.append(str(Path(__file__).parents[2]))
 
+import chainapi
 from chainapi.testing import VirtualLoop
+from tests.judge.bodies import ROUTES
 from tests.judge.programs import play
+from tests.judge.rows import examine
 from tests.judge.trace import Trace
 
-__all__ = ["main", "seeds_of", "trace_of"]
+__all__ = ["main", "rows_of", "seeds_of", "trace_of"]
 
 
 @contextmanager
-def constant_jitter() -> Iterator[None]:
+def _constant_jitter() -> Iterator[None]:
     """Make the jitter of pauses constant: it comes from the module `random`."""
     before = random.random
     random.random = lambda: 0.5
@@ -37,8 +41,14 @@ def constant_jitter() -> Iterator[None]:
 
 def trace_of(seed: int) -> Trace:
     """Return the trace of a seed."""
-    with constant_jitter(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with _constant_jitter(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(play(seed))
+
+
+def rows_of(name: str, seeds: range) -> Trace:
+    """Return the trace of the bodies of a route."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(examine(name, seeds))
 
 
 def seeds_of(text: str) -> range:
@@ -47,17 +57,24 @@ def seeds_of(text: str) -> range:
     return range(int(first), int(last) + 1) if dash else range(int(first))
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Print digests or traces."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print digests, or the lines of one trace."""
     parser = ArgumentParser(description=__doc__)
-    parser.add_argument("seeds", nargs="?", type=seeds_of, default=range(10))
-    parser.add_argument("--trace", type=int, metavar="SEED", help="print what the digest of a seed is made of")
+    parser.add_argument("seeds", nargs="?", type=seeds_of, default=range(3))
+    parser.add_argument("--rows", action="store_true", help="judge the rows of each route")
+    parser.add_argument("--trace", metavar="NAME", help="print what the digest of a seed, or a route, is made of")
+    parser.add_argument("--package", type=Path, help="folder in which the package to judge has to be")
     given = parser.parse_args(arguments)
+    place = Path(chainapi.__file__).resolve().parents[1]
+    if given.package is not None and place != given.package.resolve():
+        parser.error(f"the chainapi on the path is in {place}, not in {given.package}")
     if given.trace is not None:
-        print(*trace_of(given.trace).lines, sep="\n")
+        trace = rows_of(given.trace, given.seeds) if given.rows else trace_of(int(given.trace))
+        print(*trace.lines, sep="\n")
         return
-    for seed in given.seeds:
-        print(seed, trace_of(seed).digest(), flush=True)
+    for name in ROUTES if given.rows else given.seeds:
+        trace = rows_of(name, given.seeds) if given.rows else trace_of(name)
+        print(name, trace.digest(), flush=True)
 
 
 if __name__ == "__main__":
