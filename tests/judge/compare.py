@@ -15,11 +15,11 @@ import tarfile
 import tempfile
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from difflib import unified_diff
 from pathlib import Path
+from typing import Self
 
-__all__ = ["ROOT", "check_out", "differences", "digests", "main"]
+__all__ = ["ROOT", "Digests", "check_out", "differences", "main"]
 
 ROOT = Path(__file__).parents[2]
 SHOWN = 3  # differing seeds or routes whose traces are shown
@@ -52,31 +52,41 @@ def environment(package: Path, **variables: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(package), **variables}
 
 
-def digests(package: Path, *arguments: str, **variables: str) -> Iterator[tuple[str, str]]:
-    """Yield seeds, or routes, and their digests as a process judges the package in a folder."""
-    call = command(*arguments, "--package", str(package))
-    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(
-        call, cwd=package, env=environment(package, **variables), text=True, stdout=subprocess.PIPE, stderr=errors
-    ) as process:
-        try:
-            for line in process.stdout or ():
-                name, digest = line.split()
-                yield name, digest
-            if process.wait():
-                errors.seek(0)
-                yield "the runner failed", errors.read()[-2_000:]
-        finally:
-            process.kill()
+class Digests:
+    """Seeds, or routes, and their digests, as a process judges the package in a folder."""
+
+    def __init__(self, package: Path, *arguments: str, **variables: str) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(
+            command(*arguments, "--package", str(package)),
+            cwd=package,
+            env=environment(package, **variables),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for line in self._process.stdout or ():
+            name, _, digest = line.partition(" ")
+            yield name, digest.strip()
+        if self._process.wait():
+            self._errors.seek(0)
+            raise RuntimeError(f"the runner failed: {self._errors.read()[-2_000:]}")
 
 
 def differences(package: Path, reference: Path, *arguments: str) -> Iterator[str]:
-    """Yield the seeds or routes whose digests differ."""
-    with closing(digests(package, *arguments)) as ours, closing(digests(reference, *arguments)) as theirs:
-        next_of_ours, next_of_theirs = iter(ours), iter(theirs)
-        # Both processes run while the first lines are read.
-        for (name, digest), (_, before) in zip(next_of_ours, next_of_theirs, strict=True):
-            if name == "the runner failed":
-                sys.exit(f"{name}: {digest}")
+    """Yield the seeds or routes whose digests differ; both processes run at once."""
+    with Digests(package, *arguments) as ours, Digests(reference, *arguments) as theirs:
+        for (name, digest), (_, before) in zip(ours, theirs, strict=True):
             if digest != before:
                 yield name
 
@@ -85,7 +95,12 @@ def difference(package: Path, reference: Path, *arguments: str) -> list[str]:
     """Return the difference of two traces."""
     traces = [
         subprocess.run(
-            command(*arguments), cwd=folder, env=environment(folder), text=True, capture_output=True, check=True
+            command(*arguments),
+            cwd=folder,
+            env=environment(folder),
+            text=True,
+            capture_output=True,
+            check=True,
         ).stdout.splitlines()
         for folder in (reference, package)
     ]
@@ -97,7 +112,9 @@ def difference(package: Path, reference: Path, *arguments: str) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare, show what differs, and exit with 1 if something does."""
     parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", default="500", help="random programs: a number of seeds, or a range of them")
+    parser.add_argument(
+        "--seeds", default="500", help="random programs: a number of seeds, or a range of them"
+    )
     parser.add_argument("--rows", default="3", help="bodies of each route: the same")
     parser.add_argument("--reference", help="another commit than the one in tests/judge/reference")
     given = parser.parse_args(arguments)

@@ -27,9 +27,10 @@ MOST_ROWS = 400
 LISTS = tuple(name for name, route in ROUTES.items() if "list" in route)
 CLASSIC = ("metrics.avg_tps", "data.chains", "data.evm.blocks", "data.evm.internal_transactions")
 RANGED = tuple(name for name in LISTS if "range" in ROUTES[name])
-SINGLE = tuple(name for name, route in ROUTES.items() if "one" in route and route.get("method", "GET") == "GET")
+SINGLE = tuple(
+    name for name, route in ROUTES.items() if "one" in route and route.get("method", "GET") == "GET"
+)
 WRITES = tuple(name for name, route in ROUTES.items() if "one" in route and "method" in route)
-TEXTS = ("mainnet", 43114, 43113, "0x" + "1" * 40, "a b/ü")
 
 
 class Query:
@@ -37,19 +38,20 @@ class Query:
 
     def __init__(self, draw: random.Random, name: str, **given: Any) -> None:
         route = ROUTES[name]
-        self.name, self.draw = name, draw
+        self.name = name
         self.arguments = {key: argument(value) for key, value in route["args"].items()} | given
         self.plain = draw.random() < 0.25 and "method" not in route and not given
         if "page_size" in route.get("more", {}) and draw.random() < 0.6:
             self.arguments["page_size"] = draw.choice((1, 2, 3, 5, 100))
         if "sort_order" in route.get("more", {}) and draw.random() < 0.5:
             self.arguments["sort_order"] = draw.choice(("asc", "desc"))
-        self.options: dict[str, Any] = {"on_invalid": draw.choice(("raise", "raw"))}
+        self.named = draw.random() < 0.5
+        self.on_invalid = draw.choice(("raise", "raw"))
         self.prefetch = 0
 
     def open(self, session: Session, resume: Checkpoint | None = None) -> Any:
         """Return a stream of the list."""
-        options = {**self.options, "prefetch": self.prefetch, "resume": resume}
+        options = {"on_invalid": self.on_invalid, "prefetch": self.prefetch, "resume": resume}
         if not self.plain:
             method = attrgetter(self.name)(session)
             return method(**self.arguments, **options)
@@ -57,11 +59,11 @@ class Query:
         path = route["path"]
         for number, part in enumerate(part for part in path.split("/") if "{" in part):
             path = path.replace(part[: part.index("}") + 1], str(43_114 + number), 1)
-        named = {"items": route.get("items")} if self.draw.random() < 0.5 else {}
-        if isinstance(resume, Checkpoint) or self.options.get("named"):
-            named = {}
+        named = {"items": route.get("items")} if self.named else {}
         service = getattr(session, self.name.partition(".")[0])
-        return service.list(path, page_size=self.arguments.get("page_size"), **named, **self._identity(), **options)
+        return service.list(
+            path, page_size=self.arguments.get("page_size"), **named, **self._identity(), **options
+        )
 
     def _identity(self) -> dict[str, Any]:
         route = ROUTES[self.name]
@@ -74,14 +76,13 @@ class Query:
 class Play:
     """One program at work: its world, its sessions, its trace."""
 
-    def __init__(self, seed: str, trace: Trace, **manners: bool) -> None:
+    def __init__(self, seed: str, trace: Trace, kind: str) -> None:
         self.draw = random.Random(seed)
-        self.world = World(seed, **manners)
+        self.world = World(seed, kind)
         self.trace = trace
-        self.calm = manners.get("calm", False)
         some = self.draw.choice
         self.options: dict[str, Any] = {
-            "max_attempts": 5 if self.calm else some((1, 2, 3, 5, 5)),
+            "max_attempts": 5 if kind in ("calm", "merged") else some((1, 2, 3, 5, 5)),
             "timeout": some((5.0, 30.0)),
             "on_expired": some(("restart", "restart", "restart", "raise")),
             "max_in_flight": some((None, None, 1, 2)),
@@ -113,13 +114,13 @@ class Play:
             self.trace.add("error", *where, shown_error(error))
             return error
 
-    async def sleep(self, stream: Any = None) -> None:
+    async def sleep(self) -> None:
         """Let hours pass, or minutes in which what is on its way arrives."""
         await asyncio.sleep(self.draw.choice((1_000,) * 5 + (0.35 * LIFETIME,) * 3 + (1.2 * LIFETIME,)))
 
-    def state(self, stream: Any, *where: Any) -> None:
+    def state(self, stream: Any) -> None:
         """Note the state of a stream."""
-        self.trace.add("state", *where, stream.exhausted, stream.restarts)
+        self.trace.add("state", stream.exhausted, stream.restarts)
 
 
 async def _read_pages(play: Play, stream: Any, most: int) -> None:
@@ -253,10 +254,11 @@ async def interrupted(play: Play) -> None:
 
 async def merged(play: Play) -> None:
     """Merge several lists, leave them in the middle, and resume each from its last page."""
-    play.options["max_attempts"] = 5
     queries = {str(number): play.query() for number in range(play.draw.randrange(2, 5))}
     names = {query.name: key for key, query in queries.items()}
-    queries = {key: queries[key] for key in names.values()}  # two streams of one list would share its versions
+    queries = {
+        key: queries[key] for key in names.values()
+    }  # two streams of one list would share its versions
     saved: dict[str, Checkpoint] = {}
     for most in (play.draw.choice((2, 3, 1_000)), 1_000):
         pages: dict[str, list[Any]] = {}
@@ -267,8 +269,7 @@ async def merged(play: Play) -> None:
             play.trace.add("merged", key, pages[key][:most])
         if error is None and most == 1_000:
             break
-    if play.world.calm:
-        play.trace.add_sent(play.world)
+    play.trace.add_sent(play.world)
 
 
 async def _merge(
@@ -408,16 +409,16 @@ async def write(play: Play) -> None:
 
 
 Program = Callable[[Play], Coroutine[Any, Any, None]]
-PROGRAMS: tuple[tuple[Program, int, dict[str, bool]], ...] = (  # how often, and the manners of the world
-    (walk, 9, {}),
-    (walk, 2, {"calm": True}),
-    (timed, 2, {}),
-    (interrupted, 2, {"calm": True}),
-    (merged, 3, {}),
-    (split, 3, {}),
-    (follow, 3, {"grows": True}),
-    (single, 2, {}),
-    (write, 2, {}),
+PROGRAMS: tuple[tuple[Program, int, str], ...] = (  # how often each is played, and the kind of its world
+    (walk, 9, ""),
+    (walk, 2, "calm"),
+    (timed, 2, "timed"),
+    (interrupted, 2, "calm"),
+    (merged, 3, "merged"),
+    (split, 3, ""),
+    (follow, 3, "grows"),
+    (single, 2, ""),
+    (write, 2, ""),
 )
 
 
@@ -425,14 +426,13 @@ async def play(seed: int) -> Trace:
     """Play two programs of a seed, and return the trace."""
     draw, trace = random.Random(seed), Trace()
     weights = [weight for _, weight, _ in PROGRAMS]
-    for number, (program, _, manners) in enumerate(draw.choices(PROGRAMS, weights, k=2)):
+    for number, (program, _, kind) in enumerate(draw.choices(PROGRAMS, weights, k=2)):
         trace.add("program", program.__name__)
         with warnings.catch_warnings(action="ignore"):
             try:
-                await program(Play(f"{seed} {number}", trace, **manners))
+                await program(Play(f"{seed} {number}", trace, kind))
             except TooManyRequestsError:
                 trace.add("endless")
             except Exception as error:  # noqa: BLE001 - a result like any other
-                if __import__("os").environ.get("JD"): __import__("traceback").print_exc()
                 trace.add("raised", type(error).__name__)
     return trace

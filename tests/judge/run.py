@@ -30,13 +30,13 @@ __all__ = ["main", "rows_of", "seeds_of", "trace_of"]
 
 @contextmanager
 def _constant_jitter() -> Iterator[None]:
-    """Make the jitter of pauses constant: it comes from the module `random`."""
-    before = random.random
-    random.random = lambda: 0.5
+    """Make the jitter of pauses constant: it comes from functions of the module `random`."""
+    before = random.random, random.uniform
+    random.random, random.uniform = (lambda: 0.5), (lambda a, b: (a + b) / 2)
     try:
         yield
     finally:
-        random.random = before
+        random.random, random.uniform = before
 
 
 def trace_of(seed: int) -> Trace:
@@ -62,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("seeds", nargs="?", type=seeds_of, default=range(3))
     parser.add_argument("--rows", action="store_true", help="judge the rows of each route")
-    parser.add_argument("--trace", metavar="NAME", help="print what the digest of a seed, or a route, is made of")
+    parser.add_argument(
+        "--trace", metavar="NAME", help="print what the digest of a seed, or a route, is made of"
+    )
     parser.add_argument("--package", type=Path, help="folder in which the package to judge has to be")
     given = parser.parse_args(arguments)
     place = Path(chainapi.__file__).resolve().parents[1]

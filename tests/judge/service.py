@@ -39,15 +39,19 @@ class TooManyRequestsError(BaseException):
 
 
 class Manners:
-    """Manners of one list, or of one resource."""
+    """Manners of one list, or of one resource.
 
-    def __init__(self, seed: str, *, grows: bool, calm: bool) -> None:
+    The kind is that of a world: "calm" without a fault; "timed" without a limit; "merged" without an error that
+    ends all streams of a merge wherever they are; "grows" with new rows at each version; "" with all of them.
+    """
+
+    def __init__(self, seed: str, kind: str = "") -> None:
         draw = random.Random(seed)
         some = draw.choice
         self.rows = some((0, 1, 3, 5, 6, 8, 8, 10, 12, 18))
         self.page = some((1, 2, 2, 3, 3, 4, 4, 5, 7, 30))
         self.odd_pages = some((0, 0, 1))  # rows more on each second page
-        self.growth = some((1, 2, 4)) if grows else some((0, 0, 1, 2, 5))  # rows with each version
+        self.growth = some((1, 2, 4)) if kind == "grows" else some((0, 0, 1, 2, 5))  # rows with each version
         self.drift = some((0, 0, 0, 1))  # versions with each page
         self.ties = some((1, 1, 1, 2, 3, 40))
         self.same = some((None, None, None, None, 2, "far"))  # which rows are equal
@@ -65,20 +69,27 @@ class Manners:
         self.dead_status = some((400, 404, 410, 422))
         self.early = some((1, 1, 1, 0.5))  # share of the lifetime after which tokens die
         dies = ("none",) * 24 + ("all", "all", "one", "one", "shut", "born")
-        self.dies = (some(dies), some((1, 1, 2, 3)), some((1, 1, 1, 2)))  # which, at which depth, in how many passes
+        self.dies = (
+            some(dies),
+            some((1, 1, 2, 3)),
+            some((1, 1, 1, 2)),
+        )  # which, at which depth, in how many passes
         self.loops = some((0,) * 38 + (1, 3))  # depth at which a token returns itself
         self.inclusive = some((True, False))  # whether the bounds of a range count as in it
         self.latency = some((0.1, 0.3))
-        self.missing = some((0,) * 120 + (400, 401, 403, 404, 501)) if not calm else 0
-        self.faults = CALM if calm else some(FAULTS)
+        self.missing = some((0,) * 120 + (400, 403, 404, 501, 401)[: 4 if kind == "merged" else 5])
+        self.faults = some(FAULTS)
+        if kind == "calm":
+            self.missing, self.faults = 0, CALM
+        if kind == "timed":
+            self.faults = {name: share for name, share in self.faults.items() if "429" not in name}
 
 
 class World:
     """Transport to the service, with a record of what was sent."""
 
-    def __init__(self, seed: str, *, grows: bool = False, calm: bool = False) -> None:
-        self.seed = seed
-        self.grows, self.calm = grows, calm
+    def __init__(self, seed: str, kind: str = "") -> None:
+        self.seed, self.kind = seed, kind
         self.sent: list[tuple[float, str]] = []
         self.counts: Counter[str] = Counter()
         self.minted: dict[str, float] = {}
@@ -88,13 +99,14 @@ class World:
         """Answer a request after a while."""
         loop = asyncio.get_running_loop()
         body = json.loads(request.body) if request.body else None
-        key = " ".join([name for name in request.headers if name.endswith("api-key")])
-        place = f"{request.method} {request.url}" + (f" {json.dumps(body, sort_keys=True)}" if body else "")
-        self.sent.append((loop.time(), f"{place} {key}".rstrip()))
+        key = [name for name in request.headers if name.endswith("api-key")]
+        parts = urlsplit(request.url)
+        url = parts._replace(query="&".join(sorted(parts.query.split("&")))).geturl()
+        place = " ".join([request.method, url, *([json.dumps(body, sort_keys=True)] if body else [])])
+        self.sent.append((loop.time(), " ".join([place, *key])))
         self.counts[place] += 1
         if len(self.sent) > MOST_REQUESTS:
             raise TooManyRequestsError
-        parts = urlsplit(request.url)
         query = {**(body if isinstance(body, dict) else {}), **dict(parse_qsl(parts.query))}
         found = self._list(request.method, parts.path.removeprefix("/base"))
         draw = random.Random(f"{self.seed} {place} {self.counts[place]}")
@@ -109,7 +121,7 @@ class World:
     def _list(self, method: str, path: str) -> _List:
         place = f"{method} {path}"
         if place not in self.lists:
-            manners = Manners(f"{self.seed} {path}", grows=self.grows, calm=self.calm)
+            manners = Manners(f"{self.seed} {path}", self.kind)
             self.lists[place] = _List(route_at(method, path), f"{self.seed} {path}", manners)
         return self.lists[place]
 
@@ -137,11 +149,17 @@ class World:
                 return Response(200, {"content-type": "text/html"}, b"<html>sign in</html>")
             case "cut":
                 whole: Response = answer()
-                return Response(whole.status, whole.headers, whole.body[: len(whole.body) // 2])
+                return Response(
+                    whole.status,
+                    whole.headers,
+                    whole.body[: len(whole.body) // 2] if whole.status == 200 else b"",
+                )
             case "late":
                 return self._error(503, {"retry-after": wait})
             case "429" if how == "limit":
-                return self._error(429, {"ratelimit-limit": "9", "ratelimit-remaining": "0", "ratelimit-reset": wait})
+                return self._error(
+                    429, {"ratelimit-limit": "9", "ratelimit-remaining": "0", "ratelimit-reset": wait}
+                )
             case "429" if not how:
                 return self._error(429, {"retry-after": wait})
         return self._error(int(status), {})
@@ -236,7 +254,9 @@ class _List:
             rows += [_Row(len(rows), draw.randrange(manners.rows + 1) - 0.5, draw.randrange(2, 5))]
         return rows
 
-    def page(self, token: str | None, query: Mapping[str, str], count: int) -> tuple[dict[str, Any], str | None]:
+    def page(
+        self, token: str | None, query: Mapping[str, str], count: int
+    ) -> tuple[dict[str, Any], str | None]:
         """Return the body of a page, and the token in it."""
         manners = self.manners
         walk, depth, place, empties, _ = (count, 0, -1, 0, 0) if token is None else map(int, token.split("-"))
@@ -308,7 +328,11 @@ class _List:
         later = version >= row.changed
         if not isinstance(shown, dict):
             return f"row {identity}"
-        for path in (*route.get("key", ()), *route.get("range", ("",))[1:], *route.get("descends", "").split()):
+        for path in (
+            *route.get("key", ()),
+            *route.get("range", ("",))[1:],
+            *route.get("descends", "").split(),
+        ):
             _mark(shown, path, identity, self.number(row.serial))
         _mark(shown, _marked(route["list"], identity % TEMPLATES), f"{identity}.{int(later)}", None)
         if "value" in shown and "timestamp" in shown:
@@ -356,5 +380,7 @@ def _marked(kind: str, number: int) -> str:
 def _first_required(kind: str, row: Mapping[str, Any]) -> str:
     """Return a field of a row that may not be a list."""
     kinds = [of for _, _, of in UNIONS[kind]] if kind in UNIONS else [kind]
-    names = [name for of in kinds for name, one in RECORDS[of].items() if one in ("int", "text", "time", "float")]
+    names = [
+        name for of in kinds for name, one in RECORDS[of].items() if one in ("int", "text", "time", "float")
+    ]
     return next((name for name in names if name in row), "judged")

@@ -17,7 +17,17 @@ from tests.judge.service import World
 __all__ = ["Trace", "shown_error", "shown_page", "shown_row"]
 
 # Public attributes of errors that neither time nor wording decides.
-_ATTRIBUTES = ("status", "error", "messages", "where", "attempts", "retry_after", "transient", "sent", "lookup")
+_ATTRIBUTES = (
+    "status",
+    "error",
+    "messages",
+    "where",
+    "attempts",
+    "retry_after",
+    "transient",
+    "sent",
+    "lookup",
+)
 _MORE = ("path", "row", "malformed", "request_id", "max_wait")
 
 
@@ -35,7 +45,7 @@ class Trace:
         """Add the requests of a program: how often each was sent, or in their order and with their times."""
         if ordered:
             for time, place in world.sent:
-                self.add("at", round(time - world.sent[0][0], 3), place)
+                self.add("at", int(1_000 * (time - world.sent[0][0]) + 0.01), place)
         for place, count in sorted(Counter(place for _, place in world.sent).items()):
             self.add("sent", count, place)
 
