@@ -97,3 +97,10 @@ def bench(session: nox.Session) -> None:
     """Measure speed and memory beside hand-written loops; `-- walks tables` measures only these."""
     session.install("-e", ".[dev]")
     session.run("python", "-m", "tests.bench", *session.posargs)
+
+
+@nox.session
+def judge(session: nox.Session) -> None:
+    """Compare random programs and rows with the reference commit: `nox -s judge -- --seeds 20000`."""
+    session.install("-e", ".[dev]")
+    session.run("python", "-m", "tests.judge.compare", *session.posargs)

@@ -1,9 +1,8 @@
 """Bodies of responses, made from a table of our own: names and kinds of fields, route by route.
 
-The table, `routes.json`, is committed and edited by hand: it must not follow the package that it judges. A kind
-is `text`, `int`, `time`, `amount`, `float`, `decimal`, `bool`, `any`, or the name of a record, a union or a
-list of choices; `[kind]` is a list, `{kind}` an object with any names, `a|b` one of two, `?kind` may be
-missing.
+The table, `routes.json`, is edited by hand: it must not follow the package that it judges. A kind is `text`,
+`int`, `time`, `amount`, `float`, `decimal`, `bool`, `any`, or the name of a record, a union or a list of
+choices; `[kind]` is a list, `{kind}` an object with any names, `a|b` one of two, `?kind` may be missing.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 
 import chainapi.models
 
-__all__ = ["ODD", "ROUTES", "Maker", "argument", "encode", "route_at"]
+__all__ = ["ODD", "ROUTES", "Maker", "arguments", "encode", "odd", "route_at"]
 
 _TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_name("routes.json").read_bytes())
 ROUTES: Mapping[str, Any] = _TABLE["routes"]
@@ -27,25 +26,12 @@ RECORDS: Mapping[str, Mapping[str, str]] = _TABLE["records"]
 UNIONS: Mapping[str, list[tuple[str, str | None, str]]] = _TABLE["unions"]
 
 # JSON of values that a field of any kind may have by mistake, or for a good reason.
-ODD = (
-    *(str(number) for number in (-1, 2**53 + 1, 2**63, 2**64, 2**256, -(2**70))),
-    *(
-        "-0",
-        "-0.0",
-        "1.0",
-        "1e3",
-        "0.1",
-        "1e400",
-        "-1e400",
-        "0.1234567890123456789",
-        "12345678901234567890.5",
-    ),
-    *("true", "false", "null", "[]", "{}", '[""]', '{"a":1}', '""', '"0"', '"12"', '"-7"', '" 12"', '"1.50"'),
-    *('"1e5"', '"0x1f"', '"NaN"', '"Infinity"', '"true"', '"novel"', '"\\u00e9\\ud83d\\ude00"', '"\\ud800"'),
-    "9" * 4_000,
-    "9" * 5_000,
-    f'"{"9" * 5_000}"',
-)
+_ODD = r"""
+-1 9007199254740993 9223372036854775808 18446744073709551616 -1180591620717411303424 -0 -0.0 1.0 1e3 0.1 1e400
+-1e400 0.1234567890123456789 12345678901234567890.5 true false null [] {} [""] {"a":1} "" "0" "12" "-7" "1.50"
+"1e5" "0x1f" "NaN" "Infinity" "true" "novel" "\u00e9" "\ud83d" "\u002012"
+"""
+ODD = (*re.findall(r"\S+", _ODD), str(2**256), "9" * 4_000, "9" * 5_000, f'"{"9" * 5_000}"')
 _MARK = "\0"  # before JSON that `encode` inserts as it stands
 
 
@@ -134,17 +120,20 @@ def odd(draw: random.Random) -> str:
 def encode(value: Any) -> bytes:
     """Return JSON, with the odd values in it as they stand."""
     text = json.dumps(value)
-    return re.sub(r'"\\u0000((?:[^"\\]|\\.)*)"', lambda found: json.loads(f'"{found[1]}"'), text).encode()
+    return re.sub(
+        r'"\\u0000((?:[^"\\]|\\.)*)"', lambda found: str(json.loads(f'"{found[1]}"')), text
+    ).encode()
 
 
-def argument(value: Any) -> Any:
-    """Return an argument of a call: a record of the package where the table names one."""
+def arguments(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of a call: records of the package where the table names one."""
+    return {name: _argument(value) for name, value in table.items() if name != "$"}
+
+
+def _argument(value: Any) -> Any:
     if isinstance(value, list):
-        return [argument(entry) for entry in value]
-    if not isinstance(value, dict):
-        return value
-    fields = {name: argument(entry) for name, entry in value.items() if name != "$"}
-    return getattr(chainapi.models, value["$"])(**fields)
+        return [_argument(entry) for entry in value]
+    return getattr(chainapi.models, value["$"])(**arguments(value)) if isinstance(value, dict) else value
 
 
 @lru_cache(maxsize=4_096)

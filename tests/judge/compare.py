@@ -93,18 +93,12 @@ def differences(package: Path, reference: Path, *arguments: str) -> Iterator[str
 
 def difference(package: Path, reference: Path, *arguments: str) -> list[str]:
     """Return the difference of two traces."""
-    traces = [
-        subprocess.run(
-            command(*arguments),
-            cwd=folder,
-            env=environment(folder),
-            text=True,
-            capture_output=True,
-            check=True,
-        ).stdout.splitlines()
-        for folder in (reference, package)
-    ]
-    lines = list(unified_diff(*traces, "reference", "working tree", lineterm="", n=2))
+    before, after = (
+        subprocess.run(call, cwd=place, env=environment(place), text=True, capture_output=True, check=True)
+        for call, place in ((command(*arguments), reference), (command(*arguments), package))
+    )
+    both = before.stdout.splitlines(), after.stdout.splitlines()
+    lines = list(unified_diff(*both, "reference", "working tree", lineterm="", n=2))
     left = len(lines) - LINES
     return [*(line[:WIDTH] for line in lines[:LINES]), *([f"... {left} more lines"] if left > 0 else [])]
 
@@ -112,10 +106,8 @@ def difference(package: Path, reference: Path, *arguments: str) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare, show what differs, and exit with 1 if something does."""
     parser = ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--seeds", default="500", help="random programs: a number of seeds, or a range of them"
-    )
-    parser.add_argument("--rows", default="3", help="bodies of each route: the same")
+    parser.add_argument("--seeds", default="500", help="random programs: how many, or a range")
+    parser.add_argument("--rows", default="3", help="sets of bodies of each route: how many, or a range")
     parser.add_argument("--reference", help="another commit than the one in tests/judge/reference")
     given = parser.parse_args(arguments)
     commit = given.reference or (ROOT / "tests/judge/reference").read_text().strip()

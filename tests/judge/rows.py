@@ -11,7 +11,7 @@ from typing import Any
 from chainapi import Session
 from chainapi.errors import ChainAPIError
 from chainapi.transport import Request, Response
-from tests.judge.bodies import ROUTES, Maker, argument, encode, odd
+from tests.judge.bodies import ROUTES, Maker, arguments, encode, odd
 from tests.judge.trace import Trace, shown_error, shown_row
 
 __all__ = ["examine"]
@@ -66,8 +66,8 @@ async def examine(name: str, seeds: range) -> Trace:
         max_attempts=1,
     )
     call, route = attrgetter(name)(session), ROUTES[name]
-    required = {key: argument(value) for key, value in route["args"].items()}
-    every = required | {key: argument(value) for key, value in route.get("more", {}).items()}
+    required = arguments(route["args"])
+    every = required | arguments(route.get("more", {}))
     async with session:
         with warnings.catch_warnings(action="ignore"):
             for given in (every, required):

@@ -70,13 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     place = Path(chainapi.__file__).resolve().parents[1]
     if given.package is not None and place != given.package.resolve():
         parser.error(f"the chainapi on the path is in {place}, not in {given.package}")
-    if given.trace is not None:
-        trace = rows_of(given.trace, given.seeds) if given.rows else trace_of(int(given.trace))
-        print(*trace.lines, sep="\n")
-        return
-    for name in ROUTES if given.rows else given.seeds:
-        trace = rows_of(name, given.seeds) if given.rows else trace_of(name)
-        print(name, trace.digest(), flush=True)
+    names = [given.trace] if given.trace is not None else ROUTES if given.rows else given.seeds
+    for name in names:
+        trace = rows_of(str(name), given.seeds) if given.rows else trace_of(int(name))
+        if given.trace is None:
+            print(name, trace.digest(), flush=True)
+        else:
+            print(*trace.lines, sep="\n")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -19,19 +19,17 @@ from chainapi.errors import APIConnectionError, ConnectError
 from chainapi.transport import Request, Response
 from tests.judge.bodies import CHOICES, RECORDS, ROUTES, UNIONS, Maker, route_at
 
-__all__ = ["LIFETIME", "TooManyRequestsError", "World"]
+__all__ = ["BASE", "LIFETIME", "TooManyRequestsError", "World"]
 
 LIFETIME = 86_400.0  # seconds that a token opens a page
-MOST_REQUESTS = 150  # of one program
+MOST_REQUESTS = 300  # of one program
 BASE = 1_699_920_000  # number of the oldest row: 0:00 UTC of a day
-TEMPLATES = 12  # rows of a kind that are made; others are copies under another name
-LAST_VERSION = 40
+TEMPLATES = 12  # rows of a kind that are made; the others are copies under other names
+VERSIONS = 40  # of a list
 
-Faults = Mapping[str, int]  # how often each comes, of 100 requests
-CALM: Faults = {}
+Faults = Mapping[str, int]  # how many of 100 requests meet each
 SMALL: Faults = {"500": 3, "503": 2, "429": 3, "429 bare": 2, "cut": 2, "reset": 3, "refused": 2}
-LARGE: Faults = {**SMALL, "502": 4, "504": 4, "429 limit": 4, "html": 4, "stall": 2, "late 503": 4, "500": 8}
-FAULTS = (CALM, CALM, SMALL, SMALL, LARGE)
+LARGE: Faults = {**SMALL, "502": 4, "504": 4, "429 limit": 4, "html": 4, "stall": 2, "late": 4, "500": 8}
 
 
 class TooManyRequestsError(BaseException):
@@ -41,48 +39,57 @@ class TooManyRequestsError(BaseException):
 class Manners:
     """Manners of one list, or of one resource.
 
-    The kind is that of a world: "calm" without a fault; "timed" without a limit; "merged" without an error that
-    ends all streams of a merge wherever they are; "grows" with new rows at each version; "" with all of them.
+    The kind is that of a world: "calm" has no fault, "timed" no limit, "merged" no error that ends all
+    streams of a merge wherever they stand; in one that "grows" each version has new rows.
     """
 
-    def __init__(self, seed: str, kind: str = "") -> None:
+    def __init__(self, seed: str, kind: str) -> None:
         draw = random.Random(seed)
-        some = draw.choice
+        some, grows = draw.choice, kind == "grows"
         self.rows = some((0, 1, 3, 5, 6, 8, 8, 10, 12, 18))
-        self.page = some((1, 2, 2, 3, 3, 4, 4, 5, 7, 30))
+        self.page = some((3, 4, 5, 7, 30) if grows else (1, 2, 2, 3, 3, 4, 4, 5, 7, 30))
         self.odd_pages = some((0, 0, 1))  # rows more on each second page
-        self.growth = some((1, 2, 4)) if kind == "grows" else some((0, 0, 1, 2, 5))  # rows with each version
+        self.growth = some((1, 2, 4) if grows else (0, 0, 1, 2, 5))  # rows with each version
         self.drift = some((0, 0, 0, 1))  # versions with each page
-        self.ties = some((1, 1, 1, 2, 3, 40))
-        self.same = some((None, None, None, None, 2, "far"))  # which rows are equal
-        self.order = some(("falling",) * 5 + ("swapped", "shuffled"))
+        self.ties = some((1, 1, 1, 2, 3, 40))  # rows that share a number
+        self.names = some((1,) * 4 + (2, 4))  # of how many rows two are equal: neighbors, or far apart
+        self.place = some((_falling,) * 5 + (_swapped, _shuffled))
         self.tokens = some(("anchored",) * 4 + ("position", "overlap"))
         self.ending = some(({}, {}, {"nextPageToken": None}, {"nextPageToken": ""}))
-        self.late_end = some((False, False, True))
-        self.empties = some((0,) * 6 + (1, 2))
-        self.nulls = some((False, True))
-        self.unknown = some((False, False, True))
-        self.invalid = some((0,) * 8 + (1,))
-        self.withdrawn = some((0, 0, 0, 1))
-        self.changed = some((0, 0, 1))
-        self.inserted = some((0, 0, 0, 0, 1))
+        self.late_end = some((False, False, True))  # whether a full last page has a token, to an empty one
+        self.empties = some((0,) * 6 + (1, 2))  # empty pages after each page
+        self.nulls = some((False, True))  # whether an empty list is null
+        self.unknown = some((False, False, True))  # whether rows have a field that no record names
+        self.invalid = some((False,) * 8 + (True,))
+        self.withdrawn = some((0.0, 0.0, 0.0, 0.15))  # share of the rows that go
+        self.changed = some((0.0, 0.0, 0.3))  # share of the rows that change
+        self.inserted = some((False,) * 4 + (True,))  # whether a row comes between others
         self.dead_status = some((400, 404, 410, 422))
         self.early = some((1, 1, 1, 0.5))  # share of the lifetime after which tokens die
-        dies = ("none",) * 24 + ("all", "all", "one", "one", "shut", "born")
-        self.dies = (
-            some(dies),
-            some((1, 1, 2, 3)),
-            some((1, 1, 1, 2)),
-        )  # which, at which depth, in how many passes
-        self.loops = some((0,) * 38 + (1, 3))  # depth at which a token returns itself
-        self.inclusive = some((True, False))  # whether the bounds of a range count as in it
+        # Which tokens die before, at which depth, and in how many passes.
+        self.dying = some(("",) * 24 + ("all", "all", "one", "one", "shut", "born"))
+        self.dying_at, self.passes = some((1, 1, 2, 3)), some((1, 1, 1, 2))
+        self.loops = some((0,) * 38 + (1, 3))  # depth at which a token brings itself
+        self.edge = some((0, 1))  # whether the bounds of a range are outside of it
         self.latency = some((0.1, 0.3))
-        self.missing = some((0,) * 120 + (400, 403, 404, 501, 401)[: 4 if kind == "merged" else 5])
-        self.faults = some(FAULTS)
+        self.missing = some((0,) * 120 + (400, 403, 404, 501, 403 if kind == "merged" else 401))
+        self.faults = some(({}, {}, SMALL, SMALL, LARGE))
         if kind == "calm":
-            self.missing, self.faults = 0, CALM
+            self.missing, self.faults = 0, {}
         if kind == "timed":
             self.faults = {name: share for name, share in self.faults.items() if "429" not in name}
+
+
+def _falling(serial: int) -> int:
+    return serial
+
+
+def _swapped(serial: int) -> int:
+    return serial ^ 1
+
+
+def _shuffled(serial: int) -> int:
+    return serial * 7_919 % 101
 
 
 class World:
@@ -90,9 +97,9 @@ class World:
 
     def __init__(self, seed: str, kind: str = "") -> None:
         self.seed, self.kind = seed, kind
-        self.sent: list[tuple[float, str]] = []
+        self.sent: list[tuple[float, str]] = []  # times, and requests with the names of their secret headers
         self.counts: Counter[str] = Counter()
-        self.minted: dict[str, float] = {}
+        self.minted: dict[str, float] = {}  # when each token was given last
         self.lists: dict[str, _List] = {}
 
     async def send(self, request: Request) -> Response:
@@ -108,12 +115,12 @@ class World:
         if len(self.sent) > MOST_REQUESTS:
             raise TooManyRequestsError
         query = {**(body if isinstance(body, dict) else {}), **dict(parse_qsl(parts.query))}
-        found = self._list(request.method, parts.path.removeprefix("/base"))
-        draw = random.Random(f"{self.seed} {place} {self.counts[place]}")
+        found, count = self._list(request.method, parts.path.removeprefix("/base")), self.counts[place]
+        draw = random.Random(f"{self.seed} {place} {count}")
         await asyncio.sleep(found.manners.latency * (1 + draw.randrange(3)))
-        if fault := self._fault(found.manners.faults, draw, self.counts[place]):
-            return await self._faulty(fault, draw, lambda: self._answer(found, query, place))
-        return self._answer(found, query, place)
+        fault = _fault(found.manners.faults, draw.randrange(100)) if count < 4 else ""
+        wait = str(draw.choice((1, 2, 7, 30)))
+        return await self._faulty(fault, wait, lambda: self._answer(found, query, place))
 
     async def aclose(self) -> None:
         """Close nothing."""
@@ -121,246 +128,213 @@ class World:
     def _list(self, method: str, path: str) -> _List:
         place = f"{method} {path}"
         if place not in self.lists:
-            manners = Manners(f"{self.seed} {path}", self.kind)
-            self.lists[place] = _List(route_at(method, path), f"{self.seed} {path}", manners)
+            seed = f"{self.seed} {path}"
+            self.lists[place] = _List(route_at(method, path), seed, Manners(seed, self.kind))
         return self.lists[place]
 
-    def _fault(self, faults: Faults, draw: random.Random, count: int) -> str:
-        """Return the fault of an answer; a URL that came four times has none any more."""
-        at = draw.randrange(100)
-        for name, share in faults.items():
-            at -= share
-            if at < 0:
-                return name if count < 4 else ""
-        return ""
-
-    async def _faulty(self, fault: str, draw: random.Random, answer: Any) -> Response:
-        status, _, how = fault.partition(" ")
-        wait = str(draw.choice((1, 2, 7, 30)))
-        match status:
+    async def _faulty(self, fault: str, wait: str, answer: Callable[[], Response]) -> Response:
+        """Return the answer, or what comes in its place."""
+        limit = {"ratelimit-limit": "9", "ratelimit-remaining": "0", "ratelimit-reset": wait}
+        match fault:
+            case "refused":
+                raise ConnectError("connection refused")
             case "reset":
                 answer()
                 raise APIConnectionError("connection reset")
-            case "refused":
-                raise ConnectError("connection refused")
             case "stall":
                 await asyncio.sleep(1e6)
             case "html":
                 return Response(200, {"content-type": "text/html"}, b"<html>sign in</html>")
             case "cut":
-                whole: Response = answer()
-                return Response(
-                    whole.status,
-                    whole.headers,
-                    whole.body[: len(whole.body) // 2] if whole.status == 200 else b"",
-                )
+                whole = answer()
+                return Response(whole.status, whole.headers, whole.body[: len(whole.body) // 3])
+            case "429":
+                return _error(429, {"retry-after": wait})
+            case "429 limit":
+                return _error(429, limit)
+            case "429 bare":
+                return _error(429)
             case "late":
-                return self._error(503, {"retry-after": wait})
-            case "429" if how == "limit":
-                return self._error(
-                    429, {"ratelimit-limit": "9", "ratelimit-remaining": "0", "ratelimit-reset": wait}
-                )
-            case "429" if not how:
-                return self._error(429, {"retry-after": wait})
-        return self._error(int(status), {})
-
-    def _error(self, status: int, headers: Mapping[str, str]) -> Response:
-        texts = (["first", "second"], "only one", [], None)[status % 4]
-        body = {"message": texts, "error": f"Error {status}", "statusCode": status}
-        return Response(status, {**headers, "x-request-id": f"id-{status}"}, json.dumps(body).encode())
+                return _error(503, {"retry-after": wait})
+        return _error(int(fault)) if fault.isdecimal() else answer()
 
     def _answer(self, found: _List, query: Mapping[str, str], place: str) -> Response:
         """Return the answer to a request of a list, a resource or a write."""
-        manners, route = found.manners, ROUTES.get(found.name, {})
+        manners, route, count = found.manners, ROUTES.get(found.name, {}), self.counts[place]
         if manners.missing or not route:
-            return self._error(manners.missing or 404, {})
+            return _error(manners.missing or 404)
         if "list" not in route:
-            kind = route["one"]
-            if kind is None:
-                return Response(204)
-            made = Maker(f"{found.seed} {self.counts[place]}").value(kind)
-            return Response(200, {"x-request-id": "id-200"}, json.dumps(made).encode())
+            return (
+                _response(Maker(f"{found.seed} {count}").value(route["one"]))
+                if route["one"]
+                else Response(204)
+            )
         token, now = query.get("pageToken"), asyncio.get_running_loop().time()
         base = json.dumps([found.seed, {**query, "pageToken": None}], sort_keys=True)
-        if token is not None and self._dead(manners, token, base, now):
-            return self._error(manners.dead_status, {})
-        body, minted = found.page(token, query, self.counts[place])
-        if minted is not None:
-            self.minted[f"{base} {minted}"] = now
-        return Response(200, {"x-request-id": "id-200"}, json.dumps(body).encode())
+        if token is not None and self._is_dead(manners, token, base, now):
+            return _error(manners.dead_status)
+        body = found.page(token, query, count)
+        self.minted[f"{base} {body.get('nextPageToken')}"] = now
+        return _response(body)
 
-    def _dead(self, manners: Manners, token: str, base: str, now: float) -> bool:
+    def _is_dead(self, manners: Manners, token: str, base: str, now: float) -> bool:
         """Check whether a token opens no page, and note one that has just died."""
         walk, depth, *_, again = map(int, token.split("-"))
         if now - self.minted.get(f"{base} {token}", -1e9) >= manners.early * LIFETIME:
             return True
-        kind, at, passes = manners.dies
-        match kind:
-            case "shut":
+        at, early = manners.dying_at, walk <= manners.passes
+        match manners.dying:
+            case "all" if early:  # with it the ones before it
+                self.counts[f"died {base} {walk}"] |= depth == at
+                return depth <= at and bool(self.counts[f"died {base} {walk}"])
+            case "one":  # the next token of that page lives
+                return depth == at and early and again == 1
+            case "shut":  # the page, whatever its token
                 return depth == at
-            case "born":
-                return True
-            case "one":
-                return depth == at and walk <= passes and again == 1
-            case "all" if walk <= passes:
-                died = f"died {base} {walk}"
-                self.counts[died] |= depth == at
-                return depth <= at and bool(self.counts[died])
-        return False
+        return manners.dying == "born"
+
+
+def _fault(faults: Faults, number: int) -> str:
+    """Return the fault that a number below 100 stands for."""
+    for name, share in faults.items():
+        number -= share
+        if number < 0:
+            return name
+    return ""
+
+
+def _response(body: object) -> Response:
+    return Response(200, {"x-request-id": "id-200"}, json.dumps(body).encode())
+
+
+def _error(status: int, headers: Mapping[str, str] | None = None) -> Response:
+    message = (["first", "second"], "only one", [], None)[status % 4]
+    body = {"message": message, "error": f"Error {status}", "statusCode": status}
+    return Response(status, {**(headers or {}), "x-request-id": f"id-{status}"}, json.dumps(body).encode())
 
 
 class _Row:
-    """Row of a list: from which version on it is there, how long, and where."""
+    """Row of a list: its place, and the versions from which on it is there, has changed, and is gone."""
 
-    def __init__(self, serial: int, place: float, born: int) -> None:
+    def __init__(self, serial: int, place: float, born: int, manners: Manners, draw: random.Random) -> None:
         self.serial, self.place, self.born = serial, place, born
-        self.died = LAST_VERSION + 1
-        self.changed = LAST_VERSION + 1
+        later = [max(born + 1, draw.randrange(2, 6)) if draw.random() < share else VERSIONS + 1
+                 for share in (manners.changed, manners.withdrawn)]  # fmt: skip
+        self.changed, self.died = later
+        self.number = serial // manners.ties
 
 
 class _List:
     """Rows of one list at each version, and its pages."""
 
     def __init__(self, name: str, seed: str, manners: Manners) -> None:
-        self.name, self.seed, self.manners = name, seed, manners
-        self.step = 1 if name and ROUTES[name].get("range", [""])[0] == "Block" else 86_400
-        self._rows: list[_Row] | None = None
+        self.name, self.route, self.seed, self.manners = name, ROUTES.get(name, {}), seed, manners
+        self.step = 1 if self.route.get("range", [""])[0] == "Block" else 86_400
+        self.all_rows = list(self._made()) if "list" in self.route else []
 
-    def number(self, serial: int) -> int:
-        """Return the number of a row, which several rows may share."""
-        return BASE + serial // self.manners.ties * self.step
+    def _made(self) -> Iterator[_Row]:
+        manners, draw, serial = self.manners, random.Random(f"{self.seed} rows"), 0
+        for version in range(1, VERSIONS if manners.growth else 2):
+            for _ in range(manners.rows if version == 1 else 1 + draw.randrange(manners.growth)):
+                yield _Row(serial, manners.place(serial), version, manners, draw)
+                serial += 1
+        if manners.inserted:
+            yield _Row(serial, draw.randrange(manners.rows + 1) - 0.5, draw.randrange(2, 5), manners, draw)
 
-    def rows(self, version: int) -> list[_Row]:
-        """Return the rows at a version, the newest first."""
-        if self._rows is None:
-            self._rows = self._made()
-        found = [row for row in self._rows if row.born <= version < row.died]
-        found.sort(key=lambda row: row.place, reverse=True)
-        return found
-
-    def _made(self) -> list[_Row]:
-        manners, draw = self.manners, random.Random(f"{self.seed} rows")
-        place = {"falling": lambda n: n, "swapped": lambda n: n ^ 1, "shuffled": lambda n: n * 7_919 % 101}
-        rows = [_Row(serial, place[manners.order](serial), 0) for serial in range(manners.rows)]
-        for version in range(2, LAST_VERSION if manners.growth else 0):
-            for _ in range(1 + draw.randrange(manners.growth)):
-                rows.append(_Row(len(rows), place[manners.order](len(rows)), version))
-        for row in rows:
-            if manners.withdrawn and draw.random() < 0.15:
-                row.died = max(row.born + 1, draw.randrange(2, 6))
-            if manners.changed and draw.random() < 0.3:
-                row.changed = max(row.born + 1, draw.randrange(2, 6))
-        if manners.inserted and rows:
-            rows += [_Row(len(rows), draw.randrange(manners.rows + 1) - 0.5, draw.randrange(2, 5))]
-        return rows
-
-    def page(
-        self, token: str | None, query: Mapping[str, str], count: int
-    ) -> tuple[dict[str, Any], str | None]:
-        """Return the body of a page, and the token in it."""
+    def page(self, token: str | None, query: Mapping[str, str], count: int) -> dict[str, Any]:
+        """Return the body of a page."""
         manners = self.manners
-        walk, depth, place, empties, _ = (count, 0, -1, 0, 0) if token is None else map(int, token.split("-"))
-        version = min(self._first_version(query) + walk + depth * manners.drift, LAST_VERSION)
+        walk, depth, place, empties, _ = map(int, token.split("-")) if token else (count, 0, -1, 0, 0)
+        version = min(self._versions_before(query) + walk + depth * manners.drift, VERSIONS)
         rows = self._chosen(version, query)
         size = min(manners.page + manners.odd_pages * (depth % 2), int(query.get("pageSize", 10)))
-        first = 0 if token is None else self._first(rows, place, query, size)
+        first = self._first(rows, place, query, size) if token else 0
         shown = [] if empties else rows[first : first + size]
-        more = first + len(shown) < len(rows) or bool(manners.late_end and len(shown) == size)
-        following: str | None = None
-        if manners.loops and token is not None and depth == manners.loops:
-            following = token
-        elif more:
+        following = manners.ending
+        if token and depth == manners.loops:
+            following = {"nextPageToken": token}
+        elif first + len(shown) < len(rows) or (manners.late_end and len(shown) == size):
             if shown:
-                at = first + len(shown) if manners.tokens == "position" else shown[-1].serial
-                empties = manners.empties
-            else:
-                at, empties = place, max(0, empties - 1)
-            following = f"{walk}-{depth + 1}-{at}-{empties}-{count if token else 1}"
-        return self._body(shown, version, following), following
+                place = first + len(shown) if manners.tokens == "position" else shown[-1].serial
+            empties = manners.empties if shown else max(0, empties - 1)
+            following = {"nextPageToken": f"{walk}-{depth + 1}-{place}-{empties}-{count if token else 1}"}
+        items = [self._shown(row, version) for row in shown]
+        further = self.route.get("extra", {}).items()
+        extra = {name: json.loads(_template(kind, version % TEMPLATES)) for name, kind in further}
+        return {
+            self.route.get("items", "chains"): items or (None if manners.nulls else []),
+            **extra,
+            **following,
+        }
 
-    def _first_version(self, query: Mapping[str, str]) -> int:
+    def _versions_before(self, query: Mapping[str, str]) -> int:
         """Return the versions before the one that a query from a start on begins with.
 
         Who polls from the newest row on has seen the list at its version.
         """
-        start = next((int(query[name]) for name in ("startBlock", "startTimestamp") if name in query), None)
-        if start is None or not self.manners.growth:
-            return 0
-        self.rows(0)
-        newer = [row.born for row in self._rows or () if self.number(row.serial) >= start]
+        start = next((int(query[name]) for name in ("startBlock", "startTimestamp") if name in query), 0)
+        newer = [row.born for row in self.all_rows if BASE + row.number * self.step >= start]
         return max(0, min(newer, default=0) - 1)
 
     def _chosen(self, version: int, query: Mapping[str, str]) -> list[_Row]:
         """Return the rows of a query in its order."""
-        rows, edge = self.rows(version), 0 if self.manners.inclusive else 1
+        edge, least, most = self.manners.edge, 0, 2**63
         for name in ("Block", "Timestamp"):
-            if (start := query.get(f"start{name}")) is not None:
-                rows = [row for row in rows if self.number(row.serial) >= int(start) + edge]
-            if (end := query.get(f"end{name}")) is not None:
-                rows = [row for row in rows if self.number(row.serial) <= int(end) - edge]
-        return rows[::-1] if query.get("sortOrder") == "asc" else rows
+            least = int(query.get(f"start{name}", least))
+            most = int(query.get(f"end{name}", most))
+        numbers = range(least + edge, most + 1 - edge)
+        rows = [row for row in self.all_rows if row.born <= version < row.died]
+        rows = [row for row in rows if BASE + row.number * self.step in numbers]
+        return sorted(rows, key=lambda row: row.place, reverse=query.get("sortOrder") != "asc")
 
     def _first(self, rows: list[_Row], place: int, query: Mapping[str, str], size: int) -> int:
         """Return the index of the first row of the page that a token opens."""
         if self.manners.tokens == "position":
             return min(place, len(rows))
-        at = next(row.place for row in self._rows or () if row.serial == place)
+        at = next((row.place for row in self.all_rows if row.serial == place), 0)
         sign = -1 if query.get("sortOrder") == "asc" else 1
         before = sum(sign * row.place >= sign * at for row in rows)
         return max(0, before - 1) if self.manners.tokens == "overlap" and size > 1 else before
 
-    def _body(self, rows: list[_Row], version: int, token: str | None) -> dict[str, Any]:
-        route, manners = ROUTES[self.name], self.manners
-        body: dict[str, Any] = {route.get("items", "chains"): [self._shown(row, version) for row in rows]}
-        if not rows and manners.nulls:
-            body[route.get("items", "chains")] = None
-        for name, kind in route.get("extra", {}).items():
-            body[name] = json.loads(_template(kind, version % TEMPLATES))
-        return {**body, **(manners.ending if token is None else {"nextPageToken": token})}
-
     def _shown(self, row: _Row, version: int) -> Any:
         """Return a row as a JSON value."""
-        manners, route = self.manners, ROUTES[self.name]
-        identity = row.serial
-        if manners.same:
-            identity = row.serial % 4 if manners.same == "far" else row.serial // 2
-        shown = json.loads(_template(route["list"], identity % TEMPLATES))
+        manners, route, kind = self.manners, self.route, self.route["list"]
+        identity = {1: row.serial, 2: row.serial // 2, 4: row.serial % 4}[manners.names]
         later = version >= row.changed
+        shown = json.loads(_template(kind, identity % TEMPLATES))
         if not isinstance(shown, dict):
             return f"row {identity}"
-        for path in (
-            *route.get("key", ()),
-            *route.get("range", ("",))[1:],
-            *route.get("descends", "").split(),
-        ):
-            _mark(shown, path, identity, self.number(row.serial))
-        _mark(shown, _marked(route["list"], identity % TEMPLATES), f"{identity}.{int(later)}", None)
+        numbers = [*route.get("range", ())[1:], *route.get("descends", "").split()]
+        for path in (*route.get("key", ()), *numbers):
+            _mark(shown, path, identity, BASE + row.number * self.step)
+        texts = [name for name, value in shown.items() if str(value).startswith(f"{name}-")]
+        if texts and texts[-1] not in route.get("key", ()):
+            shown[texts[-1]] = f"{identity}.{later:d}"
         if "value" in shown and "timestamp" in shown:
             shown["value"] = identity + later / 8
         if manners.unknown:
             shown["judged"] = {"row": identity, "later": later}
         if manners.invalid and row.serial % 6 == 3:
-            shown[_first_required(route["list"], shown)] = [None]
+            shown[_first_scalar(kind, shown)] = [None]
         return shown
 
 
-def _mark(shown: dict[str, Any], path: str, identity: object, number: int | None) -> None:
+def _mark(shown: dict[str, Any], path: str, identity: int, number: int) -> None:
     """Write into a field of a row what distinguishes the row, or its number."""
     *names, last = path.split(".")
     inside: Any = shown
     for name in names:
-        inside = inside.get(name)
-        if not isinstance(inside, dict):
-            return
-    if last not in inside:
+        inside = inside.get(name) or {}
+    value = inside.get(last)
+    if value is None:
         return
-    if number is not None and ("imestamp" in last or last == "blockNumber"):
+    if "imestamp" in last or last == "blockNumber":
         inside[last] = number
-    elif str(inside[last]).isdecimal():
-        inside[last] = type(inside[last])(identity)  # a number, perhaps as a text
-    elif isinstance(inside[last], str):
-        known = next((values for values in CHOICES.values() if inside[last] in values), None)
-        inside[last] = known[int(identity) % len(known)] if known else f"{last}-{identity}"  # type: ignore[call-overload]
+    elif str(value).isdecimal():
+        inside[last] = type(value)(identity)  # a number, perhaps as a text
+    elif isinstance(value, str):
+        known = next((values for values in CHOICES.values() if value in values), None)
+        inside[last] = known[identity % len(known)] if known else f"{last}-{identity}"
 
 
 @lru_cache(maxsize=2_048)
@@ -369,18 +343,9 @@ def _template(kind: str, number: int) -> str:
     return json.dumps(Maker(f"{kind} {number}", missing=0.7).value(kind))
 
 
-@cache
-def _marked(kind: str, number: int) -> str:
-    """Return the last text field of the rows made from a template, which no key has."""
-    row = json.loads(_template(kind, number))
-    names = [name for name, value in row.items() if isinstance(value, str) and value.startswith(f"{name}-")]
-    return names[-1] if names else ""
-
-
-def _first_required(kind: str, row: Mapping[str, Any]) -> str:
+def _first_scalar(kind: str, row: Mapping[str, Any]) -> str:
     """Return a field of a row that may not be a list."""
     kinds = [of for _, _, of in UNIONS[kind]] if kind in UNIONS else [kind]
-    names = [
-        name for of in kinds for name, one in RECORDS[of].items() if one in ("int", "text", "time", "float")
-    ]
+    scalars = ("int", "text", "time", "float")
+    names = [name for of in kinds for name, one in RECORDS[of].items() if one in scalars]
     return next((name for name in names if name in row), "judged")

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from chainapi.api import catalogue
 from tests.judge.bodies import ROUTES
 from tests.judge.compare import ROOT, Digests, differences, main
 from tests.judge.faults import FAULTS, copy, found_at
-from tests.judge.programs import PROGRAMS
+from tests.judge.programs import PROGRAMS, READERS
 from tests.judge.run import rows_of, trace_of
 
 SEEDS = range(25)
@@ -22,21 +23,18 @@ def test_a_seed_has_one_trace() -> None:
     assert [seed for seed in SEEDS if trace_of(seed).lines != traces[seed]] == []
     lines = [json.loads(line) for trace in traces.values() for line in trace]
     assert {line[1] for line in lines if line[0] == "program"} == {kind.__name__ for kind, *_ in PROGRAMS}
-    assert {"page", "row", "batch", "collected", "first", "error", "merged", "range"} <= {
+    assert {*READERS, "range", "merged", "followed", "got", "cancelled", "error"} <= {
         line[0] for line in lines
     }
+    assert not [line for line in lines if line[0] == "endless"]
 
 
 def test_each_route_has_golden_rows() -> None:
     """Every route has bodies that it decodes, bodies that it refuses, and requests."""
-    from chainapi.api.catalogue import ROUTES as READS
-    from chainapi.api.catalogue import WRITES
-
-    assert set(ROUTES) == {*READS, *WRITES}
+    assert set(ROUTES) == {*catalogue.ROUTES, *catalogue.WRITES}
     failures = []
     for name in ROUTES:
-        lines = [json.loads(line) for line in rows_of(name, range(1)).lines]
-        kinds = {line[0] for line in lines}
+        kinds = {json.loads(line)[0] for line in rows_of(name, range(1)).lines}
         if "raised" in kinds or not {"row", "sent"} <= kinds:
             failures.append(f"{name}: {kinds}")
     assert not failures
