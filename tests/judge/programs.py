@@ -56,6 +56,9 @@ class Query:
             "key": self.route.get("key"),
             "descending_key": self.route.get("descends"),
         }
+        if "range" in self.route and self.named:
+            bound, named["descending_key"], *_ = self.route["range"]
+            named["until"] = f"end{bound}"
         service = getattr(session, self.name.partition(".")[0])
         return service.list(_path(self.route), **named, **self.options, resume=resume)
 
