@@ -17,7 +17,7 @@ from tests.judge.trace import Trace, shown_error, shown_row
 __all__ = ["examine"]
 
 ROWS = 24  # of a page with invalid rows among them
-BODIES = 12  # of a resource, and pages with one wrong row
+BODIES = 13  # of a resource, and pages
 
 
 class Answers:
@@ -55,77 +55,61 @@ def spoil(draw: random.Random, value: Any) -> None:
 
 
 async def examine(name: str, seeds: range) -> Trace:
-    """Return the trace of a route."""
-    trace = Trace()
+    """Return the trace of a route: of its bodies, after a call with all parameters."""
+    trace, route = Trace(), ROUTES[name]
     answers = Answers(trace)
-    session = Session(
-        metrics_base_url="https://metrics.test",
-        data_base_url="https://data.test",
-        api_key="key-of-the-judge",
-        transport=answers,
-        max_attempts=1,
-    )
-    call, route = attrgetter(name)(session), ROUTES[name]
-    required = arguments(route["args"])
-    every = required | arguments(route.get("more", {}))
-    async with session:
+    addresses: Any = {"metrics_base_url": "https://metrics.test", "data_base_url": "https://data.test"}
+    async with Session(**addresses, api_key="key-of-the-judge", transport=answers, max_attempts=1) as session:
+        call, given = attrgetter(name)(session), arguments(route["args"])
         with warnings.catch_warnings(action="ignore"):
-            for given in (every, required):
-                await _note(trace, call(**given) if "one" in route else call(**given).collect())
+            await _note(trace, call(**given, **arguments(route.get("more", {}))))
             for seed in seeds:
-                await (_single if "one" in route else _list)(f"{name} {seed}", answers, call, required)
+                maker = Maker(f"{name} {seed}", missing=0.3)
+                for number in range(BODIES):
+                    body, options = (_resource if "one" in route else _page)(maker, route, number)
+                    answers.bodies.append(encode(body))
+                    await _note(trace, call(**given, **options))
     return trace
 
 
-async def _single(seed: str, answers: Answers, call: Any, given: dict[str, Any]) -> None:
-    route = ROUTES[seed.split()[0]]
-    maker = Maker(seed, missing=0.3)
-    for number in range(BODIES):
-        body = {} if route["one"] is None else maker.value(route["one"])
-        for _ in range(number % 3):
-            spoil(maker.draw, body)
-        answers.bodies.append(encode(body))
-        await _note(answers.trace, call(**given))
+def _resource(maker: Maker, route: Any, number: int) -> tuple[Any, dict[str, Any]]:
+    """Return a body of a single resource with none, one or two odd places."""
+    body = maker.value(route["one"]) if route["one"] else {}
+    for _ in range(number % 3):
+        spoil(maker.draw, body)
+    return body, {}
 
 
-async def _list(seed: str, answers: Answers, call: Any, given: dict[str, Any]) -> None:
-    route = ROUTES[seed.split()[0]]
-    maker, items = Maker(seed, missing=0.3), route.get("items", "chains")
-
-    def page(rows: int, wrong: int) -> dict[str, Any]:
-        body = {name: maker.value(kind) for name, kind in route.get("extra", {}).items()}
-        body[items] = [maker.value(route["list"]) for _ in range(rows)]
-        for _ in range(wrong):
-            row = maker.draw.randrange(rows)
-            if isinstance(body[items][row], dict):
-                spoil(maker.draw, body[items][row])
-            else:
-                body[items][row] = odd(maker.draw)
-        return body
-
-    answers.bodies.append(encode(page(ROWS, ROWS)))
-    await _note(answers.trace, call(**given, on_invalid="raw").collect())
-    for number in range(BODIES):
-        body = page(3, number % 2)
-        if number % 4 == 3:
-            spoil(maker.draw, body)
-        answers.bodies.append(encode(body))
-        await _note(answers.trace, _first_page(call(**given)))
+def _page(maker: Maker, route: Any, number: int) -> tuple[Any, dict[str, Any]]:
+    """Return a page with many odd rows, or one or no such row among few, and how to read it."""
+    items, count = route.get("items", "chains"), 3 if number else ROWS
+    body = {name: maker.value(kind) for name, kind in route.get("extra", {}).items()}
+    rows = body[items] = [maker.value(route["list"]) for _ in range(count)]
+    for _ in range(number % 2 if number else ROWS):
+        row = maker.draw.randrange(count)
+        if isinstance(rows[row], dict):
+            spoil(maker.draw, rows[row])
+        else:
+            rows[row] = odd(maker.draw)
+    if number % 4 == 3:
+        spoil(maker.draw, body)
+    return body, {"on_invalid": "raise" if number else "raw"}
 
 
-async def _first_page(stream: Any) -> list[Any]:
-    page = await anext(stream)
-    return [*page.items, *page.extra.values(), page.next_page_token]
-
-
-async def _note(trace: Trace, work: Any) -> None:
-    """Note the rows of a call by both kinds of names, or the error."""
+async def _note(trace: Trace, called: Any) -> None:
+    """Note what a call gives, by both kinds of names, or its error."""
     try:
-        found = await work
+        if not hasattr(called, "__anext__"):
+            return trace.add("row", *_both(await called))
+        page = await anext(called)
     except ChainAPIError as error:
         return trace.add("error", shown_error(error))
     except Exception as error:  # noqa: BLE001 - a result like any other
         return trace.add("raised", type(error).__name__)
-    for row in found if isinstance(found, list) else [found]:
-        trace.add("row", row.to_dict() if hasattr(row, "to_dict") else row, shown_row(row))
+    for value in (*page.items, *page.extra.values(), page.next_page_token):
+        trace.add("row", *_both(value))
     return None
+
+
+def _both(value: Any) -> tuple[Any, Any]:
+    return value.to_dict() if hasattr(value, "to_dict") else value, shown_row(value)

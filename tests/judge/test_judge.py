@@ -9,7 +9,7 @@ import pytest
 
 from chainapi.api import catalogue
 from tests.judge.bodies import ROUTES
-from tests.judge.compare import ROOT, Digests, differences, main
+from tests.judge.compare import ROOT, Digests, check_out, differences, main
 from tests.judge.faults import FAULTS, copy, found_at
 from tests.judge.programs import PROGRAMS, READERS
 from tests.judge.run import rows_of, trace_of
@@ -38,6 +38,13 @@ def test_each_route_has_golden_rows() -> None:
         if "raised" in kinds or not {"row", "sent"} <= kinds:
             failures.append(f"{name}: {kinds}")
     assert not failures
+
+
+@pytest.mark.adapter
+def test_a_clone_without_the_reference_says_so(tmp_path: Path) -> None:
+    """In a shallow clone the comparison fails, and says what to do."""
+    with pytest.raises(SystemExit, match="not in this clone: run `git fetch --unshallow`"):
+        check_out("0" * 40, tmp_path)
 
 
 @pytest.mark.proof
