@@ -7,6 +7,7 @@ It judges the chainapi on the path of Python. SEEDS is a number of seeds, or a r
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import sys
 from argparse import ArgumentParser
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     place = Path(chainapi.__file__).resolve().parents[1]
     if given.package is not None and place != given.package.resolve():
         parser.error(f"the chainapi on the path is in {place}, not in {given.package}")
+    gc.freeze()  # a tenth faster
     names = [given.trace] if given.trace is not None else ROUTES if given.rows else given.seeds
     for name in names:
         trace = rows_of(str(name), given.seeds) if given.rows else trace_of(int(name))
