@@ -28,8 +28,8 @@ TEMPLATES = 12  # rows of a kind that are made; the others are copies under othe
 VERSIONS = 40  # of a list
 
 Faults = Mapping[str, int]  # how many of 100 requests meet each
-SMALL: Faults = {"500": 3, "503": 2, "429": 3, "429 bare": 2, "cut": 2, "reset": 3, "refused": 2}
-LARGE: Faults = {**SMALL, "502": 4, "504": 4, "429 limit": 4, "html": 4, "stall": 2, "late": 4, "500": 8}
+SMALL: Faults = {"500": 3, "503": 2, "429": 3, "429 bare": 2, "cut": 2, "reset": 3, "refused": 2, "stall": 2}
+LARGE: Faults = {**SMALL, "502": 4, "504": 4, "429 limit": 4, "html": 4, "late": 4, "500": 8}
 
 
 class TooManyRequestsError(BaseException):
@@ -53,7 +53,7 @@ class Manners:
         self.drift = some((0, 0, 0, 1))  # versions with each page
         self.ties = some((1, 1, 1, 2, 3, 40))  # rows that share a number
         self.names = some((1,) * 4 + (2, 4))  # of how many rows two are equal: neighbors, or far apart
-        self.place = some((_falling,) * 5 + (_swapped, _shuffled))
+        self.order = some(("falling",) * 5 + ("swapped", "shuffled"))
         self.tokens = some(("anchored",) * 4 + ("position", "overlap"))
         self.ending = some(({}, {}, {"nextPageToken": None}, {"nextPageToken": ""}))
         self.late_end = some((False, False, True))  # whether a full last page has a token, to an empty one
@@ -80,16 +80,8 @@ class Manners:
             self.faults = {name: share for name, share in self.faults.items() if "429" not in name}
 
 
-def _falling(serial: int) -> int:
-    return serial
-
-
-def _swapped(serial: int) -> int:
-    return serial ^ 1
-
-
-def _shuffled(serial: int) -> int:
-    return serial * 7_919 % 101
+def _place(order: str, serial: int) -> int:
+    return {"falling": serial, "swapped": serial ^ 1, "shuffled": serial * 7_919 % 101}[order]
 
 
 class World:
@@ -220,10 +212,12 @@ class _Row:
 
     def __init__(self, serial: int, place: float, born: int, manners: Manners, draw: random.Random) -> None:
         self.serial, self.place, self.born = serial, place, born
-        later = [max(born + 1, draw.randrange(2, 6)) if draw.random() < share else VERSIONS + 1
-                 for share in (manners.changed, manners.withdrawn)]  # fmt: skip
-        self.changed, self.died = later
         self.number = serial // manners.ties
+        self.changed = self._later(manners.changed, draw)
+        self.died = self._later(manners.withdrawn, draw)
+
+    def _later(self, share: float, draw: random.Random) -> int:
+        return max(self.born + 1, draw.randrange(2, 6)) if draw.random() < share else VERSIONS + 1
 
 
 class _List:
@@ -238,7 +232,7 @@ class _List:
         manners, draw, serial = self.manners, random.Random(f"{self.seed} rows"), 0
         for version in range(1, VERSIONS if manners.growth else 2):
             for _ in range(manners.rows if version == 1 else 1 + draw.randrange(manners.growth)):
-                yield _Row(serial, manners.place(serial), version, manners, draw)
+                yield _Row(serial, _place(manners.order, serial), version, manners, draw)
                 serial += 1
         if manners.inserted:
             yield _Row(serial, draw.randrange(manners.rows + 1) - 0.5, draw.randrange(2, 5), manners, draw)
