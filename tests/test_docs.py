@@ -1,4 +1,4 @@
-"""Docs: Python blocks of README and docs/ run on a simulator with a real port."""
+"""Docs: Python blocks and commands of README and docs/ run on a simulator."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ import asyncio
 import inspect
 import re
 import shlex
-import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from subprocess import PIPE
 from typing import get_args
 
 import pytest
-import pytest_asyncio
 
 from chainapi._tooling.generate import PICTURES
 from chainapi.cli.export import FileFormat
@@ -26,13 +21,18 @@ from chainapi.export.formats import FORMATS
 from chainapi.models import evm as _loaded  # noqa: F401 - pytester forgets modules that its tests load
 from chainapi.simulator import Simulator
 from tests.cli.recorder import Recorder
+from tests.cli.terminal import chainapi
+from tests.cli.terminal import environment as addresses
+from tests.served import served
+
+__all__ = ["addresses"]  # a fixture
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-
-
+COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PROGRAM = re.compile(r"^    run\(|^run\(|asyncio\.(run|Runner)\(|chainapi\.run\(", re.MULTILINE)
+SECTION = re.compile(r"^(?:Attributes|Args|Raises):\n(?:    .*\n?)+", re.MULTILINE)
 
 
 def blocks() -> list[tuple[str, str]]:
@@ -46,41 +46,45 @@ def blocks() -> list[tuple[str, str]]:
     return found
 
 
-@pytest_asyncio.fixture
-async def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
-    """Start a simulator, and put its addresses into the environment for `Session()`.
+@pytest.fixture(scope="module")
+def variables() -> Iterator[dict[str, str]]:
+    """Serve a simulator on a port for all blocks, and return the variables that point to it."""
+    with served(Simulator(seed=1)) as variables:
+        yield variables
 
-    Files are written into a folder of their own.
-    """
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Work in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(tmp_path / "share"))
-    async with Simulator(seed=1) as simulator:
-        environment = simulator.environment()
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        yield environment
+    return tmp_path
 
 
-def test_there_are_blocks() -> None:
-    """The README has Python blocks for the next test."""
-    assert any(place.startswith("README.md") for place, _ in blocks())
-
-
-@pytest.mark.real_time
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("place", "code"),
     [pytest.param(*block, id=block[0]) for block in blocks() if "def test_" not in block[1]],
 )
-async def test_block_runs(simulated: dict[str, str], place: str, code: str) -> None:
-    """Python blocks of the docs run unchanged against a live simulator."""
-    if PROGRAM.search(code):
-        await run_as_program(code)
-        return
+def test_block_runs(
+    variables: dict[str, str],
+    place: str,
+    code: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Python blocks of the docs run unchanged against a simulator on a port; programs print something."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     compiled = compile(code, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    outcome = eval(compiled, {"__name__": "docs"})
-    if inspect.isawaitable(outcome):
-        await outcome
+    program = PROGRAM.search(code) is not None
+    outcome = eval(compiled, {"__name__": "__main__" if program else "docs"})
+    if inspect.iscoroutine(outcome):
+        asyncio.run(outcome)
+    if program:
+        printed = capsys.readouterr()
+        assert printed.out
+        assert printed.err == ""
 
 
 def test_tests_of_the_docs_pass(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,101 +97,55 @@ def test_tests_of_the_docs_pass(pytester: pytest.Pytester, monkeypatch: pytest.M
     pytester.makepyfile(**{f"test_{number}": code for number, code in enumerate(suites)})
     tests = sum(code.count("def test_") for code in suites)
     assert tests >= 5
-    with simulator_in_a_thread() as environment, monkeypatch.context() as patch:
-        for name, value in environment.items():
+    with served(Simulator(seed=1)) as variables, monkeypatch.context() as patch:
+        for name, value in variables.items():
             patch.setenv(name, value)
         pytester.runpytest_inprocess("--chainapi-record=once").assert_outcomes(passed=tests)
     pytester.runpytest_inprocess().assert_outcomes(passed=tests)
 
 
-@contextmanager
-def simulator_in_a_thread() -> Iterator[dict[str, str]]:
-    """Run a simulator on a port in a thread; yield the variables that point to it."""
-    loop, simulator = asyncio.new_event_loop(), Simulator(seed=1)
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        asyncio.run_coroutine_threadsafe(simulator.__aenter__(), loop).result(10)
-        yield simulator.environment()
-        asyncio.run_coroutine_threadsafe(simulator.__aexit__(None, None, None), loop).result(10)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+def run_commands(page: str) -> tuple[str, str]:
+    """Run the commands of a page in order; return what they printed, and their messages.
+
+    Those of chainapi run in this process on one simulator in memory, the others in a shell.
+    """
+    transport, out, err = Simulator(seed=1).transport(), "", ""
+    text = "".join(COMMANDS.findall((ROOT / "docs" / page).read_text("utf-8")))
+    for command in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(command)
+        if words[0] != "chainapi":
+            subprocess.run(["sh", "-ec", command], check=True)
+            continue
+        outcome = chainapi(*words[1:], transport=transport)
+        assert outcome.code == 0, f"{command}: {outcome.err}"
+        out, err = out + outcome.out, err + outcome.err
+    return out, err
 
 
-def commands(page: str) -> list[str]:
-    """Return the shell blocks of a page."""
-    text = (ROOT / "docs" / page).read_text("utf-8")
-    return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
-async def run_in_shell(script: str) -> tuple[str, str]:
-    """Run commands with the command line of this very interpreter; return output and errors."""
-    function = f'set -e\nchainapi() {{ {shlex.quote(sys.executable)} -W error -m chainapi "$@"; }}\n'
-    process = await asyncio.create_subprocess_exec("sh", "-c", function + script, stdout=PIPE, stderr=PIPE)
-    output, errors = await asyncio.wait_for(process.communicate(), 120)
-    assert process.returncode == 0, errors.decode()
-    return output.decode(), errors.decode()
-
-
-@pytest.mark.untraced
-@pytest.mark.real_time
-@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
-async def test_export_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("addresses")
+def test_export_commands_run(folder: Path) -> None:
     """Export commands of the docs run in order in an empty folder, with their results."""
-    output, errors = await run_in_shell("ls *.parquet\n".join(commands("export.md")) + "ls")
-    assert re.findall(r"(\S+ new rows) of", errors) == [
-        "2,000 new rows",
-        "1,500 new rows",
-        "2,000 new rows",
-        "2,000 new rows",
-        "1,000 new rows",
-        "100 new rows",
-        "100 new rows",
-        "100 new rows",
-        "200 new rows",
-        "1,000 new rows",
-        "1,000 new rows",
+    _, errors = run_commands("export.md")
+    assert re.findall(r"(\S+) new rows of", errors) == [
+        *("2,000", "1,500", "2,000", "2,000", "1,000", "100", "100", "100", "200", "1,000", "1,000")
     ]
-    names = {"blocks.jsonl", "blocks.jsonl.export", "chains.txt", "newest.parquet", "newest.parquet.export"}
-    chosen = {"gas.csv", "gas.csv.export", "packed.parquet", "packed.parquet.export"}
-    chosen |= {"transfers.parquet", "transfers.parquet.export", "blocks"}
-    chosen |= {"blocks.jsonl.zst", "blocks.jsonl.zst.export"}
-    windows = {"daily", "sent.sqlite", "sent.sqlite.export"}
-    assert set(output.split()) == {*names, *chosen, *windows, "blocks.parquet", "utxos"}
+    files = ["newest.parquet", "blocks.jsonl", "transfers.parquet", "gas.csv", "packed.parquet"]
+    files += ["blocks.jsonl.zst", "sent.sqlite"]
+    made = {name for file in files for name in (file, f"{file}.export")}
+    assert {path.name for path in folder.iterdir()} == {*made, "chains.txt", "blocks", "utxos", "daily"}
 
 
-@pytest.mark.untraced
-@pytest.mark.real_time
-@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
-async def test_chart_commands_run(simulated: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("addresses")
+def test_chart_commands_run(folder: Path) -> None:
     """Chart commands of the docs run in order in an empty folder, and draw what those before them fetched."""
-    output, _ = await run_in_shell("".join(commands("plots.md")))
+    output, _ = run_commands("plots.md")
     for title in ("average TPS", "tps.parquet: value", "blocks.csv: gas_used", "Gas of the C-Chain"):
         assert title in output
     for picture in ("tps.png", "fees.png"):
-        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
 
 
-async def run_as_program(code: str) -> None:
-    """Run a block as a whole program, with warnings as errors."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-W",
-        "error",
-        "-c",
-        code,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await asyncio.wait_for(process.communicate(), 30)
-    assert process.returncode == 0, errors.decode()
-    assert errors == b""
-    assert output
-
-
-@pytest.mark.untraced
+@pytest.mark.proof
 @pytest.mark.parametrize("script", PICTURES)
 def test_pictures_are_up_to_date(script: str) -> None:
     """Recorded terminals and runs in the docs equal the output of the code."""
@@ -217,32 +175,21 @@ def test_layout_page_names_each_module() -> None:
     assert missing == set(), "add a line for each to the tree of docs/layout.md"
 
 
-def test_docstrings_open_with_a_term() -> None:
-    """The first line of each docstring fits into 80 characters and opens with no question word."""
+def test_docstrings_open_with_a_term_and_name_everything_once() -> None:
+    """Docstrings open with a short line that is no question; no section names an argument or error twice."""
     wrong = list[str]()
     for path in (ROOT / "chainapi").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                first = (ast.get_docstring(node) or "").partition("\n")[0]
-                if len(first) > 80 or first.startswith(("What ", "Who ", "How ", "Where ", "From ")):
-                    wrong.append(f"{path}: {first}")
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            text = ast.get_docstring(node) or ""
+            first = text.partition("\n")[0]
+            if len(first) > 80 or first.startswith(("What ", "Who ", "How ", "Where ", "From ")):
+                wrong.append(f"{path}: {first}")
+            for section in SECTION.findall(text):
+                names = re.findall(r"^    ([\w*]+):", section, re.MULTILINE)
+                wrong += [f"{path}: {name} twice" for name in {*names} if names.count(name) > 1]
     assert wrong == []
-
-
-def test_docstrings_name_everything_once() -> None:
-    """A section of a docstring names no argument, attribute or error twice."""
-    twice = list[str]()
-    for path in (ROOT / "chainapi").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                for section in re.findall(
-                    r"^(?:Attributes|Args|Raises):\n(?:    .*\n?)+",
-                    ast.get_docstring(node) or "",
-                    re.MULTILINE,
-                ):
-                    names = re.findall(r"^    ([\w*]+):", section, re.MULTILINE)
-                    twice += [f"{path}: {name}" for name in {*names} if names.count(name) > 1]
-    assert twice == []
 
 
 def test_the_page_on_exports_names_each_format() -> None:
