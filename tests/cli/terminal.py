@@ -1,25 +1,50 @@
-"""Command line in tests: in this process with a simulator in memory, or outside."""
+"""Command line in tests: in this process, by default on a simulator in memory, or in a process of its own."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
 from chainapi import Session
-from chainapi.cli import run
-from chainapi.cli.terminal import Terminal
+from chainapi.cli import FAILED, INTERRUPTED, PARTLY, PIPE_CLOSED, TERMINATED, WRONG_USAGE, run
+from chainapi.cli.terminal import Terminal, standard
 from chainapi.simulator import Simulator
 from chainapi.testing import VirtualLoop
 from chainapi.transport import Request, Response, Transport
+
+__all__ = [
+    "ADDRESSES",
+    "BLOCKS",
+    "FAILED",
+    "INTERRUPTED",
+    "INTERRUPTIBLE",
+    "PARTLY",
+    "PIPE_CLOSED",
+    "TERMINATED",
+    "WRONG_USAGE",
+    "Broken",
+    "Fixed",
+    "Outcome",
+    "Stream",
+    "chainapi",
+    "environment",
+    "finish",
+    "plain",
+    "simulate",
+    "start",
+]
 
 BLOCKS = "/v1/chains/43114/blocks"
 ADDRESSES = {
@@ -44,7 +69,7 @@ class Stream(io.StringIO):
 class Broken(io.StringIO):
     """Stream that refuses all writes."""
 
-    def __init__(self, error: OSError) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__()
         self._error = error
 
@@ -54,13 +79,16 @@ class Broken(io.StringIO):
 
 
 class Fixed:
-    """A transport with one constant response."""
+    """A transport with one constant response, of a JSON value or a text, which keeps the requests."""
 
     def __init__(self, status: int, body: object) -> None:
-        self._response = Response(status, {"content-type": "application/json"}, json.dumps(body).encode())
+        text = body if isinstance(body, str) else json.dumps(body)
+        self._response = Response(status, {"content-type": "application/json"}, text.encode())
+        self.asked: list[str] = []
 
     async def send(self, request: Request) -> Response:
         """Answer."""
+        self.asked.append(request.url.removeprefix("https://simulator.invalid/"))
         return self._response
 
     async def aclose(self) -> None:
@@ -90,12 +118,53 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def chainapi(*tokens: str, transport: Transport | None = None, tty: bool = False, at: float = 0.0) -> Outcome:
-    """Run a command in this process, in virtual time, against a simulator in memory."""
-    out, err = Stream(terminal=tty), Stream(terminal=tty)
-    session = partial(Session, transport=transport or Simulator(seed=1).transport())
-    code = run(tokens, terminal=Terminal(out, err, session), loop_factory=lambda: VirtualLoop(at))
-    return Outcome(code, out.getvalue(), err.getvalue())
+def chainapi(
+    *tokens: str,
+    transport: Transport | None = None,
+    tty: bool = False,
+    at: float = 0.0,
+    out: TextIO | None = None,
+    err: TextIO | None = None,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    streams: bool = False,
+    **settings: Any,
+) -> Outcome:
+    """Run a command in this process, by default in virtual time and against a simulator in memory.
+
+    `out` and `err` replace streams in memory, `streams` takes those of the process, and `settings` are other
+    parts of the terminal.
+    """
+    given = {"session": partial(Session, transport=transport or Simulator(seed=1).transport()), **settings}
+    terminal = Terminal(out or Stream(terminal=tty), err or Stream(terminal=tty), **given)
+    if streams:
+        terminal = evolve(standard(), **given)
+    code = run(tokens, terminal=terminal, loop_factory=loop_factory or (lambda: VirtualLoop(at)))
+    texts = (one.getvalue() if isinstance(one, io.StringIO) else "" for one in (terminal.out, terminal.err))
+    return Outcome(code, *texts)
+
+
+def simulate(visit: Callable[[dict[str, str]], Awaitable[None]], *options: str) -> None:
+    """Run ``chainapi simulate`` in this process until `visit`, called with its variables, returns."""
+    out, visits = Stream(terminal=False), list[asyncio.Task[None]]()
+
+    async def visited() -> None:
+        while "CHAINAPI_API_KEY=" not in out.getvalue():  # noqa: ASYNC110 - a stream has no event
+            await asyncio.sleep(0)
+        try:
+            await visit(dict(shlex.split(line)[0].split("=", 1) for line in out.getvalue().splitlines()))
+        finally:
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+
+    def loop() -> asyncio.AbstractEventLoop:
+        made = asyncio.new_event_loop()
+        made.call_soon(lambda: visits.append(made.create_task(visited())))
+        return made
+
+    outcome = chainapi("simulate", "--port", "0", *options, out=out, loop_factory=loop)
+    for made in visits:
+        made.result()
+    assert (outcome.code, outcome.err) == (TERMINATED, "")
 
 
 def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:

@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
-import os
 import re
 import shlex
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
-from chainapi import Session
-from chainapi.cli import FAILED, INTERRUPTED, PARTLY, TERMINATED, WRONG_USAGE, run
-from chainapi.cli.export_view import ExportView
-from chainapi.cli.progress import Progress
-from chainapi.cli.terminal import Terminal
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.export.formats import format_of
-from chainapi.export.progress import ExportProgress
 from chainapi.models import EvmBlock
 from chainapi.simulator import Fault, Simulator
-from chainapi.testing import VirtualLoop
-from tests.cli.terminal import BLOCKS, INTERRUPTIBLE, Fixed, Outcome, Stream, chainapi, plain
+from tests.cli.terminal import (
+    BLOCKS,
+    FAILED,
+    INTERRUPTED,
+    INTERRUPTIBLE,
+    PARTLY,
+    TERMINATED,
+    WRONG_USAGE,
+    Fixed,
+    Outcome,
+    chainapi,
+    finish,
+    plain,
+    start,
+)
 from tests.cli.terminal import environment as environment
 from tests.documents import Maker
 from tests.ledger import ADDRESS, Ledger
+from tests.served import served
 
-ROOT = Path(__file__).parents[2]
 ROUTE = "data.evm.blocks"
 METRIC = "metrics.networks.metric"
 
@@ -102,27 +102,18 @@ def test_a_path_of_the_other_service() -> None:
     assert (outcome.code, len(rows_in("gas.jsonl"))) == (0, 5)
 
 
-def test_sources_from_a_file(folder: Path) -> None:
-    """--from reads one source from each line, in addition to the command line.
+@pytest.mark.parametrize("name", ["chains.txt", "-"])
+def test_sources_from_a_file(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--from reads one source from each line of a file or of standard input, beside the command line.
 
-    Blank lines are skipped.
+    It skips empty lines, comments, and a byte order mark.
     """
-    (folder / "chains.txt").write_text("\n53935  \n\n 432204\n53935\n")
-    outcome = exported(ROUTE, "43114", "--from", "chains.txt", "--out", "blocks.jsonl", "--limit", "2")
+    text = "\ufeff# chains\n\n43114\r\n  \n  # the other\n 53935  \n53935"
+    (folder / "chains.txt").write_text(text, "utf-8")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    outcome = exported(ROUTE, "432204", "--from", name, "--out", "blocks.jsonl", "--limit", "2")
     assert outcome.err == "chainapi: 6 new rows of 3 sources fetched, blocks.jsonl written\n"
     assert sources_in("blocks.jsonl") == {"43114": 2, "53935": 2, "432204": 2}
-
-
-@pytest.mark.parametrize("name", ["chains.txt", "-"])
-def test_a_list_of_sources_may_have_comments(
-    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """--from skips empty lines, comments, and a byte order mark."""
-    text = "\ufeff# chains\n\n43114\r\n  \n  # the other\n53935"
-    (folder / "chains.txt").write_text(text, "utf-8")
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    assert exported(ROUTE, "--from", name, "--out", "blocks.jsonl", "--limit", "2").code == 0
-    assert sources_in("blocks.jsonl") == {"43114": 2, "53935": 2}
 
 
 def test_a_wrong_source_in_a_file_sends_nothing(folder: Path) -> None:
@@ -142,28 +133,13 @@ def test_sources_from_a_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -
     assert outcome.err == "chainapi: --from -: standard input is closed; give it a file or a pipe\n"
 
 
-def test_sources_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--from - reads the sources from standard input."""
-    monkeypatch.setattr(sys, "stdin", io.StringIO("43114\n53935\n"))
-    assert exported(ROUTE, "--from", "-", "--out", "blocks.jsonl", "--limit", "2").code == 0
-    assert sources_in("blocks.jsonl") == {"43114": 2, "53935": 2}
-
-
 def test_over_names_another_parameter() -> None:
-    """--over selects the parameter of the values; --param sets those in the path."""
-    outcome = exported(
-        *("data.primary_network.utxos", "avax1a", "avax1b", "--over", "addresses"),
-        *("--param", "network=mainnet", "--param", "blockchain_id=p-chain", "--out", "utxos.parquet"),
-    )
-    assert outcome.code == 0
-    assert sources_in("utxos.parquet") == {"avax1a": 30, "avax1b": 30}
-
-
-def test_one_parameter_in_the_path_is_left() -> None:
-    """Values fill the one path parameter that --param does not set."""
-    outcome = exported(
-        "data.primary_network.utxos", "mainnet", "fuji", "--param", "blockchain_id=x-chain", "--out", "u.csv"
-    )
+    """--over selects the parameter of the values, by default the one path parameter that --param leaves."""
+    chain = ("--param", "blockchain_id=p-chain")
+    mainnet = ("--over", "addresses", "--param", "network=mainnet", *chain)
+    outcome = exported("data.primary_network.utxos", "avax1a", "avax1b", *mainnet, "--out", "utxos.parquet")
+    assert (outcome.code, sources_in("utxos.parquet")) == (0, {"avax1a": 30, "avax1b": 30})
+    outcome = exported("data.primary_network.utxos", "mainnet", "fuji", *chain, "--out", "u.csv")
     assert (outcome.code, sources_in("u.csv")) == (0, {"mainnet": 30, "fuji": 30})
 
 
@@ -208,6 +184,10 @@ def test_ranges_walk_side_by_side(words: list[str]) -> None:
     )
     assert Path("ranges.jsonl").read_bytes() == Path("one.jsonl").read_bytes()
     assert simulator.stats.requests - met == 10  # the newest row, and three pages of each range
+    simulator.faults = (Fault(at=simulator.stats.requests + 3, status=404),)
+    failed = exported(*TRANSFERS, "--out", "t.jsonl", *words, simulator=simulator)
+    assert failed.code == FAILED
+    assert f"--ranges {shlex.quote(words[1])}" in failed.err
 
 
 @pytest.mark.parametrize(
@@ -230,27 +210,16 @@ def test_ranges_that_do_not_fit_are_refused(words: list[str], error: str) -> Non
     assert simulator.stats.requests == 0
 
 
-def test_an_interrupted_export_names_its_ranges() -> None:
-    """The command that continues an export has the ranges too."""
-    simulator = Simulator(seed=1, rows=30, faults=(Fault(at=3, status=404),))
-    outcome = exported(*TRANSFERS, "--ranges", "10 blocks", "--out", "t.jsonl", simulator=simulator)
-    assert outcome.code == FAILED
-    assert "--ranges '10 blocks'" in outcome.err
-
-
 @pytest.mark.parametrize(
     ("out", "option", "written"),
     [
         ("blocks.csv", (), "blocks.csv"),
         ("blocks.parquet", (), "blocks.parquet"),
-        ("blocks.sqlite", (), "blocks.sqlite"),
         ("blocks.duckdb", (), "blocks.duckdb"),
         ("blocks.txt", ("--format", "jsonl"), "blocks.txt"),
         ("blocks", (), "blocks/part-00001.jsonl"),
         ("deep/down/", ("--format", "parquet"), "deep/down/part-00001.parquet"),
-        ("down.csv/", (), "down.csv/part-00001.csv"),
         ("there.parquet", (), "there.parquet/part-00001.parquet"),
-        ("v1.5/", (), "v1.5/part-00001.jsonl"),
         ("down.csv.gz/", ("--format", "csv"), "down.csv.gz/part-00001.csv"),
     ],
 )
@@ -553,12 +522,10 @@ def test_plain_lines_every_ten_seconds() -> None:
     """Progress without a terminal is a line every ten seconds with counts and waits."""
     simulator = Simulator(seed=1, rows=60, chains=(1, 2), limit=4, window=15.0, latency=2.0)
     command = ("export", ROUTE, "1", "2", "--page-size", "10", "--out", "b.jsonl")
-    err = Stream(terminal=False)
     noon = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-    session = partial(Session, transport=simulator.transport())
-    terminal = Terminal(Stream(terminal=False), err, session, now=lambda: noon)
-    assert run(command, terminal=terminal, loop_factory=VirtualLoop) == 0
-    *lines, last = err.getvalue().splitlines()
+    outcome = chainapi(*command, transport=simulator.transport(), now=lambda: noon)
+    assert outcome.code == 0
+    *lines, last = outcome.err.splitlines()
     assert last == "chainapi: 120 new rows of 2 sources fetched, b.jsonl written"
     assert len(lines) > 2
     shape = re.compile(
@@ -657,101 +624,47 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def view_of(progress: ExportProgress | None, **quota: QuotaSnapshot) -> ExportView:
-    """Return the view of an export one minute before midnight."""
-    return ExportView(
-        Progress(lambda: 0.0), lambda: quota, lambda: datetime(2026, 1, 31, 23, 59, tzinfo=UTC), progress
-    )
-
-
+@pytest.mark.adapter
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("sent", "code"),
     [
-        (1.6, "next request in 2 s, at 23:59:01"),
-        (119.0, "next request in 119 s, at 2026-02-01 00:00"),
-        (3_600.0, "next request in 60 min, at 2026-02-01 00:59"),
-        (36_000.0, "next request in 10 h, at 2026-02-01 09:59"),
-        (400_000.0, "next request in 5 d, at 2026-02-05 15:05"),
+        (signal.SIGTERM, TERMINATED),
+        pytest.param(signal.SIGINT, INTERRUPTED, marks=pytest.mark.proof),
     ],
+    ids=["SIGTERM", "SIGINT"],
 )
-def test_the_end_of_a_wait(seconds: float, said: str) -> None:
-    """A wait has its length and its end, with the date if the end is on another day."""
-    stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_until=100.0 + seconds)
-    assert view_of(None, data=stopped).waits() == [f"data: 0 of 6,000 left, {said}"]
-
-
-def test_stages_and_failures_are_seen() -> None:
-    """Failed sources are counted, and the writing of the file is shown."""
-    progress = ExportProgress(1_000, "writing", seen=1_000, done=997, failed=3, pages=5_000, rows=123_456)
-    progress.begin_writing(123_456, 0)
-    progress.clock = lambda: 3.4
-    progress.wrote(50_000)
-    assert view_of(progress).line() == (
-        "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 0 requests · 3 failed · "
-        "50,000 of 123,456 rows written · about 5 s left"
-    )
-    console = Console(file=io.StringIO(), width=80, color_system=None)
-    console.print(view_of(progress).render())
-    assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue().splitlines()[0].rstrip() == "━" * 40  # all that can be done is
-    assert view_of(ExportProgress(None, seen=5, done=2)).line().startswith("2 sources · ")
-
-
-# The process
-
-
-def test_an_export_that_is_stopped_before_its_first_page() -> None:
-    """The last line speaks of new rows: those of earlier runs are kept too."""
-    view = ExportView(None, dict[str, QuotaSnapshot], datetime.now)
-    assert (view.counts(), view.kept()) == ("no pages yet", "0 new rows kept")
-
-
-@asynccontextmanager
-async def process_of(*tokens: str, **variables: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start ``chainapi`` as a process, and end it if the block does not."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", *INTERRUPTIBLE, *tokens),
-        env={**os.environ, **variables, "PYTHONPATH": str(ROOT)},
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(60):
-            yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
-
-
-@pytest.mark.real_time
-@pytest.mark.parametrize(
-    ("sent", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)], ids=["SIGINT", "SIGTERM"]
-)
-async def test_a_signal_keeps_the_pages_and_prints_how_to_continue(
+def test_a_signal_keeps_the_pages_and_prints_how_to_continue(
     sent: signal.Signals, code: int, folder: Path
 ) -> None:
     """Ctrl-C and SIGTERM end a waiting export, and the printed command completes it."""
     chains, rows = tuple(range(1, 9)), 50
     (folder / "chains.txt").write_text("\n".join(map(str, chains)))
     given = ["export", ROUTE, "--out", "b.jsonl", "--page-size", "10", "--from", "chains.txt"]
-    async with Simulator(seed=1, chains=chains, rows=rows, limit=20) as simulator:
-        async with process_of(*given, **simulator.environment()) as process:
-            while simulator.stats.requests < 20:  # noqa: ASYNC110 - of another process
-                await asyncio.sleep(0.01)
-            process.send_signal(sent)
-            _, errors = await process.communicate()
-        assert process.returncode == code
-        end = re.fullmatch(r"chainapi: (\d+) new rows kept; to continue: chainapi (.*)\n", errors.decode())
-        assert end is not None
-        assert shlex.split(end[2]) == given
-        assert not (folder / "b.jsonl").exists()
+    given += ["--progress", "json"]
+    simulator = Simulator(seed=1, chains=chains, rows=rows, limit=20, window=600.0)
+    with served(simulator) as variables:
+        process = start(*INTERRUPTIBLE, *given, **variables)
+        assert process.stderr is not None
+        while json.loads(process.stderr.readline())["requests"] < 20:
+            pass
+        process.send_signal(sent)
+        outcome = finish(process)
+    assert outcome.code == code
+    said = outcome.err.splitlines()[-1]
+    end = re.fullmatch(r"chainapi: (\d+) new rows kept; to continue: chainapi (.*)", said)
+    assert end is not None
+    assert shlex.split(end[2]) == given
+    assert not (folder / "b.jsonl").exists()
 
-        simulator.limit = None
-        async with process_of(*shlex.split(end[2]), **simulator.environment()) as process:
-            _, errors = await process.communicate()
+    whole = Simulator(seed=1, chains=chains, rows=rows)
+    again = chainapi(
+        *shlex.split(end[2]),
+        "--data-base-url",
+        variables["CHAINAPI_DATA_BASE_URL"],
+        transport=whole.transport(),
+    )
     new = len(chains) * rows - int(end[1])
-    assert errors.decode() == f"chainapi: {new} new rows of 8 sources fetched, b.jsonl written\n"
-    assert process.returncode == 0
+    assert again.err.splitlines()[-1] == f"chainapi: {new} new rows of 8 sources fetched, b.jsonl written"
     numbers = Counter((row["source"], row["block_number"]) for row in rows_in("b.jsonl"))
     assert set(numbers.values()) == {1}
     assert sources_in("b.jsonl") == dict.fromkeys(map(str, chains), rows)

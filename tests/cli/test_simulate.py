@@ -2,64 +2,66 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import re
 import shlex
-import urllib.error
-import urllib.request
+import socket
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
+from typing import Any, get_type_hints
 
+import aiohttp
 import pytest
 
-from chainapi.cli import WRONG_USAGE
-from chainapi.cli.simulate import AnomalyOptions
-from chainapi.simulator import Anomalies, Simulator
-from tests.cli.terminal import ADDRESSES, chainapi
+from chainapi.simulator import Anomalies, Fault, Simulator
+from tests.cli.terminal import ADDRESSES, FAILED, WRONG_USAGE, chainapi, simulate
 from tests.cli.terminal import environment as environment
-from tests.cli.test_cli import simulated
 from tests.simulator.test_anomalies import loads
 
 BLOCKS = "/v1/chains/43114/blocks"
+ANOMALY_OPTIONS = {name for name in get_type_hints(Anomalies) if name != "route"}
 
 
-def ask(variables: dict[str, str], path: str, *, header: str = "x-data-api-key", **query: object) -> Any:
+async def ask(variables: dict[str, str], path: str, *, header: str = "x-data-api-key", **query: Any) -> Any:
     """Return the body of a simulator's answer, or the status and messages of an error."""
-    url = f"{variables['CHAINAPI_DATA_BASE_URL']}{path}?{urlencode(query)}"
-    request = urllib.request.Request(url, headers={header: variables["CHAINAPI_API_KEY"]})
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())["message"]
+    url, headers = f"{variables['CHAINAPI_DATA_BASE_URL']}{path}", {header: variables["CHAINAPI_API_KEY"]}
+    async with aiohttp.ClientSession() as client, client.get(url, params=query, headers=headers) as answer:
+        body = loads(await answer.read())
+    return body if answer.status == 200 else (answer.status, body["message"])
 
 
-@pytest.mark.real_time
+@pytest.mark.adapter
 def test_options_make_the_simulator_that_they_describe() -> None:
-    """Options set chains, growth, token lifetimes, the key's header, and faults."""
-    options = [
+    """Options set chains, growth, token lifetimes, the key's header, units and faults."""
+
+    async def visit(variables: dict[str, str]) -> None:
+        assert variables["CHAINAPI_API_KEY_HEADER"] == "x-other-key"
+        assert (await ask(variables, "/v1/chains"))[0] == 401
+        other: dict[str, Any] = {"header": "x-other-key"}
+        chains = (await ask(variables, "/v1/chains", **other))["chains"]
+        assert [chain["chainId"] for chain in chains] == ["7", "43114"]
+        first = await ask(variables, BLOCKS, **other)
+        later = await ask(variables, BLOCKS, **other)
+        assert int(later["blocks"][0]["blockNumber"]) > int(first["blocks"][0]["blockNumber"])
+        token = first["nextPageToken"]
+        assert await ask(variables, BLOCKS, pageToken=token, **other) == (410, ["pageToken has expired"])
+        assert "transactions" in await ask(variables, "/v1/chains/43114/transactions", **other)
+        assert await ask(variables, "/v1/chains/43114/transactions", **other) == (503, ["later"])
+        assert await ask(variables, "/v1/chains/7/blocks", **other) == (400, ["under maintenance"])
+
+    simulate(
+        visit,
         *("--chains", "7", "43114", "--rows", "30", "--grow-every", "0.001"),
         *("--token-lifetime", "0.001", "--expired-status", "410", "--api-key-header", "X-Other-Key"),
         *("--fault", "data.evm.transactions=status:503,message:later,every:2"),
         *("--fault", "/v1/chains/7/*=status:400,message:under maintenance"),
-    ]
-    with simulated(*options) as variables:
-        assert variables["CHAINAPI_API_KEY_HEADER"] == "x-other-key"
-        assert ask(variables, "/v1/chains")[0] == 401
-        other = {"header": "x-other-key"}
-        assert [chain["chainId"] for chain in ask(variables, "/v1/chains", **other)["chains"]] == [
-            "7",
-            "43114",
-        ]
-        first = ask(variables, BLOCKS, **other)
-        later = ask(variables, BLOCKS, **other)
-        assert int(later["blocks"][0]["blockNumber"]) > int(first["blocks"][0]["blockNumber"])
-        token = first["nextPageToken"]
-        assert ask(variables, BLOCKS, pageToken=token, **other) == (410, ["pageToken has expired"])
-        assert "transactions" in ask(variables, "/v1/chains/43114/transactions", **other)
-        assert ask(variables, "/v1/chains/43114/transactions", **other) == (503, ["later"])
-        assert ask(variables, "/v1/chains/7/blocks", **other) == (400, ["under maintenance"])
+    )
+
+    async def weighed(variables: dict[str, str]) -> None:
+        statuses = [await ask(variables, BLOCKS) for _ in range(3)]
+        assert [isinstance(one, dict) for one in statuses] == [True, True, False]
+        assert statuses[-1][0] == 429
+
+    simulate(weighed, "--limit", "25", "--window", "30", "--weighted")
 
 
 ANOMALIES: dict[str, Any] = {
@@ -77,47 +79,50 @@ ANOMALIES: dict[str, Any] = {
 }
 
 
-@pytest.mark.real_time
+@pytest.mark.adapter
 def test_options_make_the_anomalies_that_they_describe() -> None:
     """Options exist for each anomaly by name, with the rows of a simulator in memory."""
-    assert {*ANOMALIES, "anomalies_in"} == set(AnomalyOptions.__annotations__)
+    assert set(ANOMALIES) == ANOMALY_OPTIONS
     options = [
         word for name, value in ANOMALIES.items() for word in (f"--{name.replace('_', '-')}", str(value))
     ]
     memory = Simulator(5, rows=40, anomalies=Anomalies(route="data.evm.blocks", **ANOMALIES))
-    with simulated("--seed", "5", "--rows", "40", "--anomalies-in", "data.evm.blocks", *options) as variables:
-        page = ask(variables, BLOCKS, pageSize=40)
+
+    async def visit(variables: dict[str, str]) -> None:
+        page = await ask(variables, BLOCKS, pageSize=40)
         assert page["blocks"] == memory.rows_of(BLOCKS)
-        again = ask(variables, BLOCKS, pageSize=40, pageToken=page["nextPageToken"])
+        again = await ask(variables, BLOCKS, pageSize=40, pageToken=page["nextPageToken"])
         assert [row["blockHash"] for row in again["blocks"]] == [row["blockHash"] for row in page["blocks"]]
-        transactions = ask(variables, "/v1/chains/43114/transactions", pageSize=100)["transactions"]
-    assert transactions == Simulator(5, rows=40).rows_of("/v1/chains/43114/transactions")
+        transactions = (await ask(variables, "/v1/chains/43114/transactions", pageSize=100))["transactions"]
+        assert transactions == Simulator(5, rows=40).rows_of("/v1/chains/43114/transactions")
 
+    simulate(visit, "--seed", "5", "--rows", "40", "--anomalies-in", "data.evm.blocks", *options)
 
-@pytest.mark.real_time
-def test_the_last_page_may_be_repeated() -> None:
-    """--repeat-pages takes a number or the word last."""
-    with simulated("--rows", "5", "--repeat-pages", "last") as variables:
-        token = ask(variables, BLOCKS)["nextPageToken"]
-        assert len(ask(variables, BLOCKS, pageToken=token)["blocks"]) == 5
+    async def repeated(variables: dict[str, str]) -> None:
+        token = (await ask(variables, BLOCKS))["nextPageToken"]
+        assert len((await ask(variables, BLOCKS, pageToken=token))["blocks"]) == 5
+
+    simulate(repeated, "--rows", "5", "--repeat-pages", "last")
 
 
 DOCS = Path(__file__).parents[2] / "docs" / "simulator.md"
 SHOWN = re.findall(r"^chainapi simulate (.+)$", DOCS.read_text("utf-8"), re.MULTILINE)
 
 
-@pytest.mark.real_time
-@pytest.mark.parametrize("command", SHOWN)
-def test_commands_of_the_docs_serve(command: str) -> None:
-    """Commands in the docs of the simulator each serve both services."""
-    with simulated(*shlex.split(command)) as variables:
-        assert list(variables)[: len(ADDRESSES)] == list(ADDRESSES)
-        assert ("CHAINAPI_API_KEY_HEADER" in variables) == ("--api-key-header" in command)
+@pytest.mark.adapter
+def test_commands_of_the_docs_serve() -> None:
+    """Each command in the docs of the simulator serves; together they name every anomaly."""
 
+    async def visit(variables: dict[str, str]) -> None:
+        found.append([*variables])
 
-def test_the_docs_show_every_option() -> None:
-    """The docs contain commands that together name every anomaly."""
-    assert all(f"--{name.replace('_', '-')}" in " ".join(SHOWN) for name in AnomalyOptions.__annotations__)
+    found = list[list[str]]()
+    for command in SHOWN:
+        simulate(visit, *shlex.split(command))
+    header = ["CHAINAPI_API_KEY_HEADER"]
+    assert found == [[*ADDRESSES, *header * ("--api-key-header" in command)] for command in SHOWN]
+    options = {"anomalies_in", *ANOMALY_OPTIONS}
+    assert [name for name in options if f"--{name.replace('_', '-')}" not in " ".join(SHOWN)] == []
 
 
 @pytest.mark.parametrize(
@@ -155,9 +160,23 @@ def test_impossible_options_are_wrong_usage(options: list[str], said: str) -> No
 
 
 def test_help_names_every_part_of_a_fault() -> None:
-    """Help of --fault has its form and each of its parts."""
-    from chainapi.simulator.faults import FLAGS, KEYS
-
+    """Help of --fault has its form and each of the parts that a mistake lists."""
     text = chainapi("simulate", "--help").out
-    assert all(f"{key}:" in text for key in KEYS)
-    assert all(flag in text for flag in FLAGS)
+    with pytest.raises(ValueError, match="a fault has no part 'x'") as caught:
+        Fault.parse("*=x")
+    parts = re.findall(r"([\w-]+)(:VALUE)?", str(caught.value).partition("use ")[2])
+    named = [name + ":" * bool(value) for name, value in parts if name != "or"]
+    assert len(named) > 15
+    assert [name for name in named if name not in text] == []
+
+
+@pytest.mark.adapter
+def test_a_port_that_is_taken_is_one_line() -> None:
+    """A port in use is an ordinary error."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        outcome = chainapi("simulate", "--port", port, loop_factory=asyncio.new_event_loop)
+    assert outcome.code == FAILED
+    (line,) = outcome.err.splitlines()
+    assert line.startswith("chainapi: ")
+    assert port in line

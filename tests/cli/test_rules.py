@@ -1,0 +1,411 @@
+"""Rules of the command line: how values are read, how waits and errors are worded, how columns fit."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from chainapi import Limit, Session
+from chainapi.api.catalogue import ROUTES
+from chainapi.cli.estimate import read_limit
+from chainapi.cli.export_view import ExportView
+from chainapi.cli.names import is_path, method_of, plain, read_values, resolve, route_names
+from chainapi.cli.progress import Progress, pause, waits
+from chainapi.cli.tables import RowTable, print_series
+from chainapi.cli.wording import shell_words, worded
+from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
+from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi.core.url import query_params
+from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
+from chainapi.export.progress import ExportProgress
+from chainapi.models import HealthCheck, HealthIndicator, MetricPoint, Money, Unknown
+from tests.cli.terminal import plain as seen
+
+pytestmark = pytest.mark.rule
+
+UTXOS = "data.primary_network.utxos"
+METRIC = "metrics.chains.metric"
+BALANCES = "data.evm.erc20_balances"
+
+
+# Names and values
+
+
+def test_each_name_leads_to_its_route_and_method() -> None:
+    """Each name of the catalogue resolves to its route, to a method with that route, and is no path."""
+    session = Session()
+    wrong = [
+        name
+        for name, route in ROUTES.items()
+        if resolve(name) is not route
+        or method_of(session, name).endpoint is not route  # type: ignore[attr-defined]
+        or is_path(name)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("data.evm.bloks", "did you mean 'data.evm.blocks'?"),
+        ("blocks", "did you mean 'data.evm.blocks'?"),
+        ("primary_network.utxos", "did you mean 'data.primary_network.utxos'?"),
+        ("zzz", "`chainapi routes` shows all names"),
+        ("v1/chains", "a path begins with '/'"),
+    ],
+)
+def test_unknown_name_is_an_error_with_a_suggestion(name: str, message: str) -> None:
+    """A name that does not exist is refused with the nearest one that does."""
+    with pytest.raises(ConfigurationError, match=f"no route is named {name!r}: ") as caught:
+        resolve(name)
+    assert str(caught.value).endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "params", "values"),
+    [
+        ("data.evm.blocks", ["43114"], [], {"chain_id": "43114"}),
+        ("data.evm.blocks", [], ["chain_id=43114"], {"chain_id": "43114"}),
+        ("data.evm.blocks", ["43114"], ["page_size=7"], {"chain_id": "43114", "page_size": 7}),
+        ("data.evm.blocks", ["43114"], ["pageSize=7"], {"chain_id": "43114", "page_size": 7}),
+        (
+            UTXOS,
+            ["fuji", "p-chain"],
+            ["addresses=a,b", "addresses=c", "min_utxo_amount=0.5"],
+            {"network": "fuji", "addresses": ["a", "b", "c"], "min_utxo_amount": 0.5},
+        ),
+        (UTXOS, ["fuji", "p-chain"], ["min_utxo_amount=2"], {"min_utxo_amount": 2}),
+        (BALANCES, ["1", "0x"], ["filter_spam_tokens=false"], {"filter_spam_tokens": False}),
+        (METRIC, ["1", "avgTps"], ["start_timestamp=1700000000"], {"start_timestamp": 1_700_000_000}),
+        (METRIC, ["1", "avgTps"], ["start_timestamp=2026-01-01"], {"start_timestamp": 1_767_225_600}),
+        (
+            METRIC,
+            ["1", "avgTps"],
+            ["start_timestamp=2026-01-01T01:00:00+01:00"],
+            {"start_timestamp": 1_767_225_600},
+        ),
+    ],
+)
+def test_values_are_read_as_the_route_takes_them(
+    name: str, words: list[str], params: list[str], values: dict[str, Any]
+) -> None:
+    """Words fill the path in its order, and --param any parameter by either of its names; dates are UTC."""
+    found = read_values(name, words, params)
+    assert {key: found[key] for key in values} == values
+    assert {key: type(found[key]) for key in values} == {key: type(value) for key, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "params", "message"),
+    [
+        ("data.evm.blocks", [], [], "missing chain_id; usage: data.evm.blocks CHAIN_ID"),
+        (
+            "data.primary_network.chain_ids",
+            [],
+            [],
+            "missing network, addresses; usage: data.primary_network.chain_ids NETWORK --param addresses=",
+        ),
+        ("data.evm.blocks", ["1", "2"], [], "'2' is one value too many; usage: data.evm.blocks CHAIN_ID"),
+        ("data.chains", ["1"], [], "'1' is one value too many; usage: data.chains"),
+        ("data.evm.blocks", ["1"], ["chain_id=2"], "chain_id takes one value, not 2"),
+        ("data.evm.blocks", ["1"], ["page_size=7", "pageSize=7"], "page_size takes one value, not 2"),
+        ("data.evm.blocks", ["1"], ["page_size=x"], "page_size='x' is invalid: it must be a whole number"),
+        ("data.evm.blocks", ["1"], ["page_sise=1"], "did you mean 'page_size'?"),
+        ("data.evm.blocks", ["1"], ["page_size"], "--param 'page_size' must be NAME=VALUE"),
+        (UTXOS, ["fugi", "p-chain"], [], "network='fugi' is not known; did you mean 'fuji'?"),
+        (UTXOS, ["fuji", "p-chain"], ["min_utxo_amount=x"], "is invalid: it must be a number"),
+        (BALANCES, ["1", "0x"], ["filter_spam_tokens=yes"], "it must be true or false"),
+        (METRIC, ["1", "avgTps"], ["start_timestamp=soon"], "or an ISO date such as 2026-01-31"),
+        (METRIC, ["1", "avgTps"], ["start_timestamp=-1"], "is not from 0 on"),
+    ],
+)
+def test_invalid_value_is_named(name: str, words: list[str], params: list[str], message: str) -> None:
+    """A missing, surplus, unknown or invalid value is one error that names it."""
+    with pytest.raises(ConfigurationError) as caught:
+        read_values(name, words, params)
+    assert message in str(caught.value)
+
+
+WITH_RECORDS = {name for name, one in ROUTES.items() if any(part.union for part in one.parameters)}
+
+
+@given(st.sampled_from(sorted(ROUTES.keys() - WITH_RECORDS)), st.data())
+def test_words_that_a_route_takes_are_sent_as_they_are(name: str, data: st.DataObject) -> None:
+    """Values written as words and parsed again are sent exactly as given."""
+    endpoint = resolve(name)
+    segments = [one for one in endpoint.parameters if one.in_path]
+    others = [one for one in endpoint.parameters if not one.in_path]
+    given_ = {one.name: data.draw(values_of(one)) for one in endpoint.parameters}
+    words = [str(given_[one.name]) for one in segments]
+    params = [f"{one.name}={word(given_[one.name])}" for one in others]
+    read = read_values(name, words, params)
+    assert set(read) == set(given_)
+    for one in endpoint.parameters:
+        assert query_params({"x": read[one.name]}) == query_params({"x": one.checked(given_[one.name])})
+
+
+def values_of(one: Any) -> st.SearchStrategy[Any]:
+    """Return values that a parameter takes."""
+    if one.choices:
+        value: st.SearchStrategy[Any] = st.sampled_from(one.choices)
+    elif bool in one.kinds:
+        value = st.booleans()
+    elif int in one.kinds and (one.bounds or str not in one.kinds):
+        bounds = one.bounds
+        least, most = (int(bounds.least), bounds.most) if bounds else (0, None)
+        value = st.integers(least, int(most) if most else 2**80)
+        if datetime in one.kinds:
+            value = st.integers(least, 4_000_000_000)
+    else:
+        value = st.text("abcxyz0189-_", min_size=1, max_size=12)
+    return st.lists(value, min_size=1, max_size=3) if one.many else value
+
+
+def word(value: Any) -> str:
+    """Return a value as it is written on a command line."""
+    ((_, text),) = query_params({"x": value})
+    return text
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("600/60", Limit(600, per=60)),
+        ("100/1.5s", Limit(100, per=1.5)),
+        ("6000/minute", Limit(6_000, per=60)),
+        ("6000/5min", Limit(6_000, per=300)),
+        ("7/2h", Limit(7, per=7_200)),
+        ("1_200_000/day", Limit(1_200_000, per=86_400)),
+        ("9/2 days", Limit(9, per=172_800)),
+        *((text, None) for text in ("", "600", "600/", "/60", "x/60", "600/x", "600/60ms", "0/60", "600/0")),
+        *((text, None) for text in ("6/1.2.3", f"{'9' * 400}/60")),
+    ],
+)
+def test_limits_are_read(text: str, limit: Limit | None) -> None:
+    """A limit is an amount in a time, in seconds or in a unit that is named; anything else is refused."""
+    if limit is not None:
+        assert read_limit(text) == limit
+        return
+    with pytest.raises(ConfigurationError, match="--limit '"):
+        read_limit(text)
+
+
+def test_rows_keep_every_digit() -> None:
+    """Rows keep whole numbers, decimals as texts, nested records as objects, and unknown kinds unchanged."""
+    check = HealthCheck(status="ok", info={"db": HealthIndicator(status="up")})
+    assert plain(Money(currency_code="usd", value=Decimal("1.10")))["value"] == "1.10"
+    assert plain(check)["info"]["db"]["status"] == "up"
+    assert plain([2**80, ("a", None)]) == [2**80, ["a", None]]
+    raw = {"ercType": "ERC-9999", "amount": 2**80, "nested": {"a": [1]}}
+    assert plain(Unknown(raw)) == raw
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ConfigurationError("data_base_url is empty"), "--data-base-url is empty"),
+        (ConfigurationError("api_key_header is no valid"), "--api-key-header is no valid"),
+        (ConfigurationError("max_wait='x' must be"), "--max-wait 'x' must be"),
+        (ConfigurationError("lake/format=csv/ is no file"), "lake/format=csv/ is no file"),
+        (QuotaWaitError(1.0, retry_after=9.0, max_wait=5.0), "in 9.0 s, later than --max-wait 5 s allows"),
+        (DecodeError("name one with items= (a, b)"), "$: name one with --items (a, b)"),
+        (APIStatusError(400, "no", ("deadline=5 is wrong",)), "400 no: deadline=5 is wrong"),
+        (FileNotFoundError(2, "No such file", "a.csv"), "a.csv cannot be opened: No such file"),
+    ],
+)
+def test_errors_name_options_and_not_arguments(error: Exception, message: str) -> None:
+    """Error messages name options instead of arguments; the service's own words stay as they are."""
+    assert worded(error).endswith(message)
+
+
+@given(st.lists(st.text(st.characters(codec=None, exclude_characters="\0")), min_size=1))
+def test_printed_commands_are_printable(words: list[str]) -> None:
+    """A command that continues a walk is printable with any content."""
+    assert shell_words(words).isprintable()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_printed_commands_can_be_run() -> None:
+    """A shell parses the printed command into the original words."""
+    words = [
+        "plain",
+        "a b",
+        "",
+        "it's",
+        "\x1b]0;t\x07",
+        "\n\u202e'\\",
+        "\x9b\x7f",
+        "🎉\U000e0041",
+        "\udcff$x",
+    ]
+    script = f"printf '%s\\0' {shell_words(words)}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+    assert [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]] == words
+
+
+def test_completions_are_printable() -> None:
+    """Completions of route names and values contain no control characters."""
+    offered = route_names(cast("Any", None))
+    assert offered
+    values = {value for route in ROUTES.values() for one in route.parameters for value in one.choices}
+    assert all(text.isprintable() for text in {*offered, *offered.values(), *values})
+
+
+# Progress and waits
+
+
+def test_progress_counts_the_events_of_a_session() -> None:
+    """Progress sums pages, rows, requests, refusals and waits from the session's events."""
+    now = 100.0
+    progress = Progress(lambda: now)
+    for event in (
+        RequestSent("data", "GET /a", 1),
+        RequestSent("data", "GET /b", 1),
+        ResponseReceived("data", "GET /a", 200, 0.1),
+        PageReceived("data", "GET /a", 1, 25),
+        ResponseReceived("data", "GET /b", 429, 0.1),
+        WaitBegan("data", "429", 5.0),
+    ):
+        progress(event)
+    quota = {"metrics": QuotaSnapshot(now), "data": QuotaSnapshot(now, stopped_until=now + 5.0, waiting=1)}
+    assert progress.line(quota) == "1 page · 25 rows · 2 requests · data: rate limit, next request in 5.0 s"
+    now = 105.0
+    progress(WaitEnded("data", "429", 5.0))
+    progress(RequestSent("data", "GET /b", 2))
+    now = 106.0
+    progress(ResponseReceived("data", "GET /b", None, 1.0, fault="reset"))
+    data, metrics = progress.services["data"], progress.services["metrics"]
+    assert (data.requests, data.refused, data.waited) == (3, 1, 5.0)
+    assert (metrics.requests, metrics.refused, metrics.waited) == (0, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds", "said"),
+    [
+        (60.0, 20.0, "rate limit, next request in 20.0 s"),
+        (86_400.0, 3_600.0, "daily quota, back at {:%H:%M}"),
+        (3_600.0, 90_000.0, "hourly quota, back at {:%Y-%m-%d %H:%M}"),
+        (None, 90_000.0, "quota, back at {:%Y-%m-%d %H:%M}"),
+        (7.0, 90_000.0, "quota of 7 s, back at {:%Y-%m-%d %H:%M}"),
+    ],
+)
+def test_long_waits_are_shown_as_a_time_of_day(window: float | None, seconds: float, said: str) -> None:
+    """A wait of a minute or more is shown with its policy and its end."""
+    noon = datetime(2026, 3, 4, 12, 0, tzinfo=UTC).astimezone().replace(hour=12)
+    known = QuotaSnapshot(
+        time=50.0, window=window, stopped_until=50.0 + seconds, unix_time=noon.timestamp(), waiting=1
+    )
+    assert waits(known) == said.format(noon + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("quota", "seconds"),
+    [
+        (QuotaSnapshot(10.0), 0.0),
+        (QuotaSnapshot(10.0, stopped_until=12.0, in_flight=1), 2.0),
+        (QuotaSnapshot(10.0, reset_at=13.0), 0.0),
+        (QuotaSnapshot(10.0, reset_at=13.0, waiting=2), 3.0),
+        (QuotaSnapshot(10.0, reset_at=13.0, waiting=2, in_flight=1), 0.0),
+        (QuotaSnapshot(10.0, waiting=2), 0.0),
+    ],
+)
+def test_pause_is_shown_when_requests_wait(quota: QuotaSnapshot, seconds: float) -> None:
+    """Pauses exist after a refusal, and while requests wait and none is in flight."""
+    assert pause(quota) == seconds
+
+
+def view_of(progress: ExportProgress | None, **quota: QuotaSnapshot) -> ExportView:
+    """Return the view of an export one minute before midnight."""
+    return ExportView(
+        Progress(lambda: 0.0), lambda: quota, lambda: datetime(2026, 1, 31, 23, 59, tzinfo=UTC), progress
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (1.6, "next request in 2 s, at 23:59:01"),
+        (119.0, "next request in 119 s, at 2026-02-01 00:00"),
+        (3_600.0, "next request in 60 min, at 2026-02-01 00:59"),
+        (36_000.0, "next request in 10 h, at 2026-02-01 09:59"),
+        (400_000.0, "next request in 5 d, at 2026-02-05 15:05"),
+    ],
+)
+def test_the_end_of_a_wait(seconds: float, said: str) -> None:
+    """A wait of an export has its length and its end, with the date if the end is on another day."""
+    stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_until=100.0 + seconds)
+    assert view_of(None, data=stopped).waits() == [f"data: 0 of 6,000 left, {said}"]
+
+
+def test_stages_and_failures_of_an_export_are_seen() -> None:
+    """Failed sources are counted, and the writing of the file is shown; nothing is kept before a page."""
+    progress = ExportProgress(1_000, "writing", seen=1_000, done=997, failed=3, pages=5_000, rows=123_456)
+    progress.begin_writing(123_456, 0)
+    progress.clock = lambda: 3.4
+    progress.wrote(50_000)
+    assert view_of(progress).line() == (
+        "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 0 requests · 3 failed · "
+        "50,000 of 123,456 rows written · about 5 s left"
+    )
+    out = io.StringIO()
+    Console(file=out, width=80, color_system=None).print(view_of(progress).render())
+    assert out.getvalue().splitlines()[0].rstrip() == "━" * 40  # all that can be done is
+    assert view_of(ExportProgress(None, seen=5, done=2)).line().startswith("2 sources · ")
+    view = ExportView(None, dict[str, QuotaSnapshot], datetime.now)
+    assert (view.counts(), view.kept()) == ("no pages yet", "0 new rows kept")
+
+
+# Tables
+
+
+def series_printed(width: int, chains: list[str]) -> str:
+    """Return the table of the chains with a value of 12 characters at a time of day."""
+    out = io.StringIO()
+    point = MetricPoint(1_767_229_261, 1_234_567.89)
+    print_series(Console(file=out, width=width), {chain: [point] for chain in chains})
+    assert max(map(len, out.getvalue().splitlines())) <= width
+    return out.getvalue()
+
+
+def test_series_have_every_digit_at_any_width() -> None:
+    """As many series stand side by side as fit, each in one piece; narrower terminals split values."""
+    chains = ["43110", "43111", "43112", "43113", "43114"]
+    for width in (200, 100, 80, 60, 40):
+        assert series_printed(width, chains).count("1,234,567.89") == 5, width
+    whole = Counter("".join(series_printed(100, ["43114"]).split()))
+    for width in (30, 26, 20, 14, 8):
+        assert Counter("".join(series_printed(width, ["43114"]).split())) == whole, width
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (["a", None, 1], ["value", "a", "", "1"]),
+        ([{"a": True, "b": {"c": 1}}, {"a": 2.5}], ["a", "true", "2.5", "more fields, with --json: b"]),
+        ([{"a": "x\x1b[31m\ny"}], ["a", r"x\x1b[31m\ny"]),
+        ([{"[/x]": "[bold]", "[red]b": [1]}], ["[/x]", "[bold]", "more fields, with --json: [red]b"]),
+        ([], []),
+    ],
+)
+def test_row_table_prints_whatever_a_list_holds(rows: list[Any], expected: list[str]) -> None:
+    """Rows may be bare values, have different fields, or try to steer the terminal."""
+    out = io.StringIO()
+    table = RowTable(Console(file=out, width=80))
+    for row in rows:
+        table.add(row)
+    table.close()
+    assert seen(out.getvalue()) == expected
