@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import sys
 from typing import Any, cast
 
+import attrs
 import pytest
 
 from chainapi import Session, __version__
@@ -37,22 +39,25 @@ from tests.served import served
 
 
 @pytest.mark.adapter
-def test_the_program_serves_and_is_served() -> None:
+def test_the_program_serves_and_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables that `simulate` prints lead ``tps`` to it; Ctrl-C ends it silently."""
     process = start(*INTERRUPTIBLE, "simulate", "--port", "0", "--seed", "1")
+    expected = chainapi("tps", "43114", "--limit", "3")
     try:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in ADDRESSES]
         variables = dict(line.rstrip().split("=", 1) for line in lines)
         assert list(variables) == list(ADDRESSES)
         assert all(variables[name].startswith("http://127.0.0.1:") for name in list(ADDRESSES)[:2])
-        outcome = finish(start("-m", "chainapi", "tps", "43114", "--limit", "3", **variables))
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        command = ("tps", "43114", "--limit", "3")
+        outcome = chainapi(*command, session=Session, loop_factory=asyncio.new_event_loop)
     finally:
         process.send_signal(signal.SIGINT)
         ended = finish(process)
     assert ended == Outcome(INTERRUPTED, "", "")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.rows == chainapi("tps", "43114", "--limit", "3").rows
+    assert outcome == expected
 
 
 EARLY = """
@@ -193,12 +198,24 @@ def test_interrupt_outside_of_the_loop_has_its_exit_code() -> None:
     assert chainapi("--help", out=Broken(KeyboardInterrupt())).code == INTERRUPTED
 
 
+@attrs.frozen
+class Blocker:
+    """Importer that finds no module of this name."""
+
+    module: str
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Fail."""
+        if name == self.module:
+            raise ModuleNotFoundError(f"no {name}", name=name)
+
+
 def without_the_command_line(monkeypatch: pytest.MonkeyPatch, module: str, command: str) -> None:
     """Make a module missing, and have `main` load the command line again."""
     for name in [*sys.modules]:
-        if name.startswith("chainapi.cli") or name.partition(".")[0] == module:
+        if name.startswith(("chainapi.cli", f"{module}.")) or name == module:
             monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, module, cast("Any", None))
+    monkeypatch.setattr(sys, "meta_path", [Blocker(module), *sys.meta_path])
     monkeypatch.delattr("chainapi.cli")  # the package has its loaded modules as attributes
     monkeypatch.setattr(sys, "argv", ["chainapi", command])
 

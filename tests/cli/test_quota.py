@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from chainapi.cli import run
-from chainapi.cli.terminal import Terminal
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.link import Link, linked_pair
-from chainapi.testing import VirtualLoop
-from tests.cli.terminal import ADDRESSES, Outcome, Stream, chainapi, plain
+from tests.cli.terminal import ADDRESSES, Outcome, chainapi, plain
 from tests.cli.terminal import environment as environment
 from tests.share.test_watch import busy_host
 
@@ -78,10 +75,7 @@ class Directory(Machine):
 
 def shown(machine: Machine, *tokens: str, tty: bool = True) -> Outcome:
     """Run ``chainapi quota`` on a machine."""
-    out, err = Stream(terminal=tty), Stream(terminal=tty)
-    terminal = Terminal(out, err, observable=machine.observable)
-    code = run(["quota", *tokens], terminal=terminal, loop_factory=VirtualLoop)
-    return Outcome(code, out.getvalue(), err.getvalue())
+    return chainapi("quota", *tokens, tty=tty, observable=machine.observable)
 
 
 def test_table_of_spenders() -> None:

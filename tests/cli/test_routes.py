@@ -8,30 +8,19 @@ import select
 import shlex
 import subprocess
 import sys
-from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 import pytest
 from attrs import fields
-from hypothesis import given
-from hypothesis import strategies as st
 
 import chainapi as package
 from chainapi import Limit, Session
 from chainapi.api.catalogue import ROUTES, WRITES
-from chainapi.cli import FAILED, WRONG_USAGE
-from chainapi.cli.estimate import read_limit
-from chainapi.cli.names import is_path, method_of, plain, read_values, resolve
-from chainapi.core.url import query_params
-from chainapi.errors import ConfigurationError
-from chainapi.models import ChainInfo, EvmBlock, HealthCheck, HealthIndicator, Money, Unknown
+from chainapi.models import ChainInfo, EvmBlock
 from chainapi.simulator import Simulator
-from chainapi.transport import Request, Response
-from tests.cli.terminal import BLOCKS, Fixed, chainapi
+from tests.cli.terminal import BLOCKS, FAILED, WRONG_USAGE, Fixed, chainapi, finish, start
 from tests.cli.terminal import environment as environment
 from tests.cli.terminal import plain as seen
 from tests.programs import program
@@ -46,214 +35,6 @@ BLOCK_NAMES = [
 UTXOS = "data.primary_network.utxos"
 
 
-class Recorder(Fixed):
-    """A transport with one response for all requests, which it records."""
-
-    def __init__(self, body: object) -> None:
-        super().__init__(200, body)
-        self.asked: list[str] = []
-
-    async def send(self, request: Request) -> Response:
-        """Answer."""
-        self.asked.append(request.url.removeprefix("https://simulator.invalid/"))
-        return await super().send(request)
-
-
-# Names
-
-
-@pytest.mark.parametrize("name", ROUTES)
-def test_each_name_leads_to_its_route_and_method(name: str) -> None:
-    """Names of the catalogue each resolve to a session method with that route."""
-    assert resolve(name) is ROUTES[name]
-    assert method_of(Session(), name).endpoint is ROUTES[name]  # type: ignore[attr-defined]
-    assert not is_path(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("data.evm.bloks", "did you mean 'data.evm.blocks'?"),
-        ("blocks", "did you mean 'data.evm.blocks'?"),
-        ("primary_network.utxos", "did you mean 'data.primary_network.utxos'?"),
-        ("zzz", "`chainapi routes` shows all names"),
-        ("v1/chains", "a path begins with '/'"),
-    ],
-)
-def test_unknown_name_is_an_error_with_a_suggestion(name: str, message: str) -> None:
-    """A name that does not exist is refused with the nearest one that does."""
-    with pytest.raises(ConfigurationError, match=f"no route is named {name!r}: ") as caught:
-        resolve(name)
-    assert str(caught.value).endswith(message)
-
-
-# Values
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "params", "values"),
-    [
-        ("data.evm.blocks", ["43114"], [], {"chain_id": "43114"}),
-        ("data.evm.blocks", [], ["chain_id=43114"], {"chain_id": "43114"}),
-        ("data.evm.blocks", ["43114"], ["page_size=7"], {"chain_id": "43114", "page_size": 7}),
-        ("data.evm.blocks", ["43114"], ["pageSize=7"], {"chain_id": "43114", "page_size": 7}),
-        (
-            UTXOS,
-            ["fuji", "p-chain"],
-            ["addresses=a,b", "addresses=c", "min_utxo_amount=0.5"],
-            {
-                "network": "fuji",
-                "blockchain_id": "p-chain",
-                "addresses": ["a", "b", "c"],
-                "min_utxo_amount": 0.5,
-            },
-        ),
-        (UTXOS, ["fuji", "p-chain"], ["min_utxo_amount=2"], {"min_utxo_amount": 2}),
-        ("data.evm.erc20_balances", ["1", "0x"], ["filter_spam_tokens=false"], {"filter_spam_tokens": False}),
-        ("data.evm.erc20_balances", ["1", "0x"], ["filter_spam_tokens=true"], {"filter_spam_tokens": True}),
-    ],
-)
-def test_values_are_read_as_the_route_takes_them(
-    name: str, words: list[str], params: list[str], values: dict[str, Any]
-) -> None:
-    """Words fill the path in its order; --param fills any parameter.
-
-    --param takes the name in Python or the one on the wire.
-    """
-    found = read_values(name, words, params)
-    assert {key: found[key] for key in values} == values
-    assert {key: type(found[key]) for key in values} == {key: type(value) for key, value in values.items()}
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("1700000000", 1_700_000_000),
-        ("2026-01-01", 1_767_225_600),
-        ("2026-01-01T01:00:00+01:00", 1_767_225_600),
-        ("2026-01-01T00:00:00Z", 1_767_225_600),
-    ],
-)
-def test_times_are_seconds_or_iso_dates(text: str, seconds: int) -> None:
-    """A timestamp is Unix seconds or an ISO date, in UTC unless it has a zone."""
-    words = ["43114", "activeAddresses"]
-    assert (
-        read_values("metrics.chains.metric", words, [f"start_timestamp={text}"])["start_timestamp"] == seconds
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "params", "message"),
-    [
-        ("data.evm.blocks", [], [], "missing chain_id; usage: data.evm.blocks CHAIN_ID"),
-        (
-            "data.primary_network.chain_ids",
-            [],
-            [],
-            "missing network, addresses; usage: data.primary_network.chain_ids NETWORK --param addresses=",
-        ),
-        ("data.evm.blocks", ["1", "2"], [], "'2' is one value too many; usage: data.evm.blocks CHAIN_ID"),
-        ("data.chains", ["1"], [], "'1' is one value too many; usage: data.chains"),
-        ("data.evm.blocks", ["1"], ["chain_id=2"], "chain_id takes one value, not 2"),
-        ("data.evm.blocks", ["1"], ["page_size=7", "pageSize=7"], "page_size takes one value, not 2"),
-        ("data.evm.blocks", ["1"], ["page_size=x"], "page_size='x' is invalid: it must be a whole number"),
-        ("data.evm.blocks", ["1"], ["page_size=101"], "page_size=101 is not from 1 to 100"),
-        ("data.evm.blocks", ["1"], ["page_sise=1"], "did you mean 'page_size'?"),
-        ("data.evm.blocks", ["1"], ["page_size"], "--param 'page_size' must be NAME=VALUE"),
-        (UTXOS, ["fugi", "p-chain"], [], "network='fugi' is not known; did you mean 'fuji'?"),
-        (UTXOS, ["fuji", "p-chain"], ["min_utxo_amount=x"], "is invalid: it must be a number"),
-        (
-            "data.evm.erc20_balances",
-            ["1", "0x"],
-            ["filter_spam_tokens=yes"],
-            "filter_spam_tokens='yes' is invalid: it must be true or false",
-        ),
-        (
-            "metrics.chains.metric",
-            ["1", "activeAddresses"],
-            ["start_timestamp=soon"],
-            "it must be a whole number or an ISO date such as 2026-01-31",
-        ),
-        ("metrics.chains.metric", ["1", "activeAddresses"], ["start_timestamp=-1"], "is not from 0 on"),
-    ],
-)
-def test_invalid_value_is_named(name: str, words: list[str], params: list[str], message: str) -> None:
-    """A missing, surplus, unknown or invalid value is one error that names it."""
-    with pytest.raises(ConfigurationError) as caught:
-        read_values(name, words, params)
-    assert message in str(caught.value)
-
-
-def test_values_need_not_be_whole() -> None:
-    """Values are checked without a request; missing values are no error."""
-    assert read_values(UTXOS, ["fuji"], whole=False) == {"network": "fuji"}
-    with pytest.raises(ConfigurationError, match="network"):
-        read_values(UTXOS, ["fugi"], whole=False)
-
-
-WITH_RECORDS = {name for name, one in ROUTES.items() if any(part.union for part in one.parameters)}
-
-
-@given(st.sampled_from(sorted(ROUTES.keys() - WITH_RECORDS)), st.data())
-def test_words_that_a_route_takes_are_sent_as_they_are(name: str, data: st.DataObject) -> None:
-    """Values written as words and parsed again are sent exactly as given."""
-    endpoint = resolve(name)
-    segments = [one for one in endpoint.parameters if one.in_path]
-    others = [one for one in endpoint.parameters if not one.in_path]
-    given_ = {one.name: data.draw(values_of(one)) for one in endpoint.parameters}
-    words = [str(given_[one.name]) for one in segments]
-    params = [f"{one.name}={word(given_[one.name])}" for one in others]
-    read = read_values(name, words, params)
-    assert set(read) == set(given_)
-    for one in endpoint.parameters:
-        assert query_params({"x": read[one.name]}) == query_params({"x": one.checked(given_[one.name])})
-
-
-def values_of(one: Any) -> st.SearchStrategy[Any]:
-    """Return values that a parameter takes."""
-    if one.choices:
-        value: st.SearchStrategy[Any] = st.sampled_from(one.choices)
-    elif bool in one.kinds:
-        value = st.booleans()
-    elif int in one.kinds and (one.bounds or str not in one.kinds):
-        bounds = one.bounds
-        least, most = (int(bounds.least), bounds.most) if bounds else (0, None)
-        value = st.integers(least, int(most) if most else 2**80)
-        if datetime in one.kinds:
-            value = st.integers(least, 4_000_000_000)
-    else:
-        value = st.text("abcxyz0189-_", min_size=1, max_size=12)
-    return st.lists(value, min_size=1, max_size=3) if one.many else value
-
-
-def word(value: Any) -> str:
-    """Return a value as it is written on a command line."""
-    ((_, text),) = query_params({"x": value})
-    return text
-
-
-# Rows
-
-
-def test_rows_keep_every_digit() -> None:
-    """Rows keep whole numbers, decimals as texts and nested records as objects.
-
-    Records may be nested in lists and maps.
-    """
-    check = HealthCheck(status="ok", info={"db": HealthIndicator(status="up")})
-    assert plain(Money(currency_code="usd", value=Decimal("1.10")))["value"] == "1.10"
-    assert plain(check)["info"]["db"]["status"] == "up"
-    assert plain([2**80, ("a", None)]) == [2**80, ["a", None]]
-
-
-def test_row_of_an_unknown_kind_is_its_raw_object() -> None:
-    """A row outside of all models is printed unchanged."""
-    raw = {"ercType": "ERC-9999", "amount": 2**80, "nested": {"a": [1]}}
-    assert plain(Unknown(raw)) == raw
-    outcome = chainapi("list", "data.nfts.tokens", "43114", "0x1", transport=Fixed(200, {"tokens": [raw]}))
-    assert (outcome.code, outcome.rows) == (0, [raw])
-
-
 # chainapi list NAME
 
 
@@ -264,18 +45,20 @@ def test_list_by_name_prints_the_fields_of_the_model() -> None:
     assert list(rows[0]) == [field.name for field in fields(EvmBlock)]
     assert [row["block_number"] for row in rows] == [int(row["blockNumber"]) for row in raw]
     assert [row["block_hash"] for row in rows] == [row["blockHash"] for row in raw]
+    metrics = chainapi("list", "metrics.avg_tps", "43114", "--limit", "2").rows  # needs no --api
+    assert [row["timestamp"] for row in metrics] == [1_767_225_600, 1_767_139_200]
 
 
 def test_list_by_name_requests_full_pages() -> None:
     """`list` by name requests pages of the largest size unless --page-size sets one."""
-    transport = Recorder({"blocks": []})
+    transport = Fixed(200, {"blocks": []})
     assert chainapi("list", "data.evm.blocks", "43114", transport=transport).code == 0
     assert transport.asked == ["data/v1/chains/43114/blocks?pageSize=100"]
 
 
 def test_list_by_name_sends_what_it_is_given() -> None:
     """`list` by name sends path values and parameters by their names on the wire."""
-    transport = Recorder({"utxos": []})
+    transport = Fixed(200, {"utxos": []})
     params = ["addresses=a,b", "addresses=c", "asset_id=x", "includeSpent=true"]
     options = [part for param in params for part in ("--param", param)]
     outcome = chainapi("list", UTXOS, "fuji", "p-chain", *options, transport=transport)
@@ -288,12 +71,6 @@ def test_list_by_name_sends_what_it_is_given() -> None:
         "assetId": "x",
         "includeSpent": "true",
     }
-
-
-def test_list_by_name_reaches_the_metrics() -> None:
-    """The service follows from the name, without an option."""
-    rows = chainapi("list", "metrics.avg_tps", "43114", "--limit", "2").rows
-    assert [row["timestamp"] for row in rows] == [1_767_225_600, 1_767_139_200]
 
 
 def test_list_of_a_single_resource_prints_it() -> None:
@@ -316,11 +93,13 @@ def test_list_by_name_prints_a_table() -> None:
     assert sum(line.startswith("43114 ") for line in text) == 3
 
 
-def test_list_of_texts_prints_them() -> None:
-    """Rows that are no records are printed unchanged."""
-    outcome = chainapi(
-        "list", "data.webhooks.addresses", "id", transport=Fixed(200, {"addresses": ["a", "b"]})
-    )
+def test_rows_without_a_model_are_printed_unchanged() -> None:
+    """Rows that are no records, or of no kind that a model knows, are printed as they came."""
+    raw = {"ercType": "ERC-9999", "amount": 2**80, "nested": {"a": [1]}}
+    outcome = chainapi("list", "data.nfts.tokens", "43114", "0x1", transport=Fixed(200, {"tokens": [raw]}))
+    assert (outcome.code, outcome.rows) == (0, [raw])
+    texts = Fixed(200, {"addresses": ["a", "b"]})
+    outcome = chainapi("list", "data.webhooks.addresses", "id", transport=texts)
     assert (outcome.code, outcome.rows) == (0, ["a", "b"])
 
 
@@ -359,7 +138,9 @@ def test_deprecated_route_is_reported_in_one_line(single: bool) -> None:
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        (["data.evm.bloks"], "did you mean 'data.evm.blocks'?"),
+        (["data.evm.bloks"], "no route is named 'data.evm.bloks': did you mean 'data.evm.blocks'?"),
+        (["blocks"], "did you mean 'data.evm.blocks'?"),
+        (["zzz"], "`chainapi routes` shows all names"),
         (["data.evm.blocks"], "missing chain_id"),
         (["data.evm.blocks", "1", "--api", "metrics"], "--api does not apply"),
         (["data.evm.blocks", "1", "--items", "blocks"], "--items does not apply"),
@@ -414,18 +195,13 @@ def test_routes_are_lines_of_json() -> None:
     assert network["choices"] == ["mainnet", "fuji", "testnet"]
 
 
-@pytest.mark.parametrize("text", ["evm.b", "EVM.B", "/blocks", "chainid}/BLOCKS"])
-def test_routes_are_found_by_name_or_path(text: str) -> None:
-    """A text finds the routes that have it in their name or path, in any case."""
-    found = [row["name"] for row in chainapi("routes", text).rows]
-    low = text.lower()
-    assert found == [name for name in ROUTES if low in name or low in ROUTES[name].route.path.lower()]
-    assert "data.evm.blocks" in found
-    assert len(found) < len(ROUTES)
-
-
-def test_no_route_found_is_a_failure() -> None:
-    """A text in no name or path is an error with exit code 1."""
+def test_routes_are_found_by_name_or_path() -> None:
+    """A text finds the routes that have it in their name or path, in any case; without any it fails."""
+    for text in ("EVM.B", "chainid}/BLOCKS"):
+        found = [row["name"] for row in chainapi("routes", text).rows]
+        low = text.lower()
+        assert found == [name for name in ROUTES if low in name or low in ROUTES[name].route.path.lower()]
+        assert 0 < len(found) < len(ROUTES)
     outcome = chainapi("routes", "zzz")
     assert (outcome.code, outcome.out) == (FAILED, "")
     assert outcome.err == "chainapi: no route has 'zzz' in its name or path: `chainapi routes` shows all\n"
@@ -504,15 +280,17 @@ def test_kinds_of_rows_are_shown_one_by_one() -> None:
     assert "weight" not in chainapi("routes", "data.health_check", tty=True).out
 
 
-@pytest.mark.parametrize("name", ROUTES)
-def test_each_route_can_be_shown(name: str) -> None:
-    """Descriptions of all routes can be printed as JSON and as text."""
-    (row,) = chainapi("routes", name).rows
-    assert row["name"] == name
-    text = chainapi("routes", name, tty=True)
-    assert text.code == 0
-    assert ROUTES[name].route.path in "".join(seen(text.out))
-    assert "Annotated" not in text.out
+def test_each_route_can_be_shown() -> None:
+    """The description of each route can be printed as JSON and as text."""
+    wrong = list[str]()
+    for name, declared in ROUTES.items():
+        (row,) = chainapi("routes", name).rows
+        text = chainapi("routes", name, tty=True)
+        if row["name"] != name or declared.route.path not in "".join(seen(text.out)):
+            wrong.append(name)
+        if text.code or "Annotated" in text.out:
+            wrong.append(f"{name}: {text.out}")
+    assert wrong == []
 
 
 # chainapi estimate
@@ -557,15 +335,12 @@ async def test_estimate_is_that_of_the_library() -> None:
 
 
 def test_estimate_of_several_sources_rounds_each() -> None:
-    """Each source has a last page of its own, and a single resource is a request each."""
+    """Each source has a last page, a resource is one request, and a route without a weight costs one unit."""
     (row,) = chainapi("estimate", "data.evm.blocks", "--rows", "101", "--sources", "3").rows
     assert (row["requests"], row["units"]) == (6, 60)
     (row,) = chainapi("estimate", "data.chain", "--rows", "1", "--sources", "500").rows
     assert (row["requests"], row["units"], row["day_share"]) == (500, 500, None)
 
-
-def test_estimate_without_a_weight_counts_requests() -> None:
-    """A route without a weight costs one unit a request, which the table states."""
     (row,) = chainapi("estimate", "metrics.avg_tps", "--rows", "1000", "--page-size", "100").rows
     assert (row["requests"], row["units"]) == (10, 10)
     text = chainapi("estimate", "metrics.avg_tps", "--rows", "10", "--page-size", "100", tty=True).out
@@ -581,36 +356,6 @@ def test_estimate_is_a_table_on_a_terminal() -> None:
     assert lines[2][:2] == ["minutes", "0.0"]
     assert lines[3] == ["share", "of", "a", "day", "8.3%"]
     assert chainapi(*command, "--json", tty=True).rows == chainapi(*command).rows
-
-
-@pytest.mark.parametrize(
-    ("text", "limit"),
-    [
-        ("600/60", Limit(600, per=60, units=True)),
-        ("100/60s", Limit(100, per=60, units=True)),
-        ("100/1.5s", Limit(100, per=1.5, units=True)),
-        ("6000/minute", Limit(6_000, per=60, units=True)),
-        ("6000/5min", Limit(6_000, per=300, units=True)),
-        ("7/hours", Limit(7, per=3_600, units=True)),
-        ("7/2h", Limit(7, per=7_200, units=True)),
-        ("1_200_000/day", Limit(1_200_000, per=86_400, units=True)),
-        ("9/2 days", Limit(9, per=172_800, units=True)),
-        ("9/s", Limit(9, per=1, units=True)),
-    ],
-)
-def test_limits_are_read(text: str, limit: Limit) -> None:
-    """A limit is an amount in a time, in seconds or in a unit that is named."""
-    assert read_limit(text) == limit
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "600", "600/", "/60", "x/60", "600/x", "600/60ms", "0/60", "600/0", "6/1.2.3", f"{'9' * 400}/60"],
-)
-def test_what_is_no_limit_is_refused(text: str) -> None:
-    """Limits in any other notation are refused with the valid form, or the reason."""
-    with pytest.raises(ConfigurationError, match="--limit '"):
-        read_limit(text)
 
 
 @pytest.mark.parametrize(
@@ -639,25 +384,16 @@ def test_estimate_refuses_wrong_usage(tokens: list[str], message: str) -> None:
 # Completion
 
 
-def completed(*words: str) -> list[str]:
-    """Return the completions of the last word."""
-    process = subprocess.run(
-        [sys.executable, "-m", "chainapi", "__complete", *words], capture_output=True, text=True, check=True
-    )
-    lines = process.stdout.partition("\x1fbegin\n")[2].splitlines()
-    return [line.partition("\t")[0] for line in lines]
+def test_names_and_documented_values_are_offered(capfd: pytest.CaptureFixture[str]) -> None:
+    """Arguments that take a route complete its name, and values behind it those that the service lists."""
 
+    def completed(*words: str) -> list[str]:
+        assert chainapi("__complete", *words).code == 0
+        lines = capfd.readouterr().out.partition("\x1fbegin\n")[2].splitlines()
+        return [line.partition("\t")[0] for line in lines]
 
-@pytest.mark.untraced
-@pytest.mark.parametrize("command", ["list", "estimate", "routes"])
-def test_commands_offer_all_names(command: str) -> None:
-    """Every argument that takes a route completes its name."""
-    assert completed(command, "data.evm.bl") == list(ROUTES)
-
-
-@pytest.mark.untraced
-def test_values_are_offered_where_the_service_lists_them() -> None:
-    """Completion after a name offers the values of the parameter in that place."""
+    for command in ("list", "estimate", "routes"):
+        assert completed(command, "data.evm.bl") == list(ROUTES)
     assert completed("list", UTXOS, "fu") == ["mainnet", "fuji", "testnet"]
     assert "p-chain" in completed("list", UTXOS, "fuji", "")
     assert completed("list", UTXOS, "fuji", "p-chain", "") == []
@@ -665,13 +401,13 @@ def test_values_are_offered_where_the_service_lists_them() -> None:
     assert completed("list", BLOCKS, "") == []
 
 
+@pytest.mark.adapter
 def test_completion_loads_no_models() -> None:
     """Completion of names loads no models, simulator or plot."""
     code = (
         "import sys; from chainapi.cli import run; run(['__complete', 'list', 'data.']); print(*sys.modules)"
     )
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    *names, loaded = process.stdout.splitlines()
+    *names, loaded = finish(start("-c", code)).out.splitlines()
     assert any(line.startswith("data.evm.blocks\tPages[EvmBlock]") for line in names)
     modules = set(loaded.split())
     assert "chainapi.api.catalogue" in modules
@@ -699,17 +435,15 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-@pytest.mark.untraced
-@pytest.mark.real_time
+@pytest.mark.adapter
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["es"], ["estimate"]),
         (["list", "data.evm.bl"], BLOCK_NAMES),
-        (["estimate", "data.evm.blocks_"], ["data.evm.blocks_of_all_chains"]),
-        (["list", UTXOS, "fu"], ["fuji"]),
-        (["list", "/v1/ch"], []),
-        (["completion", "f"], ["fish"]),
+        pytest.param(["es"], ["estimate"], marks=pytest.mark.proof),
+        pytest.param(["list", UTXOS, "fu"], ["fuji"], marks=pytest.mark.proof),
+        pytest.param(["list", "/v1/ch"], [], marks=pytest.mark.proof),
+        pytest.param(["completion", "f"], ["fish"], marks=pytest.mark.proof),
     ],
 )
 def test_bash_completes(words: list[str], offered: list[str], shell_environment: dict[str, str]) -> None:
@@ -725,7 +459,7 @@ def test_bash_completes(words: list[str], offered: list[str], shell_environment:
     assert sorted(process.stdout.split()) == offered
 
 
-@pytest.mark.real_time
+@pytest.mark.proof
 def test_fish_completes(shell_environment: dict[str, str]) -> None:
     """TAB in fish completes route names by prefix."""
     process = subprocess.run(
@@ -744,7 +478,7 @@ def test_fish_completes(shell_environment: dict[str, str]) -> None:
     assert offered == BLOCK_NAMES
 
 
-@pytest.mark.real_time
+@pytest.mark.proof
 def test_zsh_completes(shell_environment: dict[str, str]) -> None:
     """TAB in zsh completes the only name with the prefix."""
     import pty

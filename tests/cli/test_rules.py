@@ -9,26 +9,24 @@ import subprocess
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from chainapi import Limit, Session
+from chainapi import Limit
 from chainapi.api.catalogue import ROUTES
 from chainapi.cli.estimate import read_limit
 from chainapi.cli.export_view import ExportView
-from chainapi.cli.names import is_path, method_of, plain, read_values, resolve, route_names
-from chainapi.cli.progress import Progress, pause, waits
+from chainapi.cli.names import plain, read_values, resolve
+from chainapi.cli.progress import Progress, waits
 from chainapi.cli.tables import RowTable, print_series
 from chainapi.cli.wording import shell_words, worded
-from chainapi.core.events import PageReceived, RequestSent, ResponseReceived, WaitBegan, WaitEnded
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.url import query_params
 from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
-from chainapi.export.progress import ExportProgress
 from chainapi.models import HealthCheck, HealthIndicator, MetricPoint, Money, Unknown
 from tests.cli.terminal import plain as seen
 
@@ -40,36 +38,6 @@ BALANCES = "data.evm.erc20_balances"
 
 
 # Names and values
-
-
-def test_each_name_leads_to_its_route_and_method() -> None:
-    """Each name of the catalogue resolves to its route, to a method with that route, and is no path."""
-    session = Session()
-    wrong = [
-        name
-        for name, route in ROUTES.items()
-        if resolve(name) is not route
-        or method_of(session, name).endpoint is not route  # type: ignore[attr-defined]
-        or is_path(name)
-    ]
-    assert wrong == []
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("data.evm.bloks", "did you mean 'data.evm.blocks'?"),
-        ("blocks", "did you mean 'data.evm.blocks'?"),
-        ("primary_network.utxos", "did you mean 'data.primary_network.utxos'?"),
-        ("zzz", "`chainapi routes` shows all names"),
-        ("v1/chains", "a path begins with '/'"),
-    ],
-)
-def test_unknown_name_is_an_error_with_a_suggestion(name: str, message: str) -> None:
-    """A name that does not exist is refused with the nearest one that does."""
-    with pytest.raises(ConfigurationError, match=f"no route is named {name!r}: ") as caught:
-        resolve(name)
-    assert str(caught.value).endswith(message)
 
 
 @pytest.mark.parametrize(
@@ -257,40 +225,7 @@ def test_printed_commands_can_be_run() -> None:
     assert [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]] == words
 
 
-def test_completions_are_printable() -> None:
-    """Completions of route names and values contain no control characters."""
-    offered = route_names(cast("Any", None))
-    assert offered
-    values = {value for route in ROUTES.values() for one in route.parameters for value in one.choices}
-    assert all(text.isprintable() for text in {*offered, *offered.values(), *values})
-
-
 # Progress and waits
-
-
-def test_progress_counts_the_events_of_a_session() -> None:
-    """Progress sums pages, rows, requests, refusals and waits from the session's events."""
-    now = 100.0
-    progress = Progress(lambda: now)
-    for event in (
-        RequestSent("data", "GET /a", 1),
-        RequestSent("data", "GET /b", 1),
-        ResponseReceived("data", "GET /a", 200, 0.1),
-        PageReceived("data", "GET /a", 1, 25),
-        ResponseReceived("data", "GET /b", 429, 0.1),
-        WaitBegan("data", "429", 5.0),
-    ):
-        progress(event)
-    quota = {"metrics": QuotaSnapshot(now), "data": QuotaSnapshot(now, stopped_until=now + 5.0, waiting=1)}
-    assert progress.line(quota) == "1 page · 25 rows · 2 requests · data: rate limit, next request in 5.0 s"
-    now = 105.0
-    progress(WaitEnded("data", "429", 5.0))
-    progress(RequestSent("data", "GET /b", 2))
-    now = 106.0
-    progress(ResponseReceived("data", "GET /b", None, 1.0, fault="reset"))
-    data, metrics = progress.services["data"], progress.services["metrics"]
-    assert (data.requests, data.refused, data.waited) == (3, 1, 5.0)
-    assert (metrics.requests, metrics.refused, metrics.waited) == (0, 0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -313,29 +248,6 @@ def test_long_waits_are_shown_as_a_time_of_day(window: float | None, seconds: fl
 
 
 @pytest.mark.parametrize(
-    ("quota", "seconds"),
-    [
-        (QuotaSnapshot(10.0), 0.0),
-        (QuotaSnapshot(10.0, stopped_until=12.0, in_flight=1), 2.0),
-        (QuotaSnapshot(10.0, reset_at=13.0), 0.0),
-        (QuotaSnapshot(10.0, reset_at=13.0, waiting=2), 3.0),
-        (QuotaSnapshot(10.0, reset_at=13.0, waiting=2, in_flight=1), 0.0),
-        (QuotaSnapshot(10.0, waiting=2), 0.0),
-    ],
-)
-def test_pause_is_shown_when_requests_wait(quota: QuotaSnapshot, seconds: float) -> None:
-    """Pauses exist after a refusal, and while requests wait and none is in flight."""
-    assert pause(quota) == seconds
-
-
-def view_of(progress: ExportProgress | None, **quota: QuotaSnapshot) -> ExportView:
-    """Return the view of an export one minute before midnight."""
-    return ExportView(
-        Progress(lambda: 0.0), lambda: quota, lambda: datetime(2026, 1, 31, 23, 59, tzinfo=UTC), progress
-    )
-
-
-@pytest.mark.parametrize(
     ("seconds", "said"),
     [
         (1.6, "next request in 2 s, at 23:59:01"),
@@ -348,25 +260,9 @@ def view_of(progress: ExportProgress | None, **quota: QuotaSnapshot) -> ExportVi
 def test_the_end_of_a_wait(seconds: float, said: str) -> None:
     """A wait of an export has its length and its end, with the date if the end is on another day."""
     stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_until=100.0 + seconds)
-    assert view_of(None, data=stopped).waits() == [f"data: 0 of 6,000 left, {said}"]
-
-
-def test_stages_and_failures_of_an_export_are_seen() -> None:
-    """Failed sources are counted, and the writing of the file is shown; nothing is kept before a page."""
-    progress = ExportProgress(1_000, "writing", seen=1_000, done=997, failed=3, pages=5_000, rows=123_456)
-    progress.begin_writing(123_456, 0)
-    progress.clock = lambda: 3.4
-    progress.wrote(50_000)
-    assert view_of(progress).line() == (
-        "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 0 requests · 3 failed · "
-        "50,000 of 123,456 rows written · about 5 s left"
-    )
-    out = io.StringIO()
-    Console(file=out, width=80, color_system=None).print(view_of(progress).render())
-    assert out.getvalue().splitlines()[0].rstrip() == "━" * 40  # all that can be done is
-    assert view_of(ExportProgress(None, seen=5, done=2)).line().startswith("2 sources · ")
-    view = ExportView(None, dict[str, QuotaSnapshot], datetime.now)
-    assert (view.counts(), view.kept()) == ("no pages yet", "0 new rows kept")
+    now = datetime(2026, 1, 31, 23, 59, tzinfo=UTC)
+    view = ExportView(Progress(lambda: 0.0), lambda: {"data": stopped}, lambda: now, None)
+    assert view.waits() == [f"data: 0 of 6,000 left, {said}"]
 
 
 # Tables
