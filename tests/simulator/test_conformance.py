@@ -15,18 +15,14 @@ from tests.simulator.test_routes import Caller, fields_of
 
 DOCUMENTS = find_documents()
 CHECKERS = conform.checkers(DOCUMENTS)
-AGAINST = "documents" if DOCUMENTS else "models"  # what the tests hold the answers to, part of their names
 
 Json = dict[str, Any]
 
 
-@pytest.mark.untraced
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, id=f"{name}-{AGAINST}") for name in sorted(conform.DECLARED)]
-)
-def test_answers_fit(name: str) -> None:
+def test_answers_fit() -> None:
     """Answers of each route, and bodies of requests, fit the model and the JSON Schema if present."""
-    assert conform.misfits(name, CHECKERS[name], seeds=[0], rows=12) == []
+    wrong = {name: conform.misfits(name, CHECKERS[name], seeds=[0], rows=6) for name in conform.DECLARED}
+    assert {name: found for name, found in wrong.items() if found} == {}
 
 
 # What the documents say and the models do not: held without the documents, too

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import math
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from random import Random
@@ -17,28 +13,19 @@ from urllib.parse import urlencode
 
 import aiohttp
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from yarl import URL
 
 from chainapi import Provider, Session
-from chainapi.api.catalogue import ROUTES
 from chainapi.errors import (
     APIConnectionError,
     AuthenticationError,
-    DecodeError,
     QueueFullError,
     SessionClosedError,
 )
-from chainapi.models import EvmBlock, MetricPoint
 from chainapi.simulator import Fault, Settings, Simulator, World
-from chainapi.simulator.factories import Completed, Completion
-from chainapi.simulator.pages import _Encoded
-from chainapi.simulator.rows import Draw, RowSource, encode
-from chainapi.simulator.sources import Blocks, Points, Sums, TpsPoints, to_hundredths
 from chainapi.transport import Request, Response
-from tests.simulator.conform import CHAINS
-from tests.simulator.conform import requests as requests_for
 
 BLOCKS = "/v1/chains/43114/blocks"
 TRANSACTIONS = "/v1/chains/43114/transactions"
@@ -114,9 +101,9 @@ def refused(response: Response) -> tuple[int, str, list[str]]:
 
 
 def test_series_is_daily_descending_key_and_its_pages_end_without_a_token() -> None:
-    """A series has a value with at most two decimals for each day, newest first."""
+    """A series has a value with at most two decimals for each day, newest first, and ignores a page size."""
     caller = Caller(points=250, metrics_page_size=100)
-    first = caller.page(TPS)
+    first = caller.page(TPS, pageSize="many", foo=1)
     points = caller.walk(TPS, "results")
     stamps = [point["timestamp"] for point in points]
 
@@ -126,20 +113,6 @@ def test_series_is_daily_descending_key_and_its_pages_end_without_a_token() -> N
     assert all(set(point) == {"timestamp", "value"} for point in points)
     assert all(point["value"] > 0 and round(point["value"], 2) == point["value"] for point in points)
     assert len({point["value"] for point in points}) > 50
-
-
-def test_series_ignores_unknown_parameters() -> None:
-    """The Metrics API has no pageSize: it is ignored like any unknown parameter."""
-    caller = Caller(points=30, metrics_page_size=20)
-    assert len(caller.page(TPS, pageSize="many", foo=1)["results"]) == 20
-
-
-@given(st.floats(-10, 1e6), st.integers(-1_000, 10**8))
-def test_values_are_rounded_as_round_does(value: float, halves: int) -> None:
-    """Points are rounded to two decimals exactly as `round` does, also near halves."""
-    half = halves / 200
-    for number in (value, half, math.nextafter(half, math.inf), math.nextafter(half, -math.inf)):
-        assert to_hundredths(number) == round(number, 2)
 
 
 @pytest.mark.parametrize("interval", ["hour", "day", "week"])
@@ -152,15 +125,6 @@ def test_points_are_the_same_on_pages_of_every_size(interval: str) -> None:
         for size in (1, 7, 16, 33):
             rows = Caller(points=50).walk(path, "results", pageSize=size, timeInterval=interval)
             assert rows == whole
-
-
-def test_series_differ_by_chain_and_seed() -> None:
-    """Series of two chains, or of two seeds, have different values."""
-    values = [
-        [point["value"] for point in Caller(seed=seed).page(f"/v1/avg_tps/{chain}")["results"]]
-        for seed, chain in [(0, 43114), (0, 43113), (1, 43114)]
-    ]
-    assert values[0] != values[1] != values[2] != values[0]
 
 
 def test_blocks_are_chained_and_add_up() -> None:
@@ -194,14 +158,13 @@ def test_transactions_lie_in_the_blocks_that_count_them() -> None:
     assert len({row["txHash"] for row in rows}) == 60
 
 
-@pytest.mark.parametrize("network", ["mainnet", "fuji"])
-@pytest.mark.parametrize("blockchain", ["p-chain", "x-chain", "c-chain"])
-def test_outputs_have_ids_of_their_own_and_name_their_chain(network: str, blockchain: str) -> None:
+def test_outputs_have_ids_of_their_own_and_name_their_chain() -> None:
     """UTXO pages hold rows with unique ids, and name their chain."""
-    path = f"/v1/networks/{network}/blockchains/{blockchain}/utxos"
     caller = Caller(rows=25)
-    assert caller.page(path)["chainInfo"] == {"chainName": blockchain, "network": network}
-    assert len({row["utxoId"] for row in caller.walk(path, "utxos")}) == 25
+    for network, chain in (("mainnet", "p-chain"), ("mainnet", "x-chain"), ("fuji", "c-chain")):
+        path = f"/v1/networks/{network}/blockchains/{chain}/utxos"
+        assert caller.page(path)["chainInfo"] == {"chainName": chain, "network": network}
+        assert len({row["utxoId"] for row in caller.walk(path, "utxos")}) == 25
 
 
 def test_chains_come_all_at_once_unless_a_page_size_is_given() -> None:
@@ -260,7 +223,11 @@ def test_lists_grow_with_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "count"), [("/v1/chains", 1), ("/v1/chains/43114", 1), ("/v1/nothing", 1), (BLOCKS, -1)]
+    ("path", "count"),
+    [
+        *(("/v1/chains", 1), ("/v1/chains/43114", 1), ("/v1/nothing", 1), (BLOCKS, -1), ("/v2/chains", 1)),
+        ("/v1/chains/43114/blocks/1/transactions", 1),
+    ],
 )
 def test_rows_cannot_be_inserted_where_no_list_grows(path: str, count: int) -> None:
     """Insertion outside of a growing list raises ValueError with the path."""
@@ -268,120 +235,15 @@ def test_rows_cannot_be_inserted_where_no_list_grows(path: str, count: int) -> N
         Caller().world.insert(path, count)
 
 
-# Determinism
-
-
-def exchange(seed: int) -> list[Response]:
-    """Send a world of the seed a series of requests at fixed times."""
-    caller = Caller(seed=seed, limit=6, faults=[Fault(at=4, status=502)])
-    answers = []
-    token = ""
-    for second, path in enumerate(
-        [BLOCKS, TPS, "/v1/chains", UTXOS, TRANSACTIONS, BLOCKS, BLOCKS, BLOCKS, BLOCKS]
-    ):
-        caller.now = float(second)
-        answers.append(caller.response(path, **({"pageToken": token} if path == BLOCKS and token else {})))
-        token = body(answers[-1]).get("nextPageToken", token) if path == BLOCKS else token
-    return answers
-
-
-def test_same_seed_same_requests_same_times_same_bytes() -> None:
-    """Simulators with one seed answer alike to the byte, and others differ."""
-    assert exchange(3) == exchange(3)
-    assert exchange(3) != exchange(4)
-
-
-# The bytes that the settings as they are have always given, seed 3: users' tests may hold on to them.
-GIVEN = {
-    "/metrics/v1/avg_tps/43114": "59babec82281a400",
-    "/data/v1/chains": "379665238ce124a9",
-    "/data/v1/chains/43114": "2877652e5b9bb338",
-    "/data/v1/chains/43114/blocks?pageSize=7": "310a2bc3d4659086",
-    "/data/v1/chains/43113/transactions": "4e93d3b02e003e77",
-    "/data/v1/networks/mainnet/blockchains/p-chain/utxos": "4b46f367a0ff9516",
-    "/data/v1/networks/fuji/blockchains/x-chain/utxos?pageSize=100": "d62337127ff738b5",
-    "/data/v1/chains/43114/blocks/52000003": "c9241219d08004db",
-}
-
-
-@pytest.mark.parametrize(("path", "digest"), GIVEN.items())
-def test_the_lists_of_the_specification_keep_their_bytes(path: str, digest: str) -> None:
-    """Lists of the specification keep their bytes for a seed in all versions.
-
-    These include statuses, headers, bodies and page tokens.
-    """
-    world = World(Settings(seed=3, limit=50, grow_every=60.0))
-    given = hashlib.sha256()
-    address = path
-    for second in range(4):
-        asked = Request("GET", f"https://simulator.invalid{address}", {"x-data-api-key": "simulated-key"})
-        response = world.answer(asked, 40.0 * second).response
-        given.update(repr((response.status, sorted(response.headers.items()), response.body)).encode())
-        token = body(response).get("nextPageToken")
-        address = path if token is None else f"{path}{'&' if '?' in path else '?'}pageToken={token}"
-    assert given.hexdigest()[:16] == digest
-
-
-def test_simulators_share_encoded_pages() -> None:
-    """Equal sources share a page; another seed or number of rows has pages of its own."""
-    encoded = _Encoded()
-    first = Points(50, 0, Draw(1, "x"))
-    page = encoded(first, 0, 9, False)
-    assert encoded(Points(50, 0, Draw(1, "x")), 0, 9, False) is page
-    others = [Points(51, 0, Draw(1, "x")), Points(50, 0, Draw(2, "x")), Points(50, 0, Draw(1, "x"), 3_600)]
-    assert len({page, encoded(first, 0, 9, True), *(encoded(other, 0, 9, False) for other in others)}) == 5
-
-
-SOURCES = (
-    Blocks(43114, 50, 1_767_225_600, Draw(1, "blocks")),
-    Points(50, 1_767_225_600, Draw(1, "x")),
-    Points(50, 1_767_225_600, Draw(1, "x"), 3_600, 10**11),
-    Sums(50, 1_767_225_600, Draw(1, "x")),
-    TpsPoints(50, 1_767_225_600, Draw(1, "x")),
-)
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: type(source).__name__)
-@pytest.mark.parametrize("ascending", [False, True])
-def test_sources_encode_their_rows(source: RowSource, ascending: bool) -> None:
-    """JSON that a source makes itself is that of its rows, also with the required fields of a model."""
-    model = EvmBlock if isinstance(source, Blocks) else MetricPoint
-    completed = Completed(source, Completion(model, 0, (1,)))
-    rows = source.rows(3, 45)[:: -1 if ascending else 1]
-    for _ in range(2):  # the first page shows that no row lacks a field
-        assert completed.encoded(3, 45, ascending=ascending) == encode(rows)
-    assert completed.completion.needed is False
-    assert source.encoded(7, 7, ascending=ascending) == b"[]"
-
-
-@pytest.mark.parametrize("ascending", [False, True])
-def test_sources_encode_completed_rows(ascending: bool) -> None:
-    """Rows that lack required fields are encoded with them."""
-    completed = Completed(SOURCES[1], Completion(EvmBlock, 0, (1,)))
-    rows = completed.rows(3, 45)[:: -1 if ascending else 1]
-    assert "blockNumber" in rows[0]
-    assert completed.encoded(3, 45, ascending=ascending) == encode(rows)
-
-
-def test_few_encoded_pages_are_kept() -> None:
-    """The page used least recently gives way when all pages together are too large."""
-    encoded = _Encoded(most=3_000)
-    source = Points(1_000, 0, Draw(1, "x"))
-    pages = [encoded(source, start, start + 5, False) for start in range(0, 50, 5)]
-    assert encoded(source, 45, 50, False) is pages[-1]
-    again = encoded(source, 0, 5, False)
-    assert (again, again is pages[0]) == (pages[0], False)
-
-
 # What a request must bring
 
 
-@pytest.mark.parametrize("key", [None, "", "another", "simulated-key "])
-def test_data_needs_a_valid_key(key: str | None) -> None:
+def test_data_needs_a_valid_key() -> None:
     """A missing or invalid key of the Data API gets 401 without limit headers."""
-    response = Caller(limit=10).response(BLOCKS, key=key)
-    assert refused(response)[:2] == (401, "Unauthorized")
-    assert set(response.headers) == {"content-type"}
+    for key in (None, "", "another", "simulated-key "):
+        response = Caller(limit=10).response(BLOCKS, key=key)
+        assert refused(response)[:2] == (401, "Unauthorized"), key
+        assert set(response.headers) == {"content-type"}
 
 
 def test_metrics_need_no_key_and_announce_no_limit() -> None:
@@ -430,51 +292,32 @@ def test_forbidden_paths_are_of_the_data_api() -> None:
     assert [caller.response(path).status for path in (BLOCKS, TPS, TRANSACTIONS)] == [403, 200, 200]
 
 
-def test_paths_outside_both_services_do_not_exist() -> None:
-    """A path without a service's prefix gets 404 and counts for no service."""
+def test_other_paths_and_methods_do_not_exist() -> None:
+    """A path of no service gets 404 and counts for none; methods that a path does not have get 405."""
     world = World(Settings())
     response = world.answer(Request("GET", "https://simulator.invalid/v1/chains"), 0.0).response
     assert refused(response)[:2] == (404, "Not Found")
     assert (world.stats.requests, world.stats.services["data"].requests) == (1, 0)
-
-
-@pytest.mark.parametrize("method", ["POST", "HEAD", "DELETE"])
-def test_only_get_is_allowed(method: str) -> None:
-    """Methods other than GET get 405."""
-    assert refused(Caller().response(BLOCKS, method=method))[:2] == (405, "Method Not Allowed")
+    for method in ("POST", "HEAD", "DELETE"):
+        assert refused(Caller().response(BLOCKS, method=method))[:2] == (405, "Method Not Allowed")
 
 
 def test_escaped_path_is_the_same_list() -> None:
-    """Paths are compared after decoding: a token works with either spelling."""
-    caller = Caller()
+    """Paths are compared after decoding: a token and a fault work with either spelling."""
+    caller = Caller(faults=[Fault(route=BLOCKS, status=500, at=3)])
     token = caller.page(BLOCKS)["nextPageToken"]
     assert caller.page("/v1/chains/%343114/blocks", pageToken=token)["blocks"]
-
-
-@pytest.mark.parametrize(
-    ("size", "message"),
-    [
-        ("0", "pageSize must not be less than 1"),
-        ("-1", "pageSize must not be less than 1"),
-        ("101", "pageSize must not be greater than 100"),
-        ("1.5", "pageSize must be an integer number"),
-        ("", "pageSize must be an integer number"),
-        ("9" * 5000, "pageSize must be an integer number"),
-    ],
-)
-def test_bad_page_sizes_are_refused(size: str, message: str) -> None:
-    """Page sizes other than whole numbers from 1 to 100 get 400 with a message."""
-    assert refused(Caller().response(BLOCKS, pageSize=size)) == (400, "Bad Request", [message])
+    assert caller.response("/v1/chains/%343114/blocks").status == 500
 
 
 def test_page_size_is_10_by_default() -> None:
-    """Pages have 10 rows, or pageSize."""
+    """Pages have 10 rows, or pageSize, which is a whole number from 1 to 100."""
     caller = Caller()
-    assert [len(caller.page(BLOCKS, **q)["blocks"]) for q in ({}, {"pageSize": 1}, {"pageSize": 100})] == [
-        10,
-        1,
-        100,
-    ]
+    sizes: list[Json] = [{}, {"pageSize": 1}, {"pageSize": 100}]
+    assert [len(caller.page(BLOCKS, **size)["blocks"]) for size in sizes] == [10, 1, 100]
+    for size, said in (("0", "be less than 1"), ("101", "be greater than 100"), ("9" * 5000, "an integer")):
+        status, _, (message,) = refused(caller.response(BLOCKS, pageSize=size))
+        assert (status, said in message) == (400, True), message
 
 
 # Page tokens
@@ -497,44 +340,33 @@ def test_token_lives_for_its_lifetime_and_may_be_used_again() -> None:
     assert (caller.world.stats.tokens_expired, caller.world.stats.tokens_minted) == (1, 5)
 
 
-@pytest.mark.parametrize("status", [404, 410, 422, 499])
-def test_expired_token_may_get_another_status(status: int) -> None:
+def test_expired_token_may_get_another_status() -> None:
     """An expired token gets expired_status after token_lifetime."""
-    caller = Caller(expired_status=status, token_lifetime=5.0)
-    token = caller.page(TPS)["nextPageToken"]
-    caller.now += 5
-    assert refused(caller.response(TPS, pageToken=token))[0] == status
+    for status in (404, 410, 422, 499):
+        caller = Caller(expired_status=status, token_lifetime=5.0)
+        token = caller.page(TPS)["nextPageToken"]
+        caller.now += 5
+        assert refused(caller.response(TPS, pageToken=token))[0] == status
 
 
-@pytest.mark.parametrize("token", ["", "5", "null", "x" * 100_000, "00000000-0000-4000-8000-000000000000"])
-def test_token_that_was_never_given_out_is_refused(token: str) -> None:
-    """An unknown or malformed token is a 400."""
-    assert refused(Caller().response(BLOCKS, pageToken=token))[:2] == (400, "Bad Request")
-
-
-@pytest.mark.parametrize(
-    ("path", "query"),
-    [
+def test_token_is_bound_to_its_query() -> None:
+    """A token that was never given out, or of another path or parameters, is a 400; each is given once."""
+    caller = Caller()
+    for unknown in ("", "5", "null", "x" * 100_000, "00000000-0000-4000-8000-000000000000"):
+        assert refused(caller.response(BLOCKS, pageToken=unknown))[:2] == (400, "Bad Request")
+    token = caller.page(BLOCKS, pageSize=10)["nextPageToken"]
+    others: list[tuple[str, Json]] = [
         (BLOCKS, {"pageSize": 11}),
         (BLOCKS, {}),
         (BLOCKS, {"pageSize": 10, "status": "x"}),
         (TRANSACTIONS, {"pageSize": 10}),
         ("/v1/chains/43113/blocks", {"pageSize": 10}),
         (TPS, {"pageSize": 10}),
-    ],
-)
-def test_token_is_bound_to_its_query(path: str, query: dict[str, object]) -> None:
-    """A token of another path or of other parameters is a 400."""
-    caller = Caller()
-    token = caller.page(BLOCKS, pageSize=10)["nextPageToken"]
-    assert refused(caller.response(path, pageToken=token, **query))[:2] == (400, "Bad Request")
-
-
-def test_tokens_are_unique() -> None:
-    """Page tokens are unique, also if a page is requested twice."""
-    caller = Caller()
+    ]
+    for path, query in others:
+        assert refused(caller.response(path, pageToken=token, **query))[:2] == (400, "Bad Request")
     tokens = [caller.page(path)["nextPageToken"] for path in (BLOCKS, BLOCKS, TPS, TRANSACTIONS)]
-    assert len(set(tokens)) == 4
+    assert len({token, *tokens}) == 5
 
 
 # Limits
@@ -573,6 +405,7 @@ def test_window_begins_with_the_first_request_in_it() -> None:
     assert caller.response(BLOCKS).headers["retry-after"] == "1"
 
 
+@example(start=4.4, window=60.0, passed=0.0)  # float sums make it a little more than 60
 @given(start=st.floats(0, 1e9), window=st.floats(0.001, 1e6), passed=st.floats(0, 0.999))
 def test_waiting_for_retry_after_is_always_enough(start: float, window: float, passed: float) -> None:
     """A client that waits exactly retry-after seconds, at least one, is served."""
@@ -586,15 +419,6 @@ def test_waiting_for_retry_after_is_always_enough(start: float, window: float, p
         assert int(answer.headers["retry-after"]) >= 1
         assert caller.response(BLOCKS).status == 200
     assert caller.world.stats.sent_while_stopped == 0
-
-
-def test_float_error_adds_no_second_to_a_wait() -> None:
-    """A wait is rounded up to whole seconds, without the error of float sums."""
-    caller = Caller(limit=1)
-    caller.now = 4.4
-    caller.response(BLOCKS)
-    assert caller.now + 60.0 - caller.now > 60.0
-    assert caller.response(BLOCKS).headers["retry-after"] == "60"
 
 
 def test_keys_have_quotas_of_their_own() -> None:
@@ -628,11 +452,8 @@ def test_limit_may_change_while_it_runs() -> None:
     assert limits(caller.response(BLOCKS))["ratelimit-remaining"] == "0"
     caller.world.settings.limit = None
     assert limits(caller.response(BLOCKS)) == {}
-
-
-def test_long_windows_are_written_out() -> None:
-    """A policy's window is written in digits, even a very long one."""
-    assert limits(Caller(limit=1, window=2_592_000.0).response(BLOCKS))["ratelimit-policy"] == "1;w=2592000"
+    long = Caller(limit=1, window=2_592_000.0).response(BLOCKS)
+    assert limits(long)["ratelimit-policy"] == "1;w=2592000"
 
 
 # What is counted
@@ -770,12 +591,6 @@ def test_faults_are_aimed_at_routes(route: str | None, met: list[str]) -> None:
     assert (outside.status == 500) == (route is None)
 
 
-def test_escaped_paths_meet_the_faults_of_their_route() -> None:
-    """Escaped paths belong to the route of the plain path."""
-    caller = Caller(faults=[Fault(route=BLOCKS, status=500)])
-    assert caller.response("/v1/chains/%343114/blocks").status == 500
-
-
 def test_aimed_faults_count_the_requests_to_their_route() -> None:
     """Faults on a route count the requests to that route alone in at, every and times."""
     caller = Caller(
@@ -817,9 +632,9 @@ def test_one_page_is_refused() -> None:
     assert [caller.response(path).status for path in (TPS, BLOCKS)] == [200, 500]
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("share", [0.1, 1.0])
 def test_share_of_the_requests_meets_a_fault(share: float) -> None:
-    """`share` chooses about that share of the counted requests; which ones follows from the seed."""
+    """`share` chooses about that share of the counted requests by the seed; two faults choose others."""
 
     def met(seed: int, *faults: Fault) -> list[bool]:
         caller = Caller(seed=seed, faults=faults)
@@ -831,14 +646,8 @@ def test_share_of_the_requests_meets_a_fault(share: float) -> None:
     assert first == met(1, fault)
     assert (first == met(2, fault)) == (share == 1.0)
     assert not any(met(1, Fault(route="metrics.*", share=share, status=500)))
-
-
-def test_shares_of_two_faults_are_independent() -> None:
-    """Two faults of one aim and share choose different requests."""
-    faults = [Fault(share=0.5, status=500), Fault(share=0.5, status=501)]
-    caller = Caller(faults=faults)
-    statuses = {caller.response("/v1/chains/43114").status for _ in range(50)}
-    assert statuses == {200, 500, 501}
+    caller = Caller(faults=[Fault(share=0.5, status=500), Fault(share=0.5, status=501)])
+    assert {caller.response("/v1/chains/43114").status for _ in range(50)} == {200, 500, 501}
 
 
 def test_token_can_expire_early() -> None:
@@ -861,22 +670,6 @@ def test_one_row_of_a_page_is_malformed() -> None:
     assert refused(caller.response(BLOCKS, pageSize="x"))[0] == 400
     assert caller.page("/v1/chains/43114") != sane.page("/v1/chains/43114")
     assert Caller(rows=0, faults=[Fault(every=1, malformed=True)]).page(BLOCKS)["blocks"] == []
-
-
-@pytest.mark.parametrize("name", sorted(ROUTES))
-def test_malformed_rows_are_of_every_route(name: str) -> None:
-    """A malformed row of any route does not fit its model; a malformed text is an object."""
-    settings = Settings(
-        rows=5, points=5, chains=CHAINS, forbidden=(), faults=[Fault(every=1, malformed=True)]
-    )
-    world = World(settings)
-    response = world.answer(next(requests_for(name, world)), 0.0).response
-    assert response.status in (200, 201)
-    if ROUTES[name].route.model is None:
-        assert {} in next(value for value in json.loads(response.body).values() if isinstance(value, list))
-        return
-    with pytest.raises(DecodeError):
-        ROUTES[name].decoder()(response.body)
 
 
 def test_dead_tokens_are_of_their_page() -> None:
@@ -996,8 +789,8 @@ async def test_round_trip_takes_its_latency() -> None:
     assert sim.stats.sent_while_stopped == 1
 
 
-async def test_latency_may_be_drawn() -> None:
-    """A latency function gets a generator that depends on the seed alone."""
+async def test_latency_may_be_drawn_and_the_clock_given() -> None:
+    """A latency function gets a generator that depends on the seed alone; now= replaces the loop's clock."""
 
     async def spent(seed: int) -> float:
         began = asyncio.get_running_loop().time()
@@ -1005,6 +798,11 @@ async def test_latency_may_be_drawn() -> None:
         return round(asyncio.get_running_loop().time() - began, 6)
 
     assert await spent(1) == await spent(1) != await spent(2)
+    sim = Simulator(limit=1, now=lambda: 5.0, rows=3)
+    sim.insert(BLOCKS, 2)
+    assert len(body(await sim.transport().send(request(BLOCKS)))["blocks"]) == 5
+    await asyncio.sleep(1_000)
+    assert (await sim.transport().send(request(BLOCKS))).status == 429
 
 
 async def test_clock_can_be_moved() -> None:
@@ -1020,21 +818,6 @@ async def test_clock_can_be_moved() -> None:
         sim.advance(-1)
 
 
-async def test_clock_can_be_given() -> None:
-    """now= replaces the clock of the loop."""
-    sim = Simulator(limit=1, now=lambda: 5.0)
-    await sim.transport().send(request(BLOCKS))
-    await asyncio.sleep(1_000)
-    assert (await sim.transport().send(request(BLOCKS))).status == 429
-
-
-async def test_rows_can_be_inserted() -> None:
-    """Inserted rows are the first ones of a new walk."""
-    sim = Simulator(rows=3)
-    sim.insert(BLOCKS, 2)
-    assert len(body(await sim.transport().send(request(BLOCKS)))["blocks"]) == 5
-
-
 @pytest.mark.parametrize("fault", [Fault(at=1, disconnect=True), Fault(at=1, truncate=True)])
 async def test_broken_connections_raise_in_memory(fault: Fault) -> None:
     """Broken connections raise APIConnectionError after the service did the work."""
@@ -1045,13 +828,12 @@ async def test_broken_connections_raise_in_memory(fault: Fault) -> None:
     assert (await sim.transport().send(request(BLOCKS))).headers["ratelimit-remaining"] == "3"
 
 
-@pytest.mark.parametrize("fault", [Fault(at=1, stall=True), Fault(at=1, stall_body=True)])
-async def test_stalled_request_waits_for_ever(fault: Fault) -> None:
-    """A stalled request ends only by cancellation."""
-    sim = Simulator(faults=[fault])
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(1e6):
-            await sim.transport().send(request(BLOCKS))
+async def test_stalled_request_waits_for_ever() -> None:
+    """A stalled request, or one whose body stalls, ends only by cancellation."""
+    for fault in (Fault(at=1, stall=True), Fault(at=1, stall_body=True)):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1e6):
+                await Simulator(faults=[fault]).transport().send(request(BLOCKS))
 
 
 @pytest.mark.parametrize("effect", [{}, {"status": 503}, {"truncate": True}])
@@ -1161,19 +943,10 @@ async def test_the_public_services_are_simulated_with_and_without_a_key() -> Non
     assert places[2] == ("data", chain)
 
 
-def test_nothing_of_a_server_is_loaded_before_one_is_started() -> None:
-    """Importing and using the simulator in memory loads no web server."""
-    script = (
-        "import sys; from chainapi.simulator import Simulator;"
-        "Simulator().transport(); print('aiohttp.web' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
-
-
 # On a port
 
 
+@pytest.mark.adapter
 @pytest.mark.real_time
 async def test_server_gives_what_memory_gives() -> None:
     """The server sends the status, headers and bytes of the transport in memory."""
@@ -1192,6 +965,7 @@ async def test_server_gives_what_memory_gives() -> None:
         assert dict(sim.stats.answered) == {200: 3, 400: 1, 429: 1}
 
 
+@pytest.mark.adapter
 @pytest.mark.real_time
 async def test_server_breaks_connections_for_real() -> None:
     """The server closes connections early or within the body, or stalls them."""
@@ -1215,6 +989,7 @@ async def test_server_breaks_connections_for_real() -> None:
         assert (sim.stats.broken, dict(sim.stats.answered)) == (3, {200: 1})
 
 
+@pytest.mark.adapter
 @pytest.mark.real_time
 async def test_server_stalls_in_the_body_for_real() -> None:
     """The server stalls within the body until the client leaves."""
@@ -1232,6 +1007,7 @@ async def test_server_stalls_in_the_body_for_real() -> None:
         assert sim.stats.broken == 1
 
 
+@pytest.mark.adapter
 @pytest.mark.real_time
 async def test_server_delays_slow_answers() -> None:
     """The server delays a slow answer, but not later answers."""
@@ -1245,6 +1021,7 @@ async def test_server_delays_slow_answers() -> None:
         slow.cancel()
 
 
+@pytest.mark.adapter
 @pytest.mark.real_time
 async def test_server_counts_what_is_sent_after_a_refusal() -> None:
     """The server counts requests after a refusal and its grace, on simulated time."""
@@ -1258,6 +1035,7 @@ async def test_server_counts_what_is_sent_after_a_refusal() -> None:
         assert sim.stats.refused == 3
 
 
+@pytest.mark.adapter
 @pytest.mark.real_time
 async def test_server_closes_at_once_and_frees_its_port() -> None:
     """The server closes at once despite open connections, and frees its port."""
@@ -1281,6 +1059,7 @@ async def test_server_closes_at_once_and_frees_its_port() -> None:
             await again.__aenter__()
 
 
+@pytest.mark.adapter
 @pytest.mark.real_time
 async def test_server_waits_its_latency() -> None:
     """The server gets a request after half its latency, as in memory."""
