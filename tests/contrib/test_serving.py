@@ -13,7 +13,7 @@ from tests.contrib.serving import asked, served
 from tests.raw_server import let_pass, settle, until
 
 CHAIN = 43114
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.adapter]
 
 
 def waiting(app: FastAPI) -> int:
@@ -22,8 +22,11 @@ def waiting(app: FastAPI) -> int:
     return number
 
 
-@pytest.mark.parametrize("http", ["h11", "httptools"])
-@pytest.mark.parametrize("path", [f"/tps/{CHAIN}", f"/tps/{CHAIN}/events"])
+@pytest.mark.parametrize(
+    ("http", "path"),
+    [("h11", f"/tps/{CHAIN}"), ("httptools", f"/tps/{CHAIN}/events")],
+    ids=["h11", "httptools"],
+)
 async def test_disconnect_ends_the_upstream_work(http: str, path: str) -> None:
     """After a client has disconnected amid a stream, no request is sent for it."""
     simulator = Simulator(points=1_000, metrics_limit=2, metrics_window=600)

@@ -1,14 +1,20 @@
-"""Headless Chromium, driven by Playwright, for the tests of pages."""
+"""Headless Chromium, driven by Playwright, for the tests of pages.
+
+Playwright is imported when the browser starts: `nox -s browser` installs it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest_asyncio
 from attrs import define, field
-from playwright.async_api import Browser, CDPSession, Page, async_playwright
 
 from tests.programs import CHROMIUM, program
+
+if TYPE_CHECKING:  # the packages of `nox -s types` need not have it
+    from playwright.async_api import Browser, CDPSession, Page  # type: ignore[import-not-found, unused-ignore]
 
 PATIENCE = 15_000.0  # milliseconds for a condition of the page, on a busy machine
 
@@ -45,6 +51,8 @@ class Tab:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     """Start Chromium; the tests of a module share it, and its event loop."""
+    from playwright.async_api import async_playwright  # type: ignore[import-not-found, unused-ignore]
+
     executable = program(*CHROMIUM)
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(

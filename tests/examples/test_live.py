@@ -12,12 +12,11 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from playwright.async_api import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chainapi import Session
@@ -26,7 +25,15 @@ from docs.examples.live.app import live_app
 from tests.examples.browser import PATIENCE, Tab, browser, tab
 from tests.real_loop import RealLoop
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.real_time, pytest.mark.untraced]
+if TYPE_CHECKING:
+    from playwright.async_api import Route  # type: ignore[import-not-found, unused-ignore]
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.real_time,
+    pytest.mark.proof,
+    pytest.mark.browser,
+]
 __all__ = ["browser", "tab"]  # fixtures
 
 CHAINS = (43114, 53935, 432204)
