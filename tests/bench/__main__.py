@@ -363,7 +363,7 @@ BENCHES: Mapping[str, Callable[[], None]] = {
     "import": partial(print_all, bench_import),
 }
 PROGRAMS: Mapping[str, Sequence[str]] = {
-    "tables": ("tests.bench.tables",),
+    "tables": ("tests.bench.table", "--tables"),
     "exports": ("tests.bench.sources", "--sources", "100"),
     "processes": ("tests.bench.processes",),
     "web": ("tests.bench.web",),

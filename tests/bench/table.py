@@ -1,9 +1,9 @@
-"""Walks beside loops that people write: ``python -m tests.bench.table [--markdown] [WORD...]``.
+"""Walks beside loops that people write: ``python -m tests.bench.table [--markdown | --tables] [WORD...]``.
 
 Each line is one kind of work; with words, only the lines whose names have all of them. Figures are CPU
 seconds of the client by those of a loop of aiohttp and msgspec Structs in the same round: median (least to
 greatest) of the rounds. Rounds end after some seconds, and there are three at least. ``--markdown`` prints
-the table of docs/speed.md, with a column for each client.
+the table of docs/speed.md, with a column for each client; ``--tables`` compares the ways to a table instead.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import pyarrow as pa
 import pydantic
 from attrs import evolve, frozen
 from pydantic.alias_generators import to_camel
@@ -193,8 +194,10 @@ def plain_cattrs(path: str) -> Read:
     return read
 
 
-def by_hand(name: str, reader: Callable[[str], Read]) -> Contestant:
-    """Return a loop over aiohttp."""
+def by_hand(
+    name: str, reader: Callable[[str], Read], made: Callable[[list[Any]], int] | None = None
+) -> Contestant:
+    """Return a loop over aiohttp; with `made` it keeps all rows, makes something of them, and counts that."""
 
     async def begin(client: tuple[aiohttp.ClientSession, str], work: Work) -> object:
         async with client[0].get(URL(f"{client[1]}{work.path}?pageSize={work.rows}", encoded=True)) as answer:
@@ -202,15 +205,17 @@ def by_hand(name: str, reader: Callable[[str], Read]) -> Contestant:
 
     async def walk(client: tuple[aiohttp.ClientSession, str], work: Work) -> int:
         (http, base), read = client, reader(work.path)
-        rows, token = 0, ""
+        kept, rows, token = list[Any](), 0, ""
         while True:
             query = f"?pageSize={work.rows}" + (f"&pageToken={token}" if token else "")
             async with http.get(URL(base + work.path + query, encoded=True)) as answer:
                 answer.raise_for_status()
                 page, found = read(await answer.read())
             rows += len(page)
+            if made is not None:
+                kept += page
             if not found:
-                return rows
+                return rows if made is None else made(kept)
             token = found
 
     return Contestant(name, _Http, begin, walk)
@@ -273,6 +278,23 @@ async def to_arrow(client: Session, work: Work) -> int:
     return int((await stream(client, work).to_arrow()).num_rows)
 
 
+async def arrow_batches(client: Session, work: Work) -> int:
+    """Read a record batch a page."""
+    return sum([batch.num_rows async for batch in stream(client, work).arrow_batches()])
+
+
+async def table_of_objects(client: Session, work: Work) -> int:
+    """Collect all rows, and make a table of their dicts."""
+    rows = await stream(client, work).collect()
+    return int(pa.Table.from_pylist([row.to_dict() for row in rows]).num_rows)
+
+
+def columns(rows: list[Any]) -> int:
+    """Make a table of Structs: a list for each column; numbers of blocks stay texts."""
+    names = rows[0].__struct_fields__
+    return int(pa.table({name: [getattr(row, name) for row in rows] for name in names}).num_rows)
+
+
 STRUCT = by_hand("Struct", structs)
 SAME = by_hand("same objects", same_objects)
 PYDANTIC = by_hand("pydantic", pydantic_models)
@@ -280,7 +302,17 @@ PAGES = Contestant("pages", session, first_page, pages)
 ITEMS = Contestant("items", session, first_page, items)
 COLLECT = Contestant("collect", session, first_page, collect)
 BY_HAND = (STRUCT, SAME, by_hand("json", dicts), PYDANTIC, by_hand("cattrs", plain_cattrs))
-ALL = (*BY_HAND, PAGES, ITEMS, COLLECT, Contestant("to_arrow", session, first_page, to_arrow))
+ARROW = Contestant("to_arrow", session, first_page, to_arrow)
+ALL = (*BY_HAND, PAGES, ITEMS, COLLECT, ARROW)
+TABLES = (
+    STRUCT,
+    by_hand("Structs as a table", structs, columns),
+    ARROW,
+    Contestant("arrow_batches", session, first_page, arrow_batches),
+    PAGES,
+    COLLECT,
+    Contestant("table_of_objects", session, first_page, table_of_objects),
+)
 FEW = (STRUCT, SAME, PYDANTIC, PAGES, COLLECT)
 
 
@@ -353,6 +385,14 @@ def markdown(words: Sequence[str] = ()) -> None:
         print(f"| {work.name} | {' | '.join(cells)} |", flush=True)
 
 
+def tables() -> None:
+    """Print the ways to a table, as ratios to Structs by hand that are dropped."""
+    print("| work | client | CPU, Structs by hand = 1 |\n|---|---|---|", flush=True)
+    for work in (Work("100 blocks", BLOCKS, 100, 60), Work("2,160 points", POINTS, 2_160, 60)):
+        for name, ratios in measure(work, TABLES).items():
+            print(f"| {work.name} | {name} | {shown(ratios)} |", flush=True)
+
+
 def target(work: Work) -> str:
     """Return the target of a line."""
     if work.path == POINTS:
@@ -363,7 +403,9 @@ def target(work: Work) -> str:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    if "--markdown" in given:
+    if "--tables" in given:
+        tables()
+    elif "--markdown" in given:
         markdown([word for word in given if word != "--markdown"])
     else:
         main(given)

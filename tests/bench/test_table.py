@@ -9,7 +9,7 @@ from tests.bench.__main__ import main
 from tests.bench.table import ALL, LINES, STRUCT, measure
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 @pytest.mark.program
 def test_each_client_reads_all_rows() -> None:
     """Each client of the benchmark reads all rows of a walk, and is measured beside the loop by hand."""

@@ -342,6 +342,7 @@ def test_the_order_of_a_long_list_costs_nothing_until_requested() -> None:
     """Moved rows stay within runs of 10,000, so a page of any list is fast."""
     rows = 10**12 + 5_000
     newest = int(Caller(rows=rows).page(BLOCKS)[0][0]["blockNumber"])
+    order: Any
     for order in ("swapped", "shuffled"):
         caller = Caller(Anomalies(order=order), rows=rows)
         pages = [*islice(caller.pages(BLOCKS, pageSize=100), 51)]
@@ -397,6 +398,7 @@ def keeps(field: tuple[str, Any]) -> bool:
 
 def test_fields_change_within_a_walk_with_each_answer_only() -> None:
     """Pages of a walk share a version, or have one each; resources change with each answer in both modes."""
+    changing: Any
     for changing, numbers in (("pass", [0, 0, 0]), ("answer", [0, 1, 2])):
         caller = Caller(Anomalies(changing=changing), rows=30)
         pages = [*caller.pages(BLOCKS)]
