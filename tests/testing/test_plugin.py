@@ -371,7 +371,7 @@ def reach(host):
 
 
 def test_network_is_blocked_unless_allowed(suite: pytest.Pytester) -> None:
-    """Fixtures of chainapi block the network for their tests only; markers allow some hosts or all."""
+    """Fixtures block the network for their tests only; markers allow hosts or all, an option all tests."""
     code = """
 def test_before():
     assert reach("192.0.2.1")
@@ -394,16 +394,8 @@ def test_after():
     assert reach("192.0.2.1")
 """
     run(suite, OUTSIDE + code, passed=6)
-
-
-def test_option_allows_the_network(suite: pytest.Pytester) -> None:
-    """--chainapi-network allows all hosts for all tests."""
-    run(
-        suite,
-        OUTSIDE + "def test_x(chainapi_simulator): assert reach('192.0.2.1')",
-        "--chainapi-network",
-        passed=1,
-    )
+    option = OUTSIDE + "def test_x(chainapi_simulator): assert reach('192.0.2.1')"
+    run(suite, option, "--chainapi-network", passed=1)
 
 
 RECORDED = """
@@ -458,7 +450,7 @@ def test_recordings_have_a_marker(suite: pytest.Pytester) -> None:
     }
     Path(suite.path, "own.jsonl").write_text(f'{{"chainapi_recording": 1}}\n{json.dumps(line)}\n')
     code = """
-from chainapi.core.http import Request
+from chainapi.transport import Request
 pytestmark = pytest.mark.asyncio
 
 async def get(player):
@@ -524,6 +516,7 @@ def test_recorder_runs_in_real_time(suite: pytest.Pytester) -> None:
     run(suite, SERVED.replace("LONG", "3600.0"), passed=1)
 
 
+@pytest.mark.adapter
 @pytest.mark.program
 def test_plugin_costs_nothing_unused(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run without the fixtures loads neither aiohttp nor the simulator, and no module but the plugin."""

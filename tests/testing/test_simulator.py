@@ -161,11 +161,6 @@ async def test_every_row_once(path: str, read: Callable[[Any], Any]) -> None:
         simulator.assert_every_row_once([*rows, *rows[:5]], path)
 
 
-async def test_no_row_of_an_empty_list() -> None:
-    """An empty list has every row once."""
-    CheckedSimulator(rows=0).assert_every_row_once([], BLOCKS)
-
-
 async def test_sessions_share_a_quota() -> None:
     """All sessions of a test simulator share one gate, as the sessions of a program do."""
     simulator = CheckedSimulator(limit=2, window=60.0)
