@@ -9,17 +9,14 @@ from decimal import Decimal
 from itertools import groupby, islice, pairwise
 from typing import Any
 
-import aiohttp
 import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from yarl import URL
 
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder
-from chainapi.models.unions import wire_name
 from chainapi.simulator import Anomalies, Settings, Simulator
 from chainapi.simulator.rows import encode
 from tests.documents import request_to
@@ -149,22 +146,6 @@ def test_no_anomaly_moves_another_one(anomalies: Anomalies) -> None:
     assert sorted(texts(odd)) == sorted(texts([row for row in rows if row not in sane]))
 
 
-def test_pages_hold_what_they_hold_besides_their_rows() -> None:
-    """Anomalies of rows leave the rest of the page unchanged."""
-    for name in LISTS:
-        pages = [
-            Caller(*several).page(path_of(name), **needed_by(name))[1]
-            for several in ([], [Anomalies(equal=2)])
-        ]
-        sane, odd = ({field: page[field] for field in page_fields(name)} for page in pages)
-        assert sane == odd, name
-
-
-def page_fields(name: str) -> set[str]:
-    """Return the names of the fields that pages of a route hold besides the list."""
-    return {wire_name(field) for field, _ in ROUTES[name].route.extra}
-
-
 def test_anomalies_are_aimed_at_routes() -> None:
     """A list has the anomalies of the first record whose route matches, or none."""
     caller = Caller(
@@ -281,14 +262,6 @@ def test_swapped_rows_are_neighbours(seed: int, rows: int) -> None:
     places = positions(swapped.walk(BLOCKS), sane)
     assert sorted(places) == list(range(rows))
     assert all(abs(place - number) <= 1 for number, place in enumerate(places))
-
-
-def test_neighbours_are_swapped_over_the_border_of_a_page() -> None:
-    """Swapped neighbours include the last row of a page and the first of the next."""
-    sane, swapped = Caller(rows=500).walk(BLOCKS), Caller(Anomalies(order="swapped"), rows=500).walk(BLOCKS)
-    moved = [number for number, place in enumerate(positions(swapped, sane)) if place > number]
-    assert 50 < len(moved) < 150
-    assert [number for number in moved if number % 10 == 9]
 
 
 def test_shuffled_rows_are_anywhere() -> None:
@@ -625,68 +598,16 @@ def test_what_is_no_list_holds_no_rows(path: str, query: dict[str, str], said: s
 # Settings
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"ties": 0}, "ties"),
-        ({"equal": 0}, "equal"),
-        ({"replays": 0}, "replays"),
-        ({"order": "random"}, "order"),
-        ({"moved": 1.1}, "moved"),
-        ({"malformed": -0.1}, "malformed"),
-        ({"unknown_fields": 2}, "unknown_fields"),
-        ({"unknown_values": float("nan")}, "unknown_values"),
-        ({"changing": "always"}, "changing"),
-        ({"paging": "page"}, "paging"),
-        ({"repeat_pages": 0}, "repeat_pages"),
-        ({"repeat_pages": "first"}, "repeat_pages"),
-        ({"route": "data.evm.bloks"}, "no route is named 'data.evm.bloks'"),
-    ],
-)
-def test_impossible_anomalies_are_refused(wrong: Json, said: str) -> None:
-    """Impossible anomalies raise ValueError with their name."""
-    with pytest.raises(ValueError, match=said):
-        Anomalies(**wrong)
-
-
-def test_one_record_needs_no_list() -> None:
-    """`anomalies` takes one record or several."""
+def test_impossible_anomalies_are_refused() -> None:
+    """Impossible anomalies raise ValueError with their name; one record needs no list."""
+    wrongs: list[tuple[str, Any]] = [
+        *(("ties", 0), ("equal", 0), ("replays", 0), ("order", "random"), ("moved", 1.1)),
+        *(("malformed", -0.1), ("unknown_fields", 2), ("unknown_values", float("nan"))),
+        *(("changing", "always"), ("paging", "page"), ("repeat_pages", 0), ("repeat_pages", "first")),
+        ("route", "data.evm.bloks"),
+    ]
+    for name, value in wrongs:
+        with pytest.raises(ValueError, match=name):
+            Anomalies(**{name: value})
     one = Anomalies(ties=2)
     assert Settings(anomalies=one).anomalies == Settings(anomalies=[one]).anomalies == (one,)
-
-
-# On a port
-
-
-@pytest.mark.adapter
-@pytest.mark.real_time
-async def test_server_gives_what_memory_gives() -> None:
-    """The server sends every anomaly in the bytes of the transport in memory."""
-    anomalies = Anomalies(
-        ties=2,
-        equal=2,
-        replays=2,
-        order="shuffled",
-        moved=0.5,
-        changing="answer",
-        malformed=0.3,
-        unknown_fields=0.3,
-        unknown_values=0.3,
-        paging="offset",
-        repeat_pages=2,
-    )
-    memory = Caller(anomalies)
-    async with (
-        Simulator(rows=60, chains=CHAINS, anomalies=anomalies) as sim,
-        aiohttp.ClientSession() as client,
-    ):
-        for path in (BLOCKS, ALL_TRANSACTIONS, INTERNALS):
-            question = ""
-            for _ in range(5):
-                wanted = memory.body(path, **({"pageToken": question} if question else {}))
-                url = sim.data_base_url.removesuffix("/data") + path
-                params = f"?pageToken={question}" if question else ""
-                headers = {"x-data-api-key": sim.api_key}
-                async with client.get(URL(url + params, encoded=True), headers=headers) as answer:
-                    assert await answer.read() == wanted
-                question = loads(wanted)["nextPageToken"]

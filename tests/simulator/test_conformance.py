@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chainapi._tooling.openapi import Document, find_documents
-from chainapi.api.catalogue import ROUTES
 from tests.simulator import conform
 from tests.simulator.test_routes import Caller, fields_of
 
@@ -166,38 +163,3 @@ def test_answers_are_held_to_their_models() -> None:
     for name, body in [("data.evm.blocks", b'{"blocks":[{}]}'), ("data.avax_supply", b"{}")]:
         (line,) = check[name].misfits(body)
         assert line.startswith("model: ")
-
-
-def test_refusals_are_misfits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query that the simulator refuses is reported with its message."""
-    monkeypatch.setattr(conform, "CHAINS", (1,))
-    (line,) = conform.misfits("data.evm.blocks", CHECKERS["data.evm.blocks"], seeds=[0])
-    assert line.startswith("/data/v1/chains/7/blocks?pageSize=100&chainId=7: {")
-    assert "chain 7 does not exist" in line
-
-
-def test_command_counts_the_routes_that_do_not_fit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The command reports every misfit and returns the number of routes with one.
-
-    It also names its documents.
-    """
-    monkeypatch.setattr(conform, "DECLARED", {"data.evm.blocks": ROUTES["data.evm.blocks"]})
-    place = tmp_path / "data-api.json"
-    place.write_text(json.dumps(a_document({"required": ["rows"]}).content), "utf-8")
-    assert conform.main([str(place)]) == 1
-    assert capsys.readouterr().out == (
-        "data.evm.blocks: document: $: required ['rows']\n1 routes, 1 of them do not fit (documents: data)\n"
-    )
-    monkeypatch.setenv("CHAINAPI_OPENAPI", str(tmp_path / "nowhere"))
-    assert conform.main([]) == 0
-    assert "(documents: none, the models alone)" in capsys.readouterr().out
-
-
-def test_documents_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CHAINAPI_OPENAPI sets the folder of the documents."""
-    (tmp_path / "data-api.json").write_text(json.dumps(a_document({}).content), "utf-8")
-    (tmp_path / "notes.json").write_text("[]", "utf-8")
-    monkeypatch.setenv("CHAINAPI_OPENAPI", str(tmp_path))
-    assert [document.name for document in find_documents()] == ["data"]

@@ -18,8 +18,6 @@ from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.records import AnyRecord, Record
 from chainapi.models.schema import fields_of, row_classes, type_of
 from chainapi.models.unions import register_union
-from chainapi.simulator import Anomalies
-from chainapi.simulator.handlers import HANDLERS
 from tests.simulator.test_routes import Caller, needed_by, path_of
 
 pytestmark = pytest.mark.rule  # models are replaced
@@ -157,16 +155,6 @@ def test_required_fields_are_those_of_the_row_wherever_it_is_shown(monkeypatch: 
         assert caller.body(f"{path}/{blocks[5][name]}") == blocks[5]
 
 
-def test_anomalies_take_any_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anomalies skip fields with names like prices, logos or progress but other types."""
-    for name in ("data.evm.transactions", "data.evm.erc20_balances", "data.chain"):
-        extend(monkeypatch, name)
-        odd = Anomalies(ties=2, changing="answer", unknown_fields=1.0, unknown_values=1.0)
-        caller = Caller(anomalies=odd)
-        for _ in range(3):
-            assert caller.response(path_of(name), **needed_by(name)).status == 200
-
-
 def test_a_union_in_a_field_has_a_value_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A field that holds a union has records of both kinds, with their tags."""
     endpoint = ROUTES["data.evm.transactions"]
@@ -175,8 +163,3 @@ def test_a_union_in_a_field_has_a_value_of_one_kind(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(vars(endpoint), "route", replace(endpoint.route, model=model))
     rows = Caller().body(path_of("data.evm.transactions"), pageSize=20)["transactions"]
     assert {(row["either"]["kind"], len(row["either"])) for row in rows} == {("first", 2), ("second", 2)}
-
-
-def test_handlers_are_those_of_routes() -> None:
-    """Each handler is registered under the name of a route."""
-    assert set(HANDLERS) <= set(ROUTES)
