@@ -80,6 +80,17 @@ def test_tps_refuses_options_of_a_chart_without_one(option: tuple[str, ...]) -> 
     assert chainapi("tps", "43114", *option, "--plot", "--limit", "5").code == 0
 
 
+def test_colors_are_left_out_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Colors are left out if the output is no terminal, or if NO_COLOR is set."""
+    color = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|38|9[0-7])")
+    for command in (["--help"], ["tps", "43114", "--plot"]):
+        assert color.search(chainapi(*command, tty=True).out)
+        assert "\x1b" not in chainapi(*command).out
+        with monkeypatch.context() as patch:
+            patch.setenv("NO_COLOR", "1")
+            assert color.search(chainapi(*command, tty=True).out) is None
+
+
 @pytest.mark.parametrize("command", ["--help", "tps 43114 --limit 1", "tps 43114 --plot"])
 def test_columns_of_zero_are_an_unknown_width(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """COLUMNS=0, as some programs set it where they know no width, gives the output of 80 columns."""

@@ -216,7 +216,7 @@ def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) ->
 
 
 def test_options_of_files() -> None:
-    """--fields are the columns in their order; Parquet files have the compression and groups that are given."""
+    """--fields are the columns in their order; Parquet files have the given compression and groups."""
     given = (ROUTE, "43114", "--limit", "3")
     assert exported(*given, "--out", "b.csv", "--fields", "tx_count, block_hash").code == 0
     assert [[*row] for row in rows_in("b.csv")] == [["source", "tx_count", "block_hash"]] * 3

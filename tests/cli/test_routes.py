@@ -11,14 +11,13 @@ import sys
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-import attrs
 import pytest
 from attrs import fields
 
 import chainapi as package
 from chainapi import Limit, Session
 from chainapi.api.catalogue import ROUTES, WRITES
-from chainapi.models import ChainInfo, EvmBlock
+from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
 from tests.cli.terminal import BLOCKS, FAILED, WRONG_USAGE, Fixed, chainapi, finish, start
 from tests.cli.terminal import environment as environment
@@ -259,15 +258,6 @@ def test_records_of_a_request_are_json_on_the_command_line() -> None:
     refused = chainapi(*command, "--param", "queries={}x")
     assert refused.code == WRONG_USAGE
     assert "is not the JSON of one of its records" in refused.err
-
-
-def test_types_are_shown_as_they_are_declared() -> None:
-    """Types of fields have the same text before and after rows are made."""
-    assert chainapi("list", "data.chain", "43114").code == 0
-    attrs.resolve_types(ChainInfo, include_extras=True)
-    (row,) = chainapi("routes", "data.chain").rows
-    shown = row["fields"]["ChainInfo"]
-    assert (shown["chain_id"], shown["status"]) == ("int | None", "str | None")
 
 
 def test_kinds_of_rows_are_shown_one_by_one() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import logging
 import os
 import sys
@@ -30,7 +29,6 @@ from chainapi.contrib import starlette
 from chainapi.contrib.fastapi import (
     ResumeDep,
     SessionDep,
-    add_exception_handlers,
     get_session,
     lifespan,
     ndjson,
@@ -50,12 +48,15 @@ InteractiveDep = Annotated[SessionView, Depends(view(max_waiting=1, tag="interac
 
 
 async def test_lifespan_opens_and_closes_one_session() -> None:
-    """The session lives as long as the application."""
-    app = application(Simulator())
+    """The session lives as long as the application, calls the user's listener, and its rows are JSON."""
+    seen: list[Event] = []
+    app = application(Simulator(), on_event=seen.append)
     async with visited(app) as client:
         session = app.state.chainapi
-        assert (await client.get(f"/chain/{CHAIN}")).status_code == 200
+        points = await client.get(f"/points/{CHAIN}?limit=2")
         assert (await client.get("/internal/health")).json()["session"] == "open"
+    assert points.json()[0].keys() == {"timestamp", "value"}
+    assert [event.status for event in seen if isinstance(event, ResponseReceived)] == [200]
     assert session.connection.closed
 
 
@@ -103,16 +104,6 @@ async def test_wrong_settings_stop_the_application_at_its_start() -> None:
         with pytest.raises(ConfigurationError, match=next(iter(arguments))):
             async with app.router.lifespan_context(app):
                 pass
-
-
-async def test_listener_of_the_user_gets_all_events() -> None:
-    """A listener passed to the lifespan is called beside that of the health page."""
-    seen: list[Event] = []
-    async with visited(application(Simulator(), on_event=seen.append)) as client:
-        await client.get(f"/chain/{CHAIN}")
-        health = (await client.get("/internal/health")).json()
-    assert [event.status for event in seen if isinstance(event, ResponseReceived)] == [200]
-    assert health["last_answers"]["data"]["status"] == 200
 
 
 async def test_view_is_made_once_for_a_session() -> None:
@@ -554,30 +545,6 @@ async def test_client_that_leaves_amid_a_piece_ends_a_generator(
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_server_that_cannot_send_ends_the_work_in_silence() -> None:
-    """A server may raise OSError in place of a disconnect; that is no error of the application."""
-    simulator = Simulator(points=1_000)
-    sends = 0
-
-    async with Session(
-        metrics_base_url=simulator.metrics_base_url, transport=simulator.transport()
-    ) as session:
-        response = ndjson(session.metrics.avg_tps(CHAIN))
-
-        async def receive() -> Message:
-            await asyncio.Event().wait()
-            return {"type": "http.disconnect"}
-
-        async def send(_: object) -> None:
-            nonlocal sends
-            sends += 1
-            if sends == 3:
-                raise OSError("gone")
-
-        await response({"type": "http", "method": "GET", "path": "/"}, receive, send)
-    assert (sends, simulator.stats.requests) == (3, 2)
-
-
 async def test_head_request_gets_headers_only() -> None:
     """HEAD fetches the first page, for the status, and no more."""
     simulator = Simulator(points=1_000)
@@ -673,22 +640,6 @@ async def test_starlette_alone() -> None:
         assert (await client.get("/tps/999")).status_code == 404
         assert (await client.get("/quota")).json()["metrics"]["in_flight"] == 0
         assert (await client.get("/health")).json()["session"] == "open"
-
-
-async def test_rows_are_returned_as_json() -> None:
-    """A handler returns rows, and FastAPI writes them as JSON."""
-    async with visited(application(Simulator(points=3))) as client:
-        answer = await client.get(f"/points/{CHAIN}?limit=2")
-    assert answer.status_code == 200
-    assert json.loads(answer.content)[0].keys() == {"timestamp", "value"}
-
-
-def test_exception_handlers_are_those_of_the_application() -> None:
-    """Errors of other libraries keep their own handlers."""
-    app = FastAPI()
-    before = dict(app.exception_handlers)
-    add_exception_handlers(app)
-    assert before.items() <= app.exception_handlers.items()
 
 
 async def test_checkpoint_in_a_header_is_checked_before_the_service_is_asked() -> None:
