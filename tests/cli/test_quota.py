@@ -120,32 +120,24 @@ def test_nobody_shares_a_quota() -> None:
 
 
 def test_watch_reads_the_state_each_second() -> None:
-    """With --watch a line follows each second; the command finds the next host."""
+    """With --watch a line or a table follows each second; the command finds the next host."""
     outcome = shown(Machine(ends=True, interrupt=4), "--watch", tty=False)
     assert outcome.code == 130
     assert [round(row["stopped_for"], 1) for row in outcome.rows] == [60.0, 60.0]
     assert outcome.err.count("ended") == 2
     assert outcome.err.count("no process shares a quota there") == 1
-
-
-def test_watch_draws_the_table_again() -> None:
-    """On a terminal --watch draws the state in place."""
-    outcome = shown(Machine(ends=True, interrupt=3), "--watch")
-    assert outcome.code == 130
-    assert "web:1" in outcome.out
-    assert "no process shares a quota there" in outcome.out
-
-
-@pytest.mark.parametrize("share", ["local", "http://localhost", "1"])
-def test_share_is_an_address(share: str) -> None:
-    """--share takes the address of a Redis server."""
-    outcome = shown(Machine(), "--share", share)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "--share must be the address of a Redis server" in outcome.err
+    drawn = shown(Machine(ends=True, interrupt=3), "--watch")
+    assert drawn.code == 130
+    assert "web:1" in drawn.out
+    assert "no process shares a quota there" in drawn.out
 
 
 def test_address_of_redis_is_passed_on() -> None:
-    """The carrier over Redis is chosen by --share."""
+    """The carrier over Redis is chosen by --share, which takes nothing but the address of a server."""
+    for share in ("local", "http://localhost", "1"):
+        outcome = shown(Machine(), "--share", share)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "--share must be the address of a Redis server" in outcome.err
     machine = Machine()
     assert shown(machine, "--share", "redis://localhost:6379/0").code == 0
     assert {share for share, _ in machine.asked} == {"redis://localhost:6379/0"}

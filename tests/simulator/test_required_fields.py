@@ -59,26 +59,6 @@ ADDED: dict[str, tuple[Any, type | tuple[type, ...]]] = {
 }
 
 
-@frozen(kw_only=True)
-class First(Record):
-    """Member of a union."""
-
-    kind: Literal["first"]
-    block_number: int
-
-
-@frozen(kw_only=True)
-class Second(Record):
-    """Second member of the union."""
-
-    kind: Literal["second"]
-    addresses: list[str]
-
-
-Either: Any = First | Second | Unknown
-register_union(Either, {"kind=first": First, "kind=second": Second})
-
-
 @functools.cache
 def extended(model: Any) -> Any:
     """Return a model with a required field of each kind in it and its inner records."""
@@ -153,13 +133,3 @@ def test_required_fields_are_those_of_the_row_wherever_it_is_shown(monkeypatch: 
     assert caller.body(path, pageSize=3)["blocks"] == blocks[:3]
     for name in ("blockNumber", "blockHash"):
         assert caller.body(f"{path}/{blocks[5][name]}") == blocks[5]
-
-
-def test_a_union_in_a_field_has_a_value_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A field that holds a union has records of both kinds, with their tags."""
-    endpoint = ROUTES["data.evm.transactions"]
-    added = {"either": attrs.field(type=Either)}
-    model = attrs.make_class("Model", added, (endpoint.route.model,), frozen=True, kw_only=True, slots=True)
-    monkeypatch.setitem(vars(endpoint), "route", replace(endpoint.route, model=model))
-    rows = Caller().body(path_of("data.evm.transactions"), pageSize=20)["transactions"]
-    assert {(row["either"]["kind"], len(row["either"])) for row in rows} == {("first", 2), ("second", 2)}

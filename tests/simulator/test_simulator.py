@@ -211,15 +211,11 @@ def test_rows_cannot_be_inserted_where_no_list_grows(path: str, count: int) -> N
 
 
 def test_data_needs_a_valid_key() -> None:
-    """A missing or invalid key of the Data API gets 401 without limit headers."""
+    """A missing or invalid key of the Data API gets 401; the Metrics API needs none and has no limits."""
     for key in (None, "", "another", "simulated-key "):
         response = Caller(limit=10).response(BLOCKS, key=key)
         assert refused(response)[:2] == (401, "Unauthorized"), key
         assert set(response.headers) == {"content-type"}
-
-
-def test_metrics_need_no_key_and_announce_no_limit() -> None:
-    """The Metrics API answers without a key, and without headers on limits."""
     response = Caller(limit=10, metrics_limit=10).response(TPS, key=None)
     assert (response.status, set(response.headers)) == (200, {"content-type"})
 
