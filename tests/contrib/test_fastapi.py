@@ -411,7 +411,7 @@ async def test_client_that_leaves_ends_the_upstream_work(path: str, pieces: int)
     assert len(asyncio.all_tasks()) == 1
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(
     clients=st.lists(
         st.tuples(
