@@ -198,12 +198,13 @@ def test_docstrings_open_with_a_term_and_name_everything_once() -> None:
 
 @pytest.mark.usefixtures("addresses")
 def test_the_page_on_exports_names_each_format() -> None:
-    """The docs name every file format that the command line offers."""
+    """The docs name every file format that exports know, and the command line offers each."""
     text, page = chainapi("export", "--help").out, (ROOT / "docs" / "export.md").read_text("utf-8")
     offered = re.search(r"--format.*?\[choices: (.*?)\]", text.replace("│", " "), re.DOTALL)
     assert offered is not None
     formats = offered[1].replace("\n", " ").replace(" ", "").split(",")
-    assert {"jsonl", "csv", "parquet", "sqlite", "duckdb", "csv.zst"} <= {*formats}
+    refused = chainapi("export", "data.evm.blocks", "43114", "--out", "blocks.exe")
+    assert f"choose one of {', '.join(formats)};" in refused.err
     assert [name for name in formats if f"`.{name}`" not in page] == [], "add each to docs/export.md"
 
 
