@@ -32,7 +32,6 @@ from chainapi.errors import (
     RateLimitedError,
     RedirectError,
     ServerError,
-    SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
@@ -472,20 +471,6 @@ async def test_faults_heal() -> None:
         assert asyncio.get_running_loop().time() >= 7
 
 
-async def test_retry_budget() -> None:
-    """Retry budgets limit the requests of 100 callers in an outage.
-
-    They send far fewer requests than 100 times the attempts.
-    """
-    transport = scripted(lambda _: reply({}, 503))
-    async with session_of(transport) as session:
-        outcomes = await asyncio.gather(
-            *(session.metrics.avg_tps(chain).collect() for chain in range(100)), return_exceptions=True
-        )
-    assert all(isinstance(outcome, ServerError) for outcome in outcomes)
-    assert len(transport.requests) <= 200
-
-
 async def test_timeout() -> None:
     """A request without an answer raises APITimeoutError after `timeout` per attempt."""
 
@@ -675,36 +660,6 @@ async def test_thousand_tasks_cancelled_at_random() -> None:
     assert finished
     assert simulator.stats.sent_while_stopped == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_close_ends_all_calls() -> None:
-    """Closing a session ends open calls with SessionClosedError and a checkpoint.
-
-    This includes calls that wait for quota.
-    """
-    simulator = Simulator(limit=10, window=3600.0, latency=0.1)
-    session = simulated(simulator, max_in_flight=5)
-    streams = [session.data.list("/v1/chains/43114/blocks") for _ in range(100)]
-    tasks = [asyncio.ensure_future(stream.collect()) for stream in streams]
-    await asyncio.sleep(10)
-    await session.aclose()
-    await session.aclose()
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert all(isinstance(result, SessionClosedError) and result.checkpoint for result in results)
-    assert asyncio.get_running_loop().time() < 11
-    with pytest.raises(SessionClosedError):
-        await anext(streams[0])
-    with pytest.raises(SessionClosedError):
-        async with session:
-            pass
-
-
-async def test_given_transport_stays_open() -> None:
-    """The caller's own transport stays open when the session closes."""
-    transport = scripted(lambda _: reply({"results": []}))
-    async with session_of(transport) as session:
-        await session.metrics.avg_tps(43114).collect()
-    assert transport.closed == []
 
 
 async def test_second_reader() -> None:

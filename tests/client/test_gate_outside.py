@@ -8,37 +8,29 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import sys
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import pytest
-from aiolimiter import AsyncLimiter
-from hypothesis import given
-from hypothesis import strategies as st
 
-from chainapi import Limit, Session
+from chainapi import Limit
 from chainapi.client.limiter import Gate
 from chainapi.core.limits.balance import Balance
-from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
-from chainapi.core.limits.ledger import Ledger
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Routes
 from chainapi.core.limits.verdict import Verdict
-from chainapi.errors import APITimeoutError, QuotaWaitError, RateLimitedError
-from chainapi.testing import VirtualLoop
-from chainapi.transport import Request, Response
+from chainapi.errors import APITimeoutError, QuotaWaitError
 from tests.limits.outside import inner_scene, promised_scene, random_scene
 from tests.limits.replays import check_forecasts
 from tests.limits.servers import Bucket, FromFirst, Gcra, Server
 from tests.limits.wild import Client, Errand, Front, Scene, ideal, many, run
 
+pytestmark = pytest.mark.rule
+
 MINUTE = (PolicyField(100.0, 60.0),)
-ADDRESS = "http://127.0.0.1:9"
 
 
 def reported(remaining: float, retry_after: float | None = None, reset: float | None = None) -> RateLimitInfo:
@@ -49,22 +41,6 @@ def reported(remaining: float, retry_after: float | None = None, reset: float | 
 def time() -> float:
     """Return the loop's time."""
     return asyncio.get_running_loop().time()
-
-
-class Silent:
-    """Transport that answers some requests and then none."""
-
-    def __init__(self, answers: int = 0) -> None:
-        self.answers, self.sent = answers, 0
-
-    async def send(self, request: Request) -> Response:
-        """Answer, or wait for ever."""
-        self.sent += 1
-        await asyncio.sleep(0.05 if self.sent <= self.answers else 1e9)
-        return Response(200, {}, b"{}")
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 def window(limit: float = 100.0, seconds: float = 60.0) -> Any:
@@ -80,7 +56,7 @@ def leave(quota: Quota, now: float, route: str, cost: float) -> Reservation:
 # --- what a probe proves ---
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "front",
     [
@@ -107,10 +83,9 @@ def test_partial_fields_erase_nothing(form: str) -> None:
 
     They are a limit of 0, a remaining without a limit, a missing policy.
     """
-    for seed in range(5):
-        outcome = run(Scene(window(), many(400), Front(form, torn=0.4), seed=seed), 20_000.0)
-        assert outcome.storm <= 3
-        assert outcome.refusals <= 5
+    outcome = run(Scene(window(), many(300), Front(form, torn=0.4), seed=1), 20_000.0)
+    assert outcome.storm <= 3
+    assert outcome.refusals <= 5
 
 
 @pytest.mark.parametrize(("form", "seed"), [("x", 3), ("d6", 1)])
@@ -146,22 +121,6 @@ def test_random_services_that_were_met_badly_once(seed: int) -> None:
     assert not outcome.hung
 
 
-def test_answers_of_a_drip_are_compared_only_within_a_burst() -> None:
-    """Prices are compared only within a burst.
-
-    Between requests sent one after the other, units dripped in.
-    """
-    costs = Costs()
-    for number in range(20):
-        costs.sample(costs, "/a", 50.0 - number, 0.02 * number, 0.02 * number + 0.05, fresh=False, drips=True)
-    costs.tally()
-    assert not costs.known("/a")
-    for remaining in (40.0, 38.0, 36.0):
-        costs.sample(costs, "/a", remaining, 1.0, 1.05, fresh=False, drips=True)
-    costs.tally()
-    assert costs.price("/a", None) == 2.0
-
-
 def test_reopening_that_nothing_proves_grows_slowly() -> None:
     """A stop without proof of its end lets 1, 2, 3 leave at once and no more.
 
@@ -191,8 +150,7 @@ def test_reopening_that_nothing_proves_grows_slowly() -> None:
 # --- closed routes ---
 
 
-@pytest.mark.parametrize("form", ["d6", "d7", "none"])
-@pytest.mark.parametrize("seconds", [20.0, 3600.0])
+@pytest.mark.parametrize(("form", "seconds"), [("d6", 20.0), ("none", 3600.0)])
 def test_route_that_is_always_refused_stops_itself_alone(form: str, seconds: float) -> None:
     """A route that is always refused holds up no other route for long.
 
@@ -242,27 +200,18 @@ def test_reopened_route_begins_with_one_request() -> None:
     assert not routes.known
 
 
-def test_route_that_lets_some_pass_is_not_backed_off_for_minutes() -> None:
-    """A route with an inner limiter waits as its refusal demands, not ever longer.
-
-    No header names that limiter.
-    """
-    routes = Routes()
-    assert routes.refused("/a", 0.0) == 1
-    assert routes.refused("/a", 1.0) == 2
-    for _ in range(3):
-        routes.passed("/a", 2.0)
-    assert routes.refused("/a", 2.5) == 1
-    assert routes.refused("/a", 3.5) == 2
-
-
 # --- an inner limiter that nothing names ---
 
 
-@pytest.mark.parametrize("fields", ["none", "outer"])
-@pytest.mark.parametrize("waitless", [False, True])
-@pytest.mark.parametrize("callers", [4, 100])
-@pytest.mark.parametrize("burst", [1.0, 10.0, 20.0])
+@pytest.mark.parametrize(
+    ("burst", "callers", "waitless", "fields"),
+    [
+        (1.0, 4, False, "none"),
+        (10.0, 100, True, "outer"),
+        (20.0, 4, True, "none"),
+        (20.0, 100, False, "outer"),
+    ],
+)
 def test_inner_limiter_that_nothing_names_is_learned(
     burst: float, callers: int, waitless: bool, fields: str
 ) -> None:
@@ -404,40 +353,7 @@ async def test_waiters_of_a_closed_route_keep_their_order_and_can_leave() -> Non
     assert gate.snapshot().waiting == 0
 
 
-@pytest.mark.parametrize(("left", "attempts"), [("100", 2), ("99", 5)])
-async def test_request_that_costs_more_than_the_whole_limit_fails(left: str, attempts: int) -> None:
-    """A request refused with all of its limit left fails early with the reason.
-
-    One that is refused with less left is tried as often as any other.
-    """
-
-    class Refusing:
-        async def send(self, request: Request) -> Response:
-            fields = {"ratelimit-policy": "100;w=60", "ratelimit-limit": "100", "ratelimit-remaining": left}
-            return Response(429, {**fields, "retry-after": "5"}, b"{}")
-
-        async def aclose(self) -> None: ...
-
-    async with Session(data_base_url=ADDRESS, api_key="key", transport=Refusing()) as session:
-        with pytest.raises(RateLimitedError) as caught:
-            await session.data.get("/v1/anything")
-    assert caught.value.attempts == attempts
-    assert ("costs more than the limit" in str(caught.value)) is (attempts == 2)
-
-
 # --- a service that hangs ---
-
-
-async def test_hanging_service_does_not_make_callers_wait_for_each_other() -> None:
-    """Callers of a service that never answers do not wait for each other.
-
-    Of 100 callers the last fails after 2 minutes, not 75.
-    """
-    async with Session(data_base_url=ADDRESS, api_key="key", transport=Silent()) as session:
-        calls = (session.data.get("/v1/anything") for _ in range(100))
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    assert all(isinstance(outcome, APITimeoutError) for outcome in outcomes)
-    assert time() < 120
 
 
 async def test_max_wait_ends_where_nobody_is_answered() -> None:
@@ -476,48 +392,10 @@ async def test_late_probe_is_hedged() -> None:
 
 
 def test_thousands_with_max_wait_and_plenty_of_quota_all_pass() -> None:
-    """8,000 calls with `max_wait=10` and ten million units all pass."""
-    outcome = run(Scene(window(1e7), many(8000), callers=8000, max_wait=10.0, trip=0.1))
-    assert outcome.done == 8000
+    """2,000 calls with `max_wait=10` and ten million units all pass."""
+    outcome = run(Scene(window(1e7), many(2000), callers=2000, max_wait=10.0, trip=0.1))
+    assert outcome.done == 2000
     assert outcome.seconds < 8.2
-
-
-@pytest.mark.untraced
-def test_newcomers_are_checked_without_going_through_the_queue() -> None:
-    """Admission of a waiter with `max_wait` costs the same in a queue of any length."""
-
-    async def enter(waiters: int) -> int:
-        gate = Gate()
-        (await gate.acquire()).answered(200, reported(99))
-        (await gate.acquire()).answered(429, reported(0, retry_after=20))
-        tasks = [asyncio.create_task(gate.acquire(max_wait=1e6)) for _ in range(waiters)]
-        await asyncio.sleep(1)
-        steps = 0
-
-        def count(frame: FrameType, event: str, argument: object) -> None:
-            nonlocal steps
-            steps += event == "call"
-
-        sys.setprofile(count)
-        try:
-            with pytest.raises(QuotaWaitError):
-                await gate.acquire(max_wait=0)
-            tasks.append(asyncio.create_task(gate.acquire(max_wait=1e6)))
-            await asyncio.sleep(0)
-        finally:
-            sys.setprofile(None)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return steps
-
-    loops = [VirtualLoop(), VirtualLoop()]
-    few, lots = (
-        loop.run_until_complete(enter(number)) for loop, number in zip(loops, (50, 5000), strict=True)
-    )
-    for loop in loops:
-        loop.close()
-    assert lots <= few + 20
 
 
 def test_weights_of_the_catalogue_turn_nobody_away() -> None:
@@ -537,8 +415,7 @@ def test_unknown_and_wrong_prices_make_no_storm(prior: float | None) -> None:
     assert outcome.done == 300
 
 
-@pytest.mark.parametrize("form", ["d6", "d7"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("form", "seed"), [("d6", 0), ("d7", 1)])
 def test_error_of_max_wait_names_a_time_that_holds(form: str, seed: int) -> None:
     """QuotaWaitError is raised at once, with a `retry_after` that holds.
 
@@ -554,7 +431,7 @@ def test_error_of_max_wait_names_a_time_that_holds(form: str, seed: int) -> None
         assert after > 10.0
 
 
-@pytest.mark.parametrize(("seed", "hidden"), [(4, False), (5, False), (165, False), (12, True), (51, True)])
+@pytest.mark.parametrize(("seed", "hidden"), [(165, False), (12, True)])
 def test_forecasts_hold_beside_the_future(seed: int, hidden: bool) -> None:
     """Forecasts hold in a replay: no caller was refused in vain.
 
@@ -578,14 +455,6 @@ async def test_turn_that_is_close_is_waited_for() -> None:
     with pytest.raises(QuotaWaitError) as caught:
         await gate.acquire(max_wait=0)
     assert caught.value.retry_after >= 10
-
-
-def test_turned_away_at_the_end_of_max_wait_at_the_latest() -> None:
-    """A wait ends when `max_wait` is over, also if the pace was overestimated."""
-    scene = Scene(lambda: Bucket(100.0, 10.0), many(200), Front("d7"), callers=200, used=100.0, max_wait=5.0)
-    outcome = run(scene)
-    assert outcome.turned_away
-    assert max(when for when, _ in outcome.turned_away.values()) < 5.1
 
 
 def test_drip_is_not_refused_before_the_probe_is_answered() -> None:
@@ -614,14 +483,6 @@ async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:
 # --- waits that are announced, and not ---
 
 
-async def test_announced_wait_has_a_cap() -> None:
-    """A wait of 49 years is cut to `max_stop` seconds; without a cap it is kept."""
-    for max_stop, seconds in ((60.0, 60.0), (None, 1.5e9)):
-        gate = Gate(max_stop=max_stop)
-        (await gate.acquire()).answered(429, reported(0, retry_after=1.5e9))
-        assert gate.snapshot().stopped_for == seconds
-
-
 async def test_remaining_of_zero_with_a_reset_is_obeyed_without_a_policy() -> None:
     """A remaining of zero with a reset holds the next request back.
 
@@ -643,10 +504,9 @@ def test_refusal_without_a_wait_waits_by_the_ledger() -> None:
     assert outcome.seconds < 181
 
 
-@pytest.mark.parametrize("form", ["d7", "d8", "x"])
-def test_announced_reset_does_not_hide_a_drip(form: str) -> None:
+def test_announced_reset_does_not_hide_a_drip() -> None:
     """A reset until a small burst is whole does not hide a drip: 95 % is used."""
-    scene = Scene(lambda: Gcra(1000.0, 60.0, size=50.0), many(2000), Front(form))
+    scene = Scene(lambda: Gcra(1000.0, 60.0, size=50.0), many(1200), Front("d7"))
     assert ideal(scene) / run(scene).seconds > 0.95
 
 
@@ -663,40 +523,6 @@ async def test_margin_for_a_hidden_price_counts_as_no_cost() -> None:
     assert gate.snapshot().spenders[0].units == 10.0
 
 
-@pytest.mark.parametrize(
-    ("rate", "calls", "seconds"),
-    [
-        (Limit(0.1, 1.0), 4, 30.0),
-        (Limit(1, 0.02), 101, 2.0),
-        (Limit(20, 1.0), 60, 2.0),
-        (Limit(2.5, 1.0), 12, 3.8),
-    ],
-)
-async def test_rate_holds_for_any_amount(rate: Limit, calls: int, seconds: float) -> None:
-    """A rate holds for amounts below one and for fractions.
-
-    No part is lost between two requests.
-    """
-    gate = Gate(rate=rate)
-    (await gate.acquire()).answered(200, RateLimitInfo(1e6, 1e6 - 1))
-    for _ in range(calls - 1):
-        (await gate.acquire(cost=200)).answered(200, RateLimitInfo(1e6, 1e6 - 2))
-    assert time() == pytest.approx(seconds, rel=0.02)
-
-
-async def test_rate_can_be_shared_with_the_rest_of_the_program() -> None:
-    """An AsyncLimiter of the program's own holds for the gate and for others."""
-    limiter = AsyncLimiter(10, 1.0)
-    gate = Gate(rate=limiter)
-    for _ in range(10):
-        await limiter.acquire()
-    (await gate.acquire()).unsent()
-    assert time() == pytest.approx(0.1, rel=0.01)
-    async with Session(data_base_url=ADDRESS, api_key="key", transport=Silent(30), rate=limiter) as session:
-        await asyncio.gather(*(session.data.get("/v1/anything") for _ in range(20)))
-    assert time() == pytest.approx(2.2, rel=0.05)
-
-
 async def test_waiter_that_leaves_while_it_pays_gives_its_turn_on() -> None:
     """A cancelled call does not hold up those behind it at the user's own ceiling."""
     gate = Gate(rate=Limit(1, 10.0))
@@ -711,72 +537,3 @@ async def test_waiter_that_leaves_while_it_pays_gives_its_turn_on() -> None:
 
 
 # --- priority, memory, loops ---
-
-
-async def test_lower_priorities_have_a_floor() -> None:
-    """Low priorities get one of ten units under a flood of a higher priority."""
-    gate = Gate(max_in_flight=1)
-    (await gate.acquire()).answered(200, reported(99))
-    flying = await gate.acquire()
-    order: list[str] = []
-
-    async def call(name: str, priority: int) -> None:
-        permit = await gate.acquire(priority=priority)
-        order.append(name)
-        permit.answered(200, reported(98))
-
-    low = [asyncio.create_task(call("low", 0)) for _ in range(5)]
-    await asyncio.sleep(0)
-    high = [asyncio.create_task(call("high", 1)) for _ in range(60)]
-    await asyncio.sleep(0)
-    flying.answered(200, reported(98))
-    await asyncio.gather(*low, *high)
-    assert [number for number, name in enumerate(order) if name == "low"] == [9, 19, 29, 39, 49]
-
-
-@given(st.lists(st.tuples(st.floats(0.0, 3.0), st.floats(0.1, 50.0)), max_size=60))
-def test_ledger_gives_back_what_was_spent_one_window_later(steps: list[tuple[float, float]]) -> None:
-    """A ledger returns units in order, each one window after it was spent."""
-    ledger, now, spent = Ledger(), 0.0, list[tuple[float, float]]()
-    back = 0.0
-    for pause, cost in steps:
-        now += pause
-        back += ledger.collect(now)
-        assert back <= sum(units for when, units in spent if when + 60.0 <= now) + 1e-6
-        ledger.add(now, now, 60.0, cost)
-        spent.append((now, cost))
-        at = ledger.back_at(cost)
-        assert at is not None
-        assert at <= now + 60.0
-    back += ledger.collect(now + 60.0)
-    assert back == pytest.approx(sum(units for _, units in spent))
-    assert ledger.outstanding == 0
-
-
-def test_ledger_of_a_day_has_a_bounded_size() -> None:
-    """200,000 requests of a day are about a thousand entries."""
-    ledger = Ledger()
-    for number in range(200_000):
-        ledger.add(number * 0.4, number * 0.4 + 0.1, 86_400.0, 1.0)
-        ledger.collect(number * 0.4)
-    assert len(ledger.entries(200_000)) <= 1100
-
-
-@pytest.mark.real_time
-async def test_gate_on_real_loops() -> None:
-    """A gate works on event loops that are not asyncio's own.
-
-    Stops, waiters, cancellations and deadlines work.
-    """
-    gate = Gate(max_in_flight=2)
-    (await gate.acquire()).answered(200, reported(99))
-    (await gate.acquire()).answered(429, RateLimitInfo(100.0, 0.0, None, 0.2, MINUTE))
-    waiting = [asyncio.create_task(gate.acquire(max_wait=30)) for _ in range(6)]
-    await asyncio.sleep(0)
-    waiting[2].cancel()
-    with pytest.raises(QuotaWaitError):
-        await gate.acquire(max_wait=0.01)
-    for task in (waiting[0], *waiting[3:], waiting[1]):
-        (await task).answered(200, reported(50))
-    state = gate.snapshot()
-    assert (state.waiting, state.in_flight) == (0, 0)

@@ -231,7 +231,7 @@ def peak(work: Any, *arguments: Any) -> int:
         del result
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 @pytest.mark.parametrize("shape", ["rows", "row", "field"])
 @pytest.mark.parametrize("name", BOMBS)
 def test_memory_is_a_multiple_of_the_body(name: str, shape: str) -> None:

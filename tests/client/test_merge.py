@@ -314,7 +314,7 @@ async def test_slow_source_holds_up_nobody() -> None:
     assert order[40:] == [2] * 10
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 async def test_quota_is_used_up() -> None:
     """500 chains of 4 pages take at most 1.05 times the time that the quota allows.
 
@@ -384,7 +384,7 @@ async def peak(sources: int, second: Response) -> int:
     return used
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 async def test_memory_is_flat() -> None:
     """600 sources take no more memory than 100, but for 1 MiB.
 
@@ -804,7 +804,7 @@ class Torn:
                     await asyncio.sleep(pause)
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 @given(
     seed=st.integers(0, 2**16),
     how=st.lists(st.tuples(st.sampled_from(["cancel", "stop", "close"]), st.floats(0, 4)), max_size=6),

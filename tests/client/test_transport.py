@@ -648,7 +648,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 @pytest.mark.parametrize(("bomb", "encoding"), BOMBS.values(), ids=BOMBS)
 async def test_half_a_gigabyte_in_half_a_megabyte_costs_two_caps_at_most(
     bomb: bytes, encoding: str | None

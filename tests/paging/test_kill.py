@@ -6,7 +6,7 @@ import pytest
 
 from tests.paging.kill import walk_and_kill
 
-pytestmark = [pytest.mark.real_time, pytest.mark.untraced]
+pytestmark = [pytest.mark.real_time, pytest.mark.proof]
 
 
 @pytest.mark.parametrize(("pages", "kills", "descending_key"), [(1_000, 50, None), (400, 10, "blockNumber")])

@@ -11,8 +11,6 @@ from tests.paging.runs import check
 from tests.paging.scripts import play
 from tests.paging.tables import TableMachine
 
-pytestmark = pytest.mark.untraced
-
 # The walk alone is several times faster than a session, and draws the larger part.
 SCRIPTS = [(FlowMachine, first) for first in range(0, 1_500, 500)] + [
     (PagingMachine, 0),
@@ -21,6 +19,7 @@ SCRIPTS = [(FlowMachine, first) for first in range(0, 1_500, 500)] + [
 ]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("machine", "examples"), [(FlowMachine, 200), (PagingMachine, 100)])
 def test_each_row_once_whatever_happens(machine: type[PagingMachine], examples: int) -> None:
     """Rows before a checkpoint and after its resume are all rows, once, in 300 walks."""
@@ -28,6 +27,15 @@ def test_each_row_once_whatever_happens(machine: type[PagingMachine], examples: 
     gc.collect()
 
 
+@pytest.mark.parametrize(("machine", "scripts"), [(FlowMachine, 40), (PagingMachine, 20), (TableMachine, 4)])
+def test_each_row_once_in_a_few_walks(machine: type[PagingMachine], scripts: int) -> None:
+    """Rows before a checkpoint and after its resume are all rows, once, in some short walks of each kind."""
+    for script in range(scripts):
+        play(script, machine)
+    gc.collect()
+
+
+@pytest.mark.proof
 @pytest.mark.parametrize(("machine", "first"), SCRIPTS)
 def test_each_row_once_by_the_script(machine: type[PagingMachine], first: int) -> None:
     """Rows are given once in 3,000 walks, the same with every Python and hypothesis."""

@@ -101,7 +101,7 @@ def test_any_digests(ones: list[bytes], steps: list[tuple[bool, int] | None]) ->
     ("largest", "count"),
     [
         *((9, count) for count in (8, 9, 10, 60)),
-        pytest.param(LARGEST, LARGEST + 2, marks=pytest.mark.untraced),
+        pytest.param(LARGEST, LARGEST + 2, marks=pytest.mark.proof),
     ],
 )
 def test_large_counts(monkeypatch: pytest.MonkeyPatch, largest: int, count: int) -> None:
@@ -123,7 +123,7 @@ def test_large_counts(monkeypatch: pytest.MonkeyPatch, largest: int, count: int)
     assert sum(ours._used) in (1, 2)  # a count that is too large for a cell may have none
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 def test_memory() -> None:
     """100,000 digests take at most 18 bytes each in the first pass.
 

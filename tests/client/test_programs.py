@@ -1,0 +1,311 @@
+"""Whole programs that use sessions: warnings, silence, forks and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from chainapi.simulator import Simulator
+
+pytestmark = [pytest.mark.adapter, pytest.mark.real_time, pytest.mark.program]
+
+
+PROGRAM = """
+import asyncio, gc, sys
+from chainapi import Session
+from chainapi.simulator import Simulator
+
+async def main():
+    # A busy machine is slow, and development mode would say so.
+    asyncio.get_running_loop().slow_callback_duration = 60
+    async with Simulator(points=250, limit=1, window=3600) as sim:
+        {body}
+
+asyncio.run(main())
+print("done")
+"""
+
+
+def program(body: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that has a simulator `sim` on a port, in a process of its own."""
+    indented = textwrap.indent(textwrap.dedent(body), " " * 8).strip()
+    return subprocess.run(
+        [sys.executable, *options, "-c", PROGRAM.format(body=indented)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+CLEAN = """
+    async with Session(metrics_base_url=sim.metrics_base_url) as session:
+        assert len(await session.metrics.avg_tps(43114).collect()) == 250
+        async for row in session.metrics.avg_tps(43114).items():
+            break
+        async for page in session.metrics.avg_tps(43114):
+            break
+    try:
+        async with Session(metrics_base_url=sim.metrics_base_url) as session:
+            async for row in session.metrics.avg_tps(43114).items():
+                raise LookupError
+    except LookupError:
+        pass
+    session = Session(metrics_base_url=sim.metrics_base_url)
+    rows = session.metrics.avg_tps(43114).items()
+    await anext(rows)
+    await session.aclose()
+    Session(metrics_base_url=sim.metrics_base_url)
+    async with Session(data_base_url=sim.data_base_url, api_key=sim.api_key) as session:
+        tasks = [asyncio.create_task(session.data.get("/v1/chains/43114")) for _ in range(5)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+"""
+
+
+def test_clean_programs_make_no_noise() -> None:
+    """However streams and sessions are left, development mode with warnings as errors prints nothing."""
+    done = program(CLEAN, "-X", "dev", "-W", "error")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "done\n")
+
+
+proof = pytest.mark.proof
+
+
+@pytest.mark.parametrize(
+    ("after", "development"),
+    [
+        ("", True),
+        pytest.param("", False, marks=proof),
+        *(
+            pytest.param(after, development, marks=proof)
+            for after in (
+                "del session, rows; gc.collect(); await asyncio.sleep(0.01)",
+                "sys.modules['kept'] = session",
+            )
+            for development in (False, True)
+        ),
+    ],
+)
+def test_session_that_is_never_closed_costs_one_warning(after: str, development: bool) -> None:
+    """A session never closed is closed with its loop, with one ResourceWarning in development mode."""
+    body = f"""
+        session = Session(metrics_base_url=sim.metrics_base_url)
+        rows = session.metrics.avg_tps(43114).items()
+        await anext(rows)
+        {after}
+    """
+    done = program(body, *(["-X", "dev"] if development else []))
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr.count("ResourceWarning: ") == development, done.stderr
+    assert ("a Session was not closed" in done.stderr) == development
+    assert "Traceback" not in done.stderr
+    assert "nclosed" not in done.stderr
+
+
+LEFT = """
+import asyncio, gc, sys, threading
+from chainapi import Session
+
+def opened():
+    return Session(metrics_base_url=sys.argv[1])
+
+async def use(session, **options):
+    global kept
+    kept = session.metrics.avg_tps(43114, **options)
+    await anext(kept)
+"""
+
+
+LEAVING = {
+    "run": """
+        session = opened()
+        asyncio.run(use(session))
+    """,
+    "run, local": """
+        async def main():
+            await use(opened())
+        asyncio.run(main())
+    """,
+    "loop left open": """
+        session = opened()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use(session))
+    """,
+    "loop left open, session dropped": """
+        async def main():
+            await anext(opened().metrics.avg_tps(43114))
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(main())
+        gc.collect()
+    """,
+    "loop left open, with pages on their way": """
+        session = opened()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use(session, prefetch=4))
+    """,
+    "loop left open by an exit": """
+        async def main():
+            await use(opened())
+            sys.exit()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(main())
+    """,
+    "loop closed": """
+        session = opened()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use(session))
+        loop.close()
+    """,
+    "loop closed, with pages on their way": """
+        session = opened()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use(session, prefetch=4))
+        loop.close()
+    """,
+    "loop runs in a thread": """
+        session = opened()
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+        asyncio.run_coroutine_threadsafe(use(session), loop).result()
+    """,
+    "many": """
+        sessions = [opened() for _ in range(4)]
+        loop = asyncio.new_event_loop()
+        for session in sessions:
+            loop.run_until_complete(use(session))
+    """,
+}
+
+
+async def left(body: str, *options: str) -> str:
+    """Run a program that leaves a session open; return its standard error.
+
+    A server runs beside it.
+    """
+    async with Simulator(points=1_000) as simulator:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, *options, "-c", LEFT + textwrap.dedent(body), simulator.metrics_base_url),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, errors.decode()
+    return errors.decode()
+
+
+@pytest.mark.parametrize(
+    "name", ["run", *(pytest.param(name, marks=proof) for name in LEAVING if name != "run")]
+)
+async def test_program_that_leaves_a_session_open_gets_one_warning(name: str) -> None:
+    """In development mode a program that leaves a session open gets one warning and no traceback."""
+    body = LEAVING[name]
+    told = await left(body, "-X", "dev")
+    assert told.count("ResourceWarning: a Session was not closed") == 1
+    assert not re.search("Traceback|was destroyed|never awaited|Unclosed (client|connector)", told)
+    # Messages of asyncio about loops. In one that was closed too early nothing can be closed any more.
+    theirs = "event loop|slow|Executing|tracemalloc|a Session was not closed"
+    early = "|socket|transport|Unclosed connection" if "loop.close()" in body else ""
+    lines = [line for line in told.splitlines() if not line.startswith("  ")]
+    assert [line for line in lines if not re.search(theirs + early, line)] == []
+
+
+@proof
+@pytest.mark.parametrize("name", ["run", "many", "loop closed, with pages on their way"])
+async def test_program_that_leaves_a_session_open_ends_in_silence(name: str) -> None:
+    """A program that leaves a session open prints nothing in normal mode."""
+    assert await left(LEAVING[name]) == ""
+
+
+@proof
+def test_unclosed_session_is_one_line_where_warnings_are_errors() -> None:
+    """An unclosed session prints one line where warnings are errors, as nobody can catch an error there."""
+    body = """
+        session = Session(metrics_base_url=sim.metrics_base_url)
+        await anext(session.metrics.avg_tps(43114))
+    """
+    done = program(body, "-W", "error")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    (line,) = done.stderr.splitlines()
+    assert "ResourceWarning: a Session was not closed: use async with, or aclose()" in line
+
+
+@pytest.mark.parametrize("used", [True, pytest.param(False, marks=proof)])
+async def test_fork_is_told_to_open_a_session_in_each_worker(used: bool) -> None:
+    """A session made before a fork names the fork and its remedy, whether its parent used it or not."""
+    body = f"""
+        import os
+        session = opened()
+        loop = asyncio.new_event_loop()
+        if {used}:
+            loop.run_until_complete(session.metrics.get("/v1/avg_tps/43114"))
+        child = os.fork()
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+            loop.run_until_complete(session.aclose())
+            sys.exit()
+        async def quota():
+            return session.quota
+        for work in (session.metrics.get("/v1/avg_tps/43114"), quota(), session.aclose()):
+            try:
+                asyncio.run(work)
+            except ValueError as error:
+                print(error, file=sys.stderr)
+    """
+    errors = (await left(body)).splitlines()
+    assert len(errors) == 3
+    assert all("was made before a fork" in error and "in each worker" in error for error in errors)
+
+
+@proof
+async def test_fork_that_ends_leaves_the_session_of_its_parent_alone() -> None:
+    """A forked child that ends closes nothing of its parent's, and prints nothing."""
+    body = """
+        import os
+        session = opened()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use(session))
+        child = os.fork()
+        if not child:
+            sys.exit()
+        assert os.waitpid(child, 0)[1] == 0
+        loop.run_until_complete(anext(kept))
+        loop.run_until_complete(session.aclose())
+        loop.close()
+    """
+    assert await left(body) == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=proof)])
+def test_signal_during_a_wait_ends_the_program(number: signal.Signals) -> None:
+    """Ctrl-C or SIGTERM ends a program that waits an hour for quota."""
+    body = """
+        async with Session(data_base_url=sim.data_base_url, api_key=sim.api_key) as session:
+            await session.data.get("/v1/chains/43114")
+            waiting = asyncio.create_task(session.data.get("/v1/chains/43114"))
+            while not session.data.quota.waiting and not sim.stats.refused:
+                await asyncio.sleep(0.01)
+            print("waiting", flush=True)
+            await waiting
+    """
+    # A job that a shell runs in the background ignores Ctrl-C, and so do its children.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    source = heeds + PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8).strip())
+    command = [sys.executable, "-c", source]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "waiting\n"
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()  # if it did not end, the test would wait for it
+    assert process.returncode in (-number, 130, 1)
+    assert errors.rstrip().endswith("KeyboardInterrupt") == (number == signal.SIGINT)
