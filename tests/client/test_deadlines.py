@@ -14,10 +14,6 @@ from hypothesis import strategies as st
 
 from chainapi import Session
 from chainapi.api.catalogue import ROUTES
-from chainapi.client.limiter import Gate
-from chainapi.core.call import Call, CallOptions
-from chainapi.core.idempotency import Idempotency
-from chainapi.core.url import Query
 from chainapi.errors import (
     APIConnectionError,
     APITimeoutError,
@@ -27,7 +23,6 @@ from chainapi.errors import (
     QuotaWaitError,
     RateLimitedError,
     ServerError,
-    SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing import VirtualLoop
@@ -94,15 +89,11 @@ def idle(session: Session) -> bool:
 # --- kept, whatever the service does ---
 
 
-@pytest.mark.parametrize("callers", [1, 100])
-async def test_callers_of_a_hanging_service_fail_by_the_deadline(callers: int) -> None:
-    """Callers of a service that never answers fail at the deadline.
-
-    Then the gate is as before.
-    """
+async def test_callers_of_a_hanging_service_fail_by_the_deadline() -> None:
+    """Callers of a service that never answers fail at the deadline, and hold up no later call."""
     service = Service((0.05, None))
     async with session_of(service, deadline=5.0) as session:
-        calls = (session.data.get(PATH) for _ in range(callers))
+        calls = (session.data.get(PATH) for _ in range(100))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {DeadlineExceededError}
         assert time() == pytest.approx(5, abs=0.001)
@@ -191,6 +182,16 @@ async def test_quota_that_is_known_to_come_too_late_is_not_waited_for() -> None:
         await patient
 
 
+async def test_the_tighter_of_max_wait_and_deadline_is_named() -> None:
+    """QuotaWaitError names `max_wait` where that is shorter, else the deadline."""
+    for max_wait, deadline, named in ((5.0, 10.0, "max_wait"), (10.0, 5.0, "deadline")):
+        async with session_of(Service((0.0, USED_UP)), max_wait=max_wait, isolated=True) as session:
+            with pytest.raises(QuotaWaitError, match=named) as caught:
+                await session.data.get(PATH, deadline=deadline)
+        assert getattr(caught.value, named) == pytest.approx(5)
+        assert (caught.value.max_wait is None) == (named == "deadline")
+
+
 async def test_refusal_that_comes_meanwhile_ends_the_call_at_once() -> None:
     """A refused call, and one behind it, end once the wait exceeds the time left."""
     service = Service((0.5, OK), (0.5, USED_UP))
@@ -201,32 +202,6 @@ async def test_refusal_that_comes_meanwhile_ends_the_call_at_once() -> None:
         assert {type(outcome) for outcome in outcomes} == {QuotaWaitError}
         assert time() == pytest.approx(1, abs=0.001)
         assert idle(session)
-
-
-async def test_the_tighter_of_max_wait_and_deadline_is_named() -> None:
-    """QuotaWaitError names `max_wait` where that is shorter, else the deadline."""
-    gate = Gate()
-    (await gate.acquire()).answered(429, _refused(60.0))
-    for max_wait, deadline, named in ((5.0, 10.0, "max_wait"), (10.0, 5.0, "deadline")):
-        with pytest.raises(QuotaWaitError) as caught:
-            await gate.acquire(max_wait=max_wait, deadline=time() + deadline)
-        assert getattr(caught.value, named) == pytest.approx(5)
-        assert (caught.value.max_wait is None) == (named == "deadline")
-
-
-async def test_a_wait_that_becomes_too_long_names_what_was_tighter() -> None:
-    """A waiter that a refusal ends gets an error that names the tighter limit.
-
-    Here that is `max_wait`.
-    """
-    for deadline, named in ((12.0, "max_wait"), (8.0, "deadline")):
-        gate = Gate(max_in_flight=1)
-        flying = await gate.acquire()
-        waiting = asyncio.create_task(gate.acquire(max_wait=10.0, deadline=time() + deadline))
-        await asyncio.sleep(5)
-        flying.answered(429, _refused(60.0))
-        with pytest.raises(QuotaWaitError, match=named):
-            await waiting
 
 
 async def test_hidden_limits_are_waited_for_until_the_deadline() -> None:
@@ -278,30 +253,6 @@ async def _steps(loop: VirtualLoop, seconds: float) -> None:
     while True:
         loop.jump(seconds)
         await asyncio.sleep(0)
-
-
-async def test_a_call_that_is_late_at_its_first_turn_sends_nothing() -> None:
-    """A write whose deadline passes while its models load is not sent, so its outcome is known."""
-    service = Service((0.1, OK))
-    async with session_of(service) as session:
-        connection = session.connection
-        write = Query(PATH, method="POST", idempotency=Idempotency.NON_IDEMPOTENT)
-        call = Call(write, options=CallOptions(deadline=1.0))
-        with pytest.raises(DeadlineExceededError) as caught:
-            await connection.call(connection.service("data"), call, bytes, began=time() - 1.0)
-        assert (caught.value.in_queue, caught.value.attempts, service.sent) == (1.0, 0, 0)
-        assert idle(session)
-
-
-async def test_session_that_is_closed_before_the_deadline() -> None:
-    """Closing ends calls with SessionClosedError, also before a deadline."""
-    session = session_of(Service((0.1, None)), deadline=5.0)
-    call = asyncio.create_task(session.data.get(PATH))
-    await asyncio.sleep(1)
-    await session.aclose()
-    with pytest.raises(SessionClosedError):
-        await call
-    assert time() == pytest.approx(1, abs=0.001)
 
 
 async def test_cancelled_call_stays_cancelled() -> None:
@@ -415,21 +366,22 @@ async def test_deadline_of_a_call_wins_over_the_sessions() -> None:
             assert time() - began == pytest.approx(deadline, abs=0.001)
 
 
-@pytest.mark.parametrize("deadline", [0, -1, float("nan"), "5", True])
-async def test_deadlines_that_are_none(deadline: Any) -> None:
+async def test_deadlines_that_are_none() -> None:
     """A deadline that is no number above 0 is refused before a request."""
-    with pytest.raises(ConfigurationError, match="deadline="):
-        session_of(Service((0, OK)), deadline=deadline)
     service = Service((0, OK))
     async with session_of(service) as session:
-        with pytest.raises(ConfigurationError, match="deadline="):
-            await session.data.get(PATH, deadline=deadline)
-        with pytest.raises(ConfigurationError, match="deadline="):
-            await session.data.chain(43114, deadline=deadline)
-        with pytest.raises(ConfigurationError, match="deadline="):
-            session.data.chains(deadline=deadline)
-        with pytest.raises(ConfigurationError, match="deadline="):
-            session.data.list("/v1/blocks", deadline=deadline)
+        for deadline in (0, -1, float("nan"), "5", True):
+            options: dict[str, Any] = {"deadline": deadline}
+            with pytest.raises(ConfigurationError, match="deadline="):
+                session_of(service, **options)
+            with pytest.raises(ConfigurationError, match="deadline="):
+                await session.data.get(PATH, **options)
+            with pytest.raises(ConfigurationError, match="deadline="):
+                await session.data.chain(43114, **options)
+            with pytest.raises(ConfigurationError, match="deadline="):
+                session.data.chains(**options)
+            with pytest.raises(ConfigurationError, match="deadline="):
+                session.data.list("/v1/blocks", **options)
     assert service.sent == 0
 
 
@@ -447,9 +399,3 @@ def test_error_is_whole_after_a_pickle() -> None:
     for made in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert (str(made), vars(made)) == (str(error), vars(error))
     assert error.after(where="elsewhere", attempts=9, elapsed=9.0) is error
-
-
-def _refused(seconds: float) -> Any:
-    from chainapi.core.limits.info import PolicyField, RateLimitInfo
-
-    return RateLimitInfo(100.0, 0.0, None, seconds, (PolicyField(100.0, 60.0),))
