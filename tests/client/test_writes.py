@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from chainapi import Checkpoint, Session
 from chainapi.core.events import Event, RequestSent
 from chainapi.errors import (
-    APIConnectionError,
     BadRequestError,
     CheckpointError,
     ConfigurationError,
-    ConnectError,
     NotFoundError,
     OutcomeUnknownError,
     PermissionDeniedError,
@@ -39,7 +37,6 @@ from chainapi.models import (
     Unknown,
 )
 from chainapi.simulator import Fault, Simulator
-from chainapi.transport import Request, Response
 from tests.sessions import simulated
 from tests.test_session import Scripted, reply, scripted, session_of
 
@@ -107,15 +104,6 @@ async def test_the_other_writes() -> None:
         await session.data.nfts.reindex(43114, "0xabc", 7)
 
 
-async def test_a_web_page_is_no_success_of_a_write_without_an_answer() -> None:
-    """A sign-in page in place of the answer to a reindexing is OutcomeUnknownError, not a success."""
-    sim = Simulator(faults=[Fault(route="data.nfts.reindex", status=200, body=b"<html>Sign in</html>")])
-    async with simulated(sim) as session:
-        with pytest.raises(OutcomeUnknownError, match=r"HTML.*session\.data\.nfts\.token\(\)"):
-            await session.data.nfts.reindex(43114, "0xabc", 7)
-    assert sim.stats.requests == 1
-
-
 async def test_numbers_in_a_body_are_sent_as_the_service_reads_them() -> None:
     """Amounts are sent as texts, lists as lists, and missing fields are left out."""
     request = PrimaryNetworkAddressWebhookRequest(
@@ -154,25 +142,25 @@ def nested(depth: int) -> dict[str, Any]:
     return value
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda data: data.webhooks.create({"url": "x"}), "webhook must be EvmAddressWebhookRequest or"),
-        (lambda data: data.webhooks.update("id", status="odd"), "status='odd' is not known"),
-        (lambda data: data.webhooks.update("id", nam="x"), "did you mean 'name'?"),
-        (lambda data: data.webhooks.update("a/b", name="x"), "cannot be part of a path"),
-        (lambda data: data.webhooks.add_addresses("id", addresses=[5]), "addresses must be str, not int"),
-        (lambda data: data.aggregate_signatures("fuji", quorum_percentage=1.5), "must be int, not float"),
-        (lambda data: data.webhooks.create(Unknown(nested(5_000))), "nested too deeply"),
-    ],
-)
-async def test_wrong_arguments_are_refused_before_a_request(call: Callable[[Any], Any], said: str) -> None:
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "webhook must be EvmAddressWebhookRequest or": lambda data: data.webhooks.create({"url": "x"}),
+    "status='odd' is not known": lambda data: data.webhooks.update("id", status="odd"),
+    "did you mean 'name'?": lambda data: data.webhooks.update("id", nam="x"),
+    "cannot be part of a path": lambda data: data.webhooks.update("a/b", name="x"),
+    "addresses must be str, not int": lambda data: data.webhooks.add_addresses("id", addresses=[5]),
+    "must be int, not float": lambda data: data.aggregate_signatures("fuji", quorum_percentage=1.5),
+    "nested too deeply": lambda data: data.webhooks.create(Unknown(nested(5_000))),
+}
+
+
+async def test_wrong_arguments_are_refused_before_a_request() -> None:
     """A write with a wrong argument sends nothing."""
     transport = scripted(lambda _: reply({}))
     async with session_of(transport) as session:
-        with pytest.raises(ConfigurationError) as caught:
-            await call(session.data)
-    assert said in str(caught.value)
+        for said, call in WRONG.items():
+            with pytest.raises(ConfigurationError) as caught:
+                await call(session.data)
+            assert said in str(caught.value)
     assert transport.requests == []
 
 
@@ -187,9 +175,7 @@ async def test_a_new_kind_is_sent_as_it_is() -> None:
 # Faults
 
 
-@pytest.mark.parametrize(
-    "fault", [{"disconnect": True}, {"truncate": True}, {"status": 502}, {"stall": True}]
-)
+@pytest.mark.parametrize("fault", [{"disconnect": True}, {"status": 502}, {"stall": True}])
 async def test_a_lost_answer_creates_one_webhook(fault: dict[str, Any]) -> None:
     """After a lost answer there is at most one webhook, and the list shows whether there is one."""
     sim = Simulator(rows=3, faults=[Fault(route="data.webhooks.create", at=1, **fault)])
@@ -221,26 +207,6 @@ async def test_a_refused_write_is_repeated_in_time() -> None:
     assert asyncio.get_running_loop().time() >= 20.0
 
 
-async def test_a_write_without_a_connection_is_repeated() -> None:
-    """A failure to connect is repeated, because nothing was sent."""
-    sim = Simulator(rows=0)
-    inner, tries = sim.transport(), []
-
-    class Refusing:
-        async def send(self, request: Request) -> Response:
-            tries.append(request.method)
-            if len(tries) < 3:
-                raise ConnectError("cannot connect")
-            return await inner.send(request)
-
-        async def aclose(self) -> None:
-            await inner.aclose()
-
-    async with Session(data_base_url=sim.data_base_url, api_key=sim.api_key, transport=Refusing()) as session:
-        await session.data.webhooks.create(WEBHOOK)
-    assert tries == ["POST"] * 3
-
-
 async def test_only_get_is_coalesced_and_cached() -> None:
     """A view that coalesces and caches sends each write, and each POST that reads."""
     sim = Simulator(rows=0)
@@ -253,19 +219,6 @@ async def test_only_get_is_coalesced_and_cached() -> None:
         calls = (network.last_activity_v2("fuji", "p-chain", addresses="P-fuji1x") for _ in range(2))
         await asyncio.gather(*calls)
         assert sim.stats.requests == before + 2
-
-
-async def test_a_broken_connection_of_a_transport_of_your_own_is_unknown() -> None:
-    """An APIConnectionError of a transport may come after the request: the write is not repeated."""
-
-    def broken(_: Request) -> Response:
-        raise APIConnectionError("reset")
-
-    transport = scripted(broken)
-    async with session_of(transport) as session:
-        with pytest.raises(OutcomeUnknownError, match="reset"):
-            await session.data.webhooks.rotate_shared_secret()
-    assert len(transport.requests) == 1
 
 
 async def test_a_closed_session_says_that_a_write_may_be_done() -> None:
@@ -283,13 +236,6 @@ async def test_a_closed_session_says_that_a_write_may_be_done() -> None:
     assert isinstance(read, SessionClosedError)
     assert str(write).endswith("POST /v1/webhooks: the service may have carried it out")
     assert "carried" not in str(read)
-
-
-async def test_a_deadline_leaves_a_write_unknown() -> None:
-    """A deadline that passes while a write is on its way is OutcomeUnknownError."""
-    async with simulated(Simulator(latency=10.0)) as session:
-        with pytest.raises(OutcomeUnknownError, match="deadline=3 s"):
-            await session.data.webhooks.create(WEBHOOK, deadline=3.0)
 
 
 # POST lists
@@ -314,7 +260,7 @@ async def test_events_and_errors_name_the_method() -> None:
     assert "X-fuji1abc" not in repr(heard)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(
     size=st.integers(3, 30),
     places=st.sets(st.integers(1, 40), min_size=1, max_size=3),
@@ -418,6 +364,7 @@ def test_an_estimate_knows_the_page_size_in_a_body() -> None:
     assert walk.estimate(rows=25_000).requests == 3
 
 
+@pytest.mark.adapter
 @pytest.mark.real_time
 async def test_writes_over_a_socket() -> None:
     """POST, PATCH and DELETE with bodies reach a real server, and none is repeated by aiohttp."""
@@ -435,11 +382,3 @@ async def test_writes_over_a_socket() -> None:
             await webhooks.rotate_shared_secret()
         assert sim.stats.requests == before + 1
         await webhooks.deactivate(made.id)
-
-
-@pytest.mark.real_time
-async def test_nobody_listens() -> None:
-    """A refused connection is ConnectError after all attempts, for a write too: its outcome is known."""
-    async with Session(data_base_url="http://127.0.0.1:9", api_key="k", max_attempts=1) as session:
-        with pytest.raises(ConnectError, match="POST /v1/webhooks"):
-            await session.data.webhooks.create(WEBHOOK)

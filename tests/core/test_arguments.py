@@ -19,6 +19,8 @@ from chainapi.core.arguments import (
 )
 from chainapi.errors import ConfigurationError
 
+pytestmark = pytest.mark.rule
+
 SECRET: Any = ["k3y"]
 NUMBERED: Any = {1: "k3y"}
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi.core.cache import CachedResponse, CachePolicy, Use, cache_key, significant
+
+pytestmark = pytest.mark.rule
 
 SECONDS = st.floats(0.0, 1e6)
 URL = "https://data.test/v1/chains?pageToken=t"

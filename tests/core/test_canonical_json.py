@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from chainapi.core.canonical_json import canonical_json
 
+pytestmark = pytest.mark.rule
+
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

@@ -9,6 +9,8 @@ import pytest
 
 from chainapi.core.numbers import is_decimal, is_number, is_of, is_whole, whole_of
 
+pytestmark = pytest.mark.rule
+
 
 class Level(IntEnum):
     """A whole number with a name."""

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
+from chainapi.core.retry import RetryBudget, RetryPolicy, RetryState
+
+pytestmark = pytest.mark.rule
 
 SECONDS = st.floats(0, 1e6)
 
@@ -53,15 +55,6 @@ def test_a_requested_wait_is_kept(jitter: float, asked: float, faults: int) -> N
     assert policy.backoff(tries, jitter, asked) == max(asked, policy.backoff(tries, jitter))
 
 
-@pytest.mark.parametrize("max_attempts", [1, 2, 5, 9])
-def test_faults_are_counted_against_the_attempts(max_attempts: int) -> None:
-    """Faults use up attempts: none is left after `max_attempts` failed requests."""
-    policy, tries = RetryPolicy(max_attempts), RetryState()
-    left = [tries.fault(policy) for _ in range(max_attempts + 1)]
-    assert left == [True] * (max_attempts - 1) + [False, False]
-    assert tries.faults == max_attempts + 1
-
-
 @pytest.mark.parametrize(("max_attempts", "refusals"), [(1, 0), (2, 5), (5, 20)])
 def test_refusals_weigh_less(max_attempts: int, refusals: int) -> None:
     """Policies allow five 429s for each attempt past the first."""
@@ -80,11 +73,6 @@ def test_faults_and_refusals_are_counted_apart() -> None:
     assert not tries.refused(policy)
     assert not tries.fault(policy)
     assert (tries.faults, tries.refusals) == (2, 6)
-
-
-def test_the_statuses_that_are_retried() -> None:
-    """Retried statuses are the server faults that may pass: 500, 502, 503 and 504."""
-    assert {500, 502, 503, 504} == RETRIED_STATUSES
 
 
 @given(
