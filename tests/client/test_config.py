@@ -18,6 +18,8 @@ from chainapi.client.config import MAX_KEY_LENGTH, Secret, ServiceConfig, Unconf
 from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ChainAPIError, ConfigurationError
 
+pytestmark = pytest.mark.rule
+
 ROUTE = "/v1/avg_tps/{chainId}"
 KEY = "k3y-\\'\"%s{0}-never-shown"
 ENVIRONMENT = {
@@ -87,22 +89,17 @@ def test_arguments_win_over_the_provider_and_the_environment() -> None:
         assert data.key_header == ("x-data-api-key" if given_provider is None else "x-key")
 
 
-def test_the_key_comes_from_the_argument_else_the_environment() -> None:
-    """The key argument wins over CHAINAPI_API_KEY."""
-    for api_key, expected in ((None, "environment-key"), ("argument-key", "argument-key")):
-        key = data_endpoint(api_key=api_key, environment=ENVIRONMENT).key
-        assert key is not None
-        assert key.reveal() == expected
-
-
 def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a mapping, `resolve` reads the variables of the process when called."""
+    """Without a mapping the variables of the process are read; the key argument wins over its variable."""
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    metrics, data = resolve(None, metrics_base_url=None, data_base_url=None, api_key=None)
-    assert isinstance(metrics, ServiceConfig)
-    assert isinstance(data, ServiceConfig)
-    assert metrics.base_url == "https://metrics.environment"
+    for api_key, expected in ((None, "environment-key"), ("argument-key", "argument-key")):
+        metrics, data = resolve(None, metrics_base_url=None, data_base_url=None, api_key=api_key)
+        assert isinstance(metrics, ServiceConfig)
+        assert isinstance(data, ServiceConfig)
+        assert metrics.base_url == "https://metrics.environment"
+        assert data.key is not None
+        assert data.key.reveal() == expected
 
 
 def test_metrics_endpoints_have_no_key() -> None:
@@ -132,102 +129,74 @@ def test_what_is_missing_is_named(arguments: dict[str, Any], metrics: str, data:
 # Addresses.
 
 
-@pytest.mark.parametrize(
-    ("url", "used"),
-    [
-        ("https://example.com", "https://example.com"),
-        ("https://example.com/", "https://example.com"),
-        ("https://example.com//", "https://example.com"),
-        ("https://example.com/api/v9/", "https://example.com/api/v9"),
-        ("https://example.com/%7Ea", "https://example.com/%7Ea"),
-        ("https://example.com/é", "https://example.com/%C3%A9"),
-        ("HTTPS://Example.COM:8443", "https://example.com:8443"),
-        ("https://example.com:", "https://example.com"),
-        ("https://münchen.example", "https://xn--mnchen-3ya.example"),
-        ("http://my_service:8080", "http://my_service:8080"),
-        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
-        ("http://[::1]:8080/x", "http://[::1]:8080/x"),
-        ("http://[0:0:0:0:0:0:0:1]", "http://[::1]"),
-    ],
-)
-def test_addresses_as_they_are_used(url: str, used: str) -> None:
+USED = {
+    "https://example.com": "https://example.com",
+    "https://example.com/": "https://example.com",
+    "https://example.com//": "https://example.com",
+    "https://example.com/api/v9/": "https://example.com/api/v9",
+    "https://example.com/%7Ea": "https://example.com/%7Ea",
+    "https://example.com/é": "https://example.com/%C3%A9",
+    "HTTPS://Example.COM:8443": "https://example.com:8443",
+    "https://example.com:": "https://example.com",
+    "https://münchen.example": "https://xn--mnchen-3ya.example",
+    "http://my_service:8080": "http://my_service:8080",
+    "http://[::1]:8080/x": "http://[::1]:8080/x",
+    "http://[0:0:0:0:0:0:0:1]": "http://[::1]",
+}
+
+
+def test_addresses_as_they_are_used() -> None:
     """Addresses keep a path prefix and a port, lose a trailing slash, become ASCII."""
-    assert base_url(url) == used
+    assert {url: base_url(url) for url in USED} == USED
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "   ",
-        "example.com",
-        "//example.com",
-        "ftp://example.com",
-        "https://",
-        "https:///path",
-        "https://user@example.com",
-        "https://user:secret@example.com",
-        "https://@example.com",
-        "https://example.com?a=b",
-        "https://example.com?",
-        "https://example.com#a",
-        "https://example.com#",
+BAD_ADDRESSES: tuple[Any, ...] = (
+    *("", "   ", "example.com", "//example.com", "ftp://example.com", "https://", "https:///path"),
+    *("https://user@example.com", "https://user:secret@example.com", "https://@example.com"),
+    *("https://example.com?a=b", "https://example.com?", "https://example.com#a", "https://example.com#"),
+    *(
         " https://example.com",
         "https://example.com\n",
         "https://exa\tmple.com",
-        "https://example.com\\@other.example",
-        "https://example.com:99999",
-        "https://example.com:port",
-        "https://[::1",
-        "https://[::zz]",
-        "https://[fe80::1%25eth0]",
         "https://a..b",
-        "https://" + "a" * 64,
-        "https://ex%61mple.com",
-        "https://<example>.com",
         "https://a,b",
-        "https://example.com/a/../b",
-        "https://example.com/%2E%2e/b",
-        "https://example.com/\ud800",
-        "https://\udfff.example",
-        5,
-        b"https://example.com",
-    ],
+    ),
+    *("https://example.com\\@other.example", "https://example.com:99999", "https://example.com:port"),
+    *("https://[::1", "https://[::zz]", "https://[fe80::1%25eth0]", "https://" + "a" * 64),
+    *("https://ex%61mple.com", "https://<example>.com", "https://example.com/a/../b"),
+    *("https://example.com/%2E%2e/b", "https://example.com/\ud800", "https://\udfff.example"),
+    *(5, b"https://example.com"),
 )
-def test_bad_addresses_are_refused(url: Any) -> None:
+
+
+def test_bad_addresses_are_refused() -> None:
     """Bad addresses are refused under the name of their source, without being shown."""
-    cases: list[tuple[str, dict[str, Any]]] = [
-        ("metrics_base_url", {"metrics_base_url": url}),
-        ("provider.metrics_base_url", {"provider": Provider(metrics_base_url=url)}),
-        ("CHAINAPI_METRICS_BASE_URL", {"environment": {"CHAINAPI_METRICS_BASE_URL": url}}),
-        ("data_base_url", {"data_base_url": url, "api_key": KEY}),
-    ]
-    for source, arguments in cases:
-        with pytest.raises(ConfigurationError, match=f"^{source} ") as caught:
-            resolved(**arguments)
-        assert "secret" not in str(caught.value)
+    for url in BAD_ADDRESSES:
+        cases: dict[str, dict[str, Any]] = {
+            "metrics_base_url": {"metrics_base_url": url},
+            "provider.metrics_base_url": {"provider": Provider(metrics_base_url=url)},
+            "CHAINAPI_METRICS_BASE_URL": {"environment": {"CHAINAPI_METRICS_BASE_URL": url}},
+            "data_base_url": {"data_base_url": url, "api_key": KEY},
+        }
+        for source, arguments in cases.items():
+            with pytest.raises(ConfigurationError, match=f"^{source} ") as caught:
+                resolved(**arguments)
+            assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "paths",
-    [
+def test_bad_paths_of_a_provider_are_refused() -> None:
+    """Paths of a provider that lead elsewhere, or lack a parameter, are refused before a request."""
+    texts = (".evil.example/{chainId}", "/v2/../{chainId}", "/v2/{chainId}?x=1", "/v2/{chain_id}", "/v2/x")
+    more = ("/v2/{chainId}/{}", "/v2/{chainId}/{chainId!r}")
+    forms: tuple[Any, ...] = (
         {ROUTE: "/v2/{chainId}"},
         (ROUTE, "/v2/{chainId}"),
         ((ROUTE, 5),),
         ((ROUTE, "/v2/x", "/v3/x"),),
-        ((ROUTE, ".evil.example/{chainId}"),),
-        ((ROUTE, "/v2/../{chainId}"),),
-        ((ROUTE, "/v2/{chainId}?x=1"),),
-        ((ROUTE, "/v2/{chain_id}"),),
-        ((ROUTE, "/v2/x"),),
-        ((ROUTE, "/v2/{chainId}/{}"),),
-        ((ROUTE, "/v2/{chainId}/{chainId!r}"),),
-    ],
-)
-def test_bad_paths_of_a_provider_are_refused(paths: Any) -> None:
-    """Paths of a provider that lead elsewhere, or lack a parameter, are refused before a request."""
-    with pytest.raises(ConfigurationError, match=r"^provider\.paths"):
-        resolved(Provider(metrics_base_url="https://a.example", paths=paths))
+    )
+    for paths in (*forms, *(((ROUTE, text),) for text in (*texts, *more))):
+        with pytest.raises(ConfigurationError, match=r"^provider\.paths"):
+            resolved(Provider(metrics_base_url="https://a.example", paths=paths))
 
 
 @given(st.text())
@@ -249,83 +218,42 @@ def test_the_origin_is_scheme_host_and_port() -> None:
     assert data_endpoint(data_base_url="https://example.com:8443/prefix").origin == "https://example.com:8443"
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://127.0.0.1:8080",
-        "http://127.8.9.1",
-        "http://localhost:1",
-        "http://LOCALHOST",
-        "http://data.localhost",
-        "http://[::1]:5",
-        "https://example.com",
-    ],
-)
-def test_the_key_goes_over_https_or_to_loopback(url: str) -> None:
-    """An http:// address is taken where nobody can listen in."""
-    assert data_endpoint(data_base_url=url).key is not None
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://example.com",
-        "http://192.168.0.1",
-        "http://localhost.example.com",
-        "http://127.0.0.1.example.com",
-        "http://notlocalhost",
-        "http://[2001:db8::1]",
-        "http://0.0.0.0",
-    ],
-)
-def test_the_key_does_not_go_over_plain_http(url: str) -> None:
-    """An http:// address elsewhere is refused; without a key it is taken.
-
-    That is so for the Metrics API.
-    """
-    with pytest.raises(ConfigurationError, match=r"data_base_url.*CHAINAPI_DATA_BASE_URL.*in the clear"):
-        data_endpoint(data_base_url=url)
-    assert base_url(url) == url
+def test_the_key_goes_over_https_or_to_loopback_alone() -> None:
+    """An http:// address is taken where nobody can listen in, and for the Metrics API, which has no key."""
+    loopback = ("127.0.0.1:8080", "127.8.9.1", "localhost:1", "LOCALHOST", "data.localhost", "[::1]:5")
+    for url in (*(f"http://{host}" for host in loopback), "https://example.com"):
+        assert data_endpoint(data_base_url=url).key is not None
+    others = ("example.com", "192.168.0.1", "localhost.example.com", "127.0.0.1.example.com", "notlocalhost")
+    for host in (*others, "[2001:db8::1]", "0.0.0.0"):
+        with pytest.raises(ConfigurationError, match=r"data_base_url.*CHAINAPI_DATA_BASE_URL.*in the clear"):
+            data_endpoint(data_base_url=f"http://{host}")
+        assert base_url(f"http://{host}") == f"http://{host}"
 
 
 # The key.
 
-BAD_KEYS = [
-    "",
-    " ",
-    "never-shown\n",
-    "never-shown\r\nx-other: 1",
-    "never\x00shown",
-    "never shown",
-    "never-shöwn",
-    "never-shown\ud800",
-    "n" * (MAX_KEY_LENGTH + 1),
-    "n" * 9_000,
-    b"never-shown",
-    5,
-]
+BAD_KEYS: tuple[Any, ...] = (
+    *("", " ", "never-shown\n", "never-shown\r\nx-other: 1", "never\x00shown", "never shown", "never-shöwn"),
+    *("never-shown\ud800", "n" * (MAX_KEY_LENGTH + 1), "n" * 9_000, b"never-shown", 5),
+)
 
 
-@pytest.mark.parametrize("api_key", BAD_KEYS, ids=range(len(BAD_KEYS)))
-@pytest.mark.parametrize("source", ["api_key", "CHAINAPI_API_KEY"])
-def test_bad_keys_are_refused_without_being_shown(api_key: Any, source: str) -> None:
+def test_bad_keys_are_refused_without_being_shown() -> None:
     """A key that no header can carry is refused by name; the error does not show it."""
-    arguments: dict[str, Any] = (
-        {"api_key": api_key} if source == "api_key" else {"environment": {source: api_key}}
-    )
-    with pytest.raises(ConfigurationError, match=f"^{source} ") as caught:
-        resolved(data_base_url="https://h", **arguments)
-    error = caught.value
-    assert error.__cause__ is None
-    assert error.__context__ is None
-    shown = f"{error!r} {error} {error.args} {vars(error)} {pickle.dumps(error)!r}"
-    assert "never" not in shown
-    assert "nnn" not in shown
-
-
-def test_the_longest_key_is_taken() -> None:
-    """A key of the greatest length is a key."""
     assert data_endpoint(api_key="n" * MAX_KEY_LENGTH).key is not None
+    for api_key in BAD_KEYS:
+        sources: dict[str, dict[str, Any]] = {
+            "api_key": {"api_key": api_key},
+            "CHAINAPI_API_KEY": {"environment": {"CHAINAPI_API_KEY": api_key}},
+        }
+        for source, arguments in sources.items():
+            with pytest.raises(ConfigurationError, match=f"^{source} ") as caught:
+                resolved(data_base_url="https://h", **arguments)
+            error = caught.value
+            assert error.__cause__ is error.__context__ is None
+            shown = f"{error!r} {error} {error.args} {vars(error)} {pickle.dumps(error)!r}"
+            assert "never" not in shown
+            assert "nnn" not in shown
 
 
 SHOWN: list[Callable[[Any], object]] = [
@@ -343,14 +271,14 @@ SHOWN: list[Callable[[Any], object]] = [
 ]
 
 
-@pytest.mark.parametrize("show", SHOWN, ids=range(len(SHOWN)))
-def test_the_key_is_in_no_text(show: Callable[[Any], object]) -> None:
+def test_the_key_is_in_no_text() -> None:
     """A key is in no printed form of an endpoint or of the key."""
     endpoint = data_endpoint()
-    for thing in (endpoint, endpoint.key):
-        shown = repr(show(thing)) + str(show(thing))
-        assert "k3y" not in shown
-        assert "never-shown" not in shown
+    for show in SHOWN:
+        for thing in (endpoint, endpoint.key):
+            shown = repr(show(thing)) + str(show(thing))
+            assert "k3y" not in shown
+            assert "never-shown" not in shown
 
 
 def test_the_key_is_handed_out_on_request_only() -> None:
@@ -363,29 +291,27 @@ def test_the_key_is_handed_out_on_request_only() -> None:
         vars(key)
 
 
-@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_a_key_is_not_pickled_or_copied(duplicate: Callable[[object], object]) -> None:
+def test_a_key_is_not_pickled_or_copied() -> None:
     """A key is not pickled, and not copied with its owner."""
-    endpoint = data_endpoint()
-    with pytest.raises(TypeError, match="a secret is not pickled or copied"):
-        duplicate(Secret(KEY))
-    if duplicate is not copy.copy:
+    duplicates: list[tuple[Callable[[object], object], object]] = [
+        *((duplicate, Secret(KEY)) for duplicate in (pickle.dumps, copy.copy, copy.deepcopy)),
+        *((duplicate, data_endpoint()) for duplicate in (pickle.dumps, copy.deepcopy)),
+    ]
+    for duplicate, thing in duplicates:
         with pytest.raises(TypeError, match="a secret is not pickled or copied"):
-            duplicate(endpoint)
+            duplicate(thing)
 
 
-@pytest.mark.parametrize("name", ["", "x key", "x-key:", "x-key\r\n", "schlüssel", None, 5])
-def test_bad_header_names_are_refused(name: Any) -> None:
-    """A provider's key header has to be the name of a header."""
-    with pytest.raises(ConfigurationError, match="api_key_header"):
-        resolved(Provider(api_key_header=name))
-
-
-@pytest.mark.parametrize("provider", [5, {}, Provider])
-def test_a_provider_has_to_be_one(provider: Any) -> None:
-    """Anything else than a Provider or a name is refused by its type."""
-    with pytest.raises(ConfigurationError, match="provider must be a Provider"):
-        resolved(provider)
+def test_a_provider_has_to_be_one() -> None:
+    """Anything else than a Provider or a name is refused by its type, as is a header that is none."""
+    wrong: tuple[Any, ...] = (5, {}, Provider)
+    for provider in wrong:
+        with pytest.raises(ConfigurationError, match="provider must be a Provider"):
+            resolved(provider)
+    names: tuple[Any, ...] = ("", "x key", "x-key:", "x-key\r\n", "schlüssel", None, 5)
+    for name in names:
+        with pytest.raises(ConfigurationError, match="api_key_header"):
+            resolved(Provider(api_key_header=name))
 
 
 # Deployments by name.
@@ -443,25 +369,17 @@ def test_the_header_of_the_key_may_be_named_alone() -> None:
         assert data_endpoint(**arguments).key_header == header
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            {"provider": "pubic"},
-            "provider='pubic' is no known deployment: the names are specification, public",
-        ),
-        (
-            {"environment": {"CHAINAPI_PROVIDER": "x"}},
-            "CHAINAPI_PROVIDER='x' is no known deployment: the names",
-        ),
-        ({"api_key_header": "x y"}, "api_key_header is no valid header name"),
-        ({"environment": {"CHAINAPI_API_KEY_HEADER": ""}}, "CHAINAPI_API_KEY_HEADER is no valid header name"),
-    ],
-)
-def test_wrong_names_are_refused_in_terms_of_their_source(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_names_are_refused_in_terms_of_their_source() -> None:
     """An unknown deployment, and an impossible header, are named as they were given."""
-    with pytest.raises(ConfigurationError, match=f"^{message}"):
-        resolved(**arguments)
+    cases: dict[str, dict[str, Any]] = {
+        "provider='pubic' is no known deployment: the names are specification, public": {"provider": "pubic"},
+        "CHAINAPI_PROVIDER='x' is no known deployment": {"environment": {"CHAINAPI_PROVIDER": "x"}},
+        "api_key_header is no valid header name": {"api_key_header": "x y"},
+        "CHAINAPI_API_KEY_HEADER is no valid": {"environment": {"CHAINAPI_API_KEY_HEADER": ""}},
+    }
+    for message, arguments in cases.items():
+        with pytest.raises(ConfigurationError, match=f"^{message}"):
+            resolved(**arguments)
 
 
 # Unknown arguments.

@@ -223,6 +223,19 @@ async def test_rows_and_pages_that_the_reader_changes() -> None:
     assert len(numbers) == len(set(numbers)) == 60
 
 
+async def test_the_key_is_in_no_checkpoint() -> None:
+    """The API key does not change a checkpoint, and is not in its text."""
+    simulator = Simulator(rows=60, other_keys=("second-secret",))
+    texts = list[str]()
+    for key in (simulator.api_key, "second-secret"):
+        async with simulated(simulator, api_key=key, now=lambda: 1e9) as session:
+            pages = session.data.list(BLOCKS, page_size=10)
+            await pages.collect(limit=5)
+            texts.append(pages.checkpoint.dumps())
+    assert texts[0] == texts[1]
+    assert "secret" not in texts[0]
+
+
 async def test_order_named_only_at_the_resume() -> None:
     """A checkpoint taken without an order is refused where one is named.
 

@@ -13,6 +13,8 @@ from chainapi.core.paging.newest import NewestRows
 from chainapi.core.paging.order import Watermark
 from chainapi.errors import CheckpointError
 
+pytestmark = pytest.mark.rule
+
 
 def mark(content: int, key: int | None = None) -> str:
     """Return the marks of a row: of its content, and of its key if it has one."""

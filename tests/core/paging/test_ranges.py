@@ -12,6 +12,8 @@ from chainapi import Checkpoint
 from chainapi.core.paging.ranges import Interval, borders, borders_at_multiples, intervals
 from chainapi.errors import CheckpointError
 
+pytestmark = pytest.mark.rule
+
 NUMBERS = st.integers(-(10**6), 10**6)
 ENDS = st.tuples(NUMBERS, NUMBERS).map(sorted)
 
