@@ -12,6 +12,8 @@ import pytest
 from chainapi.client.background import ahead, in_background
 from chainapi.contrib.streams import SSEBody
 
+pytestmark = pytest.mark.rule
+
 ended = list[str]()
 
 

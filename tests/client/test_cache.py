@@ -21,11 +21,10 @@ from chainapi.errors import (
     DecodeError,
     NotFoundError,
     QuotaWaitError,
-    ServerError,
     SessionClosedError,
 )
-from chainapi.simulator import Fault, Simulator
-from chainapi.transport import AiohttpTransport, Request, Response, Transport
+from chainapi.simulator import Simulator
+from chainapi.transport import Request, Response, Transport
 from tests.sessions import Answering, reaching
 
 PATH = "/v1/chains/43114"
@@ -542,21 +541,3 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Cache(1.0)
     store: CacheStore = Store()
     assert Cache(1.0, store=store).store is store
-
-
-async def test_faults_of_the_simulator() -> None:
-    """While the service is down, every call has the last response."""
-    sim = Simulator()
-    async with Session(
-        **sim.arguments(),
-        now=unix,
-        max_attempts=2,
-    ) as session:
-        view = session.with_options(cache=kept(1.0, stale_if_error=3600.0))
-        chain = await view.data.chain(43114)
-        sim._world.settings.faults = (Fault(every=1, status=500),)
-        for _ in range(3):
-            await asyncio.sleep(60)
-            assert await view.data.chain(43114) == chain
-        with pytest.raises(ServerError):
-            await session.data.chain(43114)

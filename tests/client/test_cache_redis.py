@@ -16,7 +16,7 @@ from tests.share.redis.server import RedisServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "caching.md"
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.adapter]
 
 
 def recipe() -> Any:

@@ -10,6 +10,8 @@ from aiolimiter import AsyncLimiter
 from chainapi import Limit
 from chainapi.client.ceiling import Ceiling
 
+pytestmark = pytest.mark.rule
+
 
 def time() -> float:
     """Return the time of the loop."""

@@ -88,7 +88,7 @@ def ledger_of(kind: str, numbers: list[int], *, shifts: bool, **options: Any) ->
     return Ledger(numbers, transfer, shifts=shifts, **options), transfers
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(kind=LISTS, numbers=NUMBERS, steps=GROWTH)
 def test_each_new_row_comes_once(
     kind: tuple[str, bool], numbers: list[int], steps: list[tuple[int, int]]
@@ -108,7 +108,7 @@ def test_each_new_row_comes_once(
     run(scenario())
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(
     kind=LISTS,
     steps=GROWTH,
@@ -193,11 +193,18 @@ async def test_a_poll_ends_at_the_rows_that_were_given() -> None:
 
 async def test_requests_have_the_lowest_priority() -> None:
     """Quota goes to every other caller first, unless the list method was given a priority."""
-    ledger, _ = ledger_of("blocks", [1], shifts=False)
-    async with reaching(ledger) as session:
-        for arguments, expected in (({}, -1_000_000), ({"priority": 3}, 3), ({"priority": 0}, 0)):
-            _, source = blocks(session, **arguments)._source.poll(None)
-            assert source._call_options.priority == expected  # type: ignore[attr-defined]
+    for arguments, order in (({}, ["9", "4"]), ({"priority": 3}, ["4", "9"]), ({"priority": 0}, ["4", "9"])):
+        ledger, _ = ledger_of("blocks", [1], shifts=False)
+        ledger.headers, ledger.statuses = {"retry-after": "20"}, [200, 429]
+        async with reaching(ledger, isolated=True) as session:
+            await blocks(session).first()
+            refused = asyncio.ensure_future(blocks(session, page_size=1).first())  # leaves first afterwards
+            await asyncio.sleep(1)
+            poll = asyncio.ensure_future(taken(blocks(session, **arguments).follow(every=50), 40))
+            await asyncio.sleep(1)
+            await blocks(session, page_size=9, priority=-5).first()
+            await asyncio.wait([refused, poll])
+        assert [one["pageSize"] for one in ledger.requests] == ["4", "1", *order]
 
 
 async def test_a_cache_is_no_answer_to_a_poll() -> None:
@@ -239,8 +246,9 @@ async def test_history_first_then_new_rows() -> None:
     assert serials(rows) == [4, 5]
 
 
-@pytest.mark.parametrize("after", [0.0, 0.01, 0.07, 4.0])
-@pytest.mark.parametrize("kind", ["blocks", "points"])
+@pytest.mark.parametrize(
+    ("kind", "after"), [("blocks", 0.0), ("blocks", 0.07), ("points", 0.01), ("points", 4.0)]
+)
 async def test_a_checkpoint_before_the_first_poll_has_the_history(kind: str, after: float) -> None:
     """A stream that is stopped before or inside its first poll repeats no row of the history when resumed."""
     make, items = (block, "blocks") if kind == "blocks" else (point, "results")
@@ -261,7 +269,7 @@ async def test_a_checkpoint_before_the_first_poll_has_the_history(kind: str, aft
         assert len(await taken(resumed, 60)) == 1
 
 
-@pytest.mark.parametrize("after", [0.0, 0.03, 0.05, 4.0])
+@pytest.mark.parametrize("after", [0.0, 0.05, 4.0])
 async def test_a_longer_lookback_repeats_no_row_that_did_not_change(after: float) -> None:
     """A resume with a longer lookback takes the rows below the old one as they are, however soon it stops."""
     ledger = Ledger([DAY * day for day in range(9)], point, "results")
@@ -303,7 +311,7 @@ async def test_rows_of_an_ascending_list_come_in_order() -> None:
             await anext(method(43114, ADDRESS, sort_order="asc").follow(every=5))
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(
     numbers=NUMBERS,
     steps=GROWTH,
@@ -343,7 +351,7 @@ def _address_transaction(number: int, serial: int) -> dict[str, Any]:
     return {"nativeTransaction": _transaction(number, serial)}
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(
     changes=st.lists(st.tuples(st.integers(0, 9), st.integers(100, 103)), max_size=8),
     lookback=st.integers(0, 4),
@@ -547,7 +555,7 @@ async def test_a_service_that_is_too_slow_is_an_error() -> None:
         assert serials([await anext(stream)]) == [0]
 
 
-@pytest.mark.parametrize("seconds", [0.3, 1.0, 5.0])
+@pytest.mark.parametrize("seconds", [0.3, 5.0])
 async def test_a_poll_longer_than_its_readers_wait_gives_its_rows(seconds: float) -> None:
     """A poll whose reader was cancelled continues: many short waits get the rows that one long wait gets."""
     ledger, _ = ledger_of("blocks", [1], shifts=False)

@@ -18,7 +18,6 @@ from chainapi.client import gates
 from chainapi.client.config import ServiceConfig
 from chainapi.client.limiter import Gate
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
-from chainapi.core.limits.info import PolicyField
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
 from chainapi.testing import VirtualLoop
@@ -27,7 +26,6 @@ from chainapi.transport import Request, Response, Transport
 HOST = "https://data.test"
 KEY = "key-of-the-tests"
 PATH = "/v1/chains/43114"
-MINUTE = (PolicyField(100.0, 60.0),)
 
 
 def time() -> float:
@@ -145,6 +143,7 @@ async def test_quota_is_what_all_sessions_used() -> None:
 # --- who shares ---
 
 
+@pytest.mark.rule
 async def test_who_shares_a_gate() -> None:
     """Scheme, host, port, key and given transport decide; path and letter case do not."""
     one, other = Service(), Service()
@@ -172,28 +171,7 @@ async def test_who_shares_a_gate() -> None:
         await session.aclose()
 
 
-async def test_transport_that_is_gone_is_not_mistaken_for_a_new_one() -> None:
-    """A new transport never gets the gate of an old one, wherever it lies in memory."""
-
-    class Slotted:
-        __slots__ = ()
-
-        async def send(self, request: Request) -> Response:
-            return Response(200, {}, b"{}")
-
-        async def aclose(self) -> None: ...
-
-    seen = weakref.WeakSet[Gate]()
-    for kind in (Service, Slotted):
-        for _ in range(50):
-            session = opened(kind())
-            assert gate(session) not in seen
-            seen.add(gate(session))
-            await session.aclose()
-            del session
-    gc.collect()
-
-
+@pytest.mark.rule
 def test_loops_do_not_share() -> None:
     """Two event loops in two threads have a gate each, for their own sessions."""
     service = Service()
@@ -223,6 +201,7 @@ def test_loops_do_not_share() -> None:
     assert len({*found.values()}) == 2
 
 
+@pytest.mark.rule
 def test_loop_and_its_gates_can_be_collected() -> None:
     """A loop with gates can be collected, even with calls left waiting in it."""
 
@@ -277,6 +256,7 @@ async def test_ten_thousand_sessions_leave_nothing() -> None:
     assert len(known.known) <= gates.REMEMBERED + 1
 
 
+@pytest.mark.rule
 async def test_gate_that_was_used_again_is_remembered_longer() -> None:
     """Of the gates that no session uses, those used last are remembered, not those made last."""
     source, loop = gates.LoopGates(None), asyncio.get_running_loop()
@@ -325,24 +305,7 @@ def test_work_for_a_session_does_not_grow_with_their_number(options: dict[str, A
     assert many < 1.4 * few
 
 
-async def test_forgotten_session_is_collected() -> None:
-    """A session that is dropped without being closed goes, and its settings with it."""
-    service = Service()
-    kept = opened(service, max_in_flight=5)
-    forgotten = opened(service, max_in_flight=50, probe=False)
-    quota = gate(kept)._quota
-    assert gate(forgotten)._quota is quota
-    assert (quota.max_in_flight, quota.probe) == (50, False)
-    found = weakref.ref(forgotten)
-    del forgotten
-    gc.collect()
-    assert found() is None
-    await opened(service, max_in_flight=7).data.get(PATH)
-    gc.collect()
-    assert gate(opened(service, max_in_flight=6))._quota.probe
-    await kept.aclose()
-
-
+@pytest.mark.rule
 async def test_key_is_not_kept() -> None:
     """A loop keeps only a digest of a key."""
     async with opened(Service()) as session:
@@ -390,22 +353,7 @@ async def test_max_in_flight_holds_its_own_session_only() -> None:
     )
 
 
-async def test_most_in_flight_is_that_of_the_largest_open_session() -> None:
-    """The gate has the limit of its largest open session, 100 by default, for all."""
-    service = Service()
-    small, default, large = (opened(service, max_in_flight=number) for number in (20, None, 500))
-    quota = gate(small)._quota
-    assert quota.max_in_flight == 20
-    assert gate(default)._quota.max_in_flight == 100
-    assert gate(large)._quota.max_in_flight == 500
-    await large.aclose()
-    assert quota.max_in_flight == 100
-    await default.aclose()
-    assert quota.max_in_flight == 20
-    await small.aclose()
-    assert quota.max_in_flight == 20
-
-
+@pytest.mark.rule
 async def test_careful_settings_hold_for_all() -> None:
     """probe=False, the longest max_stop and documented limits hold for a whole gate."""
     service = Service()
@@ -536,6 +484,7 @@ async def test_session_that_is_closed_hands_the_probe_on() -> None:
 # --- real loops ---
 
 
+@pytest.mark.adapter
 @pytest.mark.real_time
 async def test_sessions_share_on_real_loops() -> None:
     """Two sessions share a gate on real loops: asyncio's and uvloop."""

@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import tracemalloc
-from collections.abc import Generator
 from itertools import chain
 from typing import Any
 
 import pytest
 
 from chainapi import Invalid, MetricPoint, Session, models
-from chainapi.core.call import Call
-from chainapi.core.paging.walk import HUGE
-from chainapi.core.url import Query
 from chainapi.errors import DecodeError
 from chainapi.models import ChainInfo, EvmBlock
-from chainapi.models.codec import PART, PageDecoder, Stepwise, decode_resource
+from chainapi.models.codec import PART, PageDecoder, decode_resource
 from chainapi.models.error_body import decode_error
 from chainapi.models.sizes import LARGE
 from chainapi.transport import Request, Response
@@ -88,6 +84,7 @@ def blocks(count: int) -> list[dict[str, Any]]:
 # Steps
 
 
+@pytest.mark.rule
 @pytest.mark.parametrize("model", [None, EvmBlock, ChainInfo, models.Transfer, MetricPoint])
 async def test_a_large_page_is_what_its_parts_are(model: Any) -> None:
     """Rows of a large page equal those of small pages."""
@@ -122,6 +119,7 @@ async def test_other_tasks_go_on_while_a_large_page_is_decoded() -> None:
     assert ticks.count > 3_000 // PART
 
 
+@pytest.mark.rule
 def test_an_error_in_a_large_page_names_its_row() -> None:
     """An error in a large page has the path and the number of its row."""
     rows = blocks(2_000)
@@ -134,40 +132,13 @@ def test_an_error_in_a_large_page_names_its_row() -> None:
     assert odd == [1_234, 1_500]
 
 
-class Endless(Stepwise[None]):
-    """Body that takes for ever; it counts the steps."""
-
-    def __init__(self) -> None:
-        self.steps_taken = 0
-
-    def steps(self, body: bytes) -> Generator[None, None, None]:
-        """Yield for ever."""
-        while True:
-            self.steps_taken += 1
-            yield
-
-
-async def test_decoding_ends_when_it_is_cancelled() -> None:
-    """A timeout ends a call that decodes; no step is taken afterwards."""
-    endless = Endless()
-    async with session_of(b"x" * (LARGE + 1)) as session:
-        service = session.connection.service("data")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1e-6):
-                await session.connection.call(service, Call(Query("/v1/x", (), "data:/v1/x", None)), endless)
-        taken = endless.steps_taken
-        assert taken > 0
-        await asyncio.sleep(1)
-        assert endless.steps_taken == taken
-
-
 @pytest.mark.parametrize("items", [True, False])
 @pytest.mark.parametrize("cancelled_after", [None, 1, 3])
 async def test_rows_of_a_huge_page_are_counted_in_a_thread(items: bool, cancelled_after: int | None) -> None:
     """A reader that is cancelled meanwhile loses no row."""
     rows = [{"number": place, "text": "x" * 300} for place in range(4_000)]
     body = page_of(rows, "rows")
-    assert len(body) > HUGE
+    assert len(body) > 2**20
     async with session_of(body) as session:
         pages = session.data.list("/v1/rows", items="rows", key="number")
         reading = asyncio.create_task(first(pages, items=items))
@@ -246,7 +217,7 @@ def test_memory_is_a_multiple_of_the_body(name: str, shape: str) -> None:
     assert peak(tolerant.decode, body) <= MOST_ODD * len(body)
 
 
-@pytest.mark.parametrize("row", [b"[]", b'{"a":1}', b'"a"'])
+@pytest.mark.parametrize("row", [b"[]", b'"a"'])
 async def test_the_refusal_names_the_remedy(row: bytes) -> None:
     """A body of very many small values is refused without another attempt."""
     transport = Fixed(bomb(row, "rows"))
@@ -256,9 +227,9 @@ async def test_the_refusal_names_the_remedy(row: bytes) -> None:
     assert transport.requests == 1
 
 
-@pytest.mark.parametrize("row", [b"[]", b'"a"', b"{}"])
-def test_small_bodies_may_be_dense(row: bytes) -> None:
+async def test_small_bodies_may_be_dense() -> None:
     """A body of up to 256 KiB is not refused for its density."""
-    body = b'{"rows":[%b]}' % b",".join([row] * 50_000)
+    body = b'{"rows":[%b]}' % b",".join([b"[]"] * 50_000)
     assert len(body) <= LARGE
-    assert len(PageDecoder(None, "rows").decode(body).rows) == 50_000
+    async with session_of(body) as session:
+        assert len(await session.data.list("/v1/rows", items="rows").collect()) == 50_000

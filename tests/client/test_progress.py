@@ -64,6 +64,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     return made
 
 
+@pytest.mark.rule
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -79,6 +80,7 @@ def test_the_line(arguments: tuple[Any, ...], text: str) -> None:
     assert progress_text(*arguments) == text
 
 
+@pytest.mark.rule
 @pytest.mark.parametrize(
     ("requests", "quota", "seconds"),
     [
@@ -151,6 +153,7 @@ async def test_exports_show_sources_rows_and_time_left(seen: Seen, tmp_path: Pat
     assert texts[-1].startswith("2 of 2 sources · 400 of 400 rows (100%)")
 
 
+@pytest.mark.rule
 async def test_a_broken_terminal_stops_no_work() -> None:
     """A display that fails, such as a terminal that is gone, ends by itself."""
 
@@ -167,12 +170,14 @@ async def test_a_broken_terminal_stops_no_work() -> None:
 # Places
 
 
+@pytest.mark.rule
 def test_nothing_is_shown_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a file nor a pipe gets a progress."""
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert display() is None
 
 
+@pytest.mark.rule
 @pytest.mark.parametrize(
     ("installed", "kind"), [({"rich", "tqdm"}, RichBar), ({"tqdm"}, TqdmBar), (set[str](), Line)]
 )
@@ -192,6 +197,7 @@ def test_the_place_on_a_terminal(
     assert "5 of 20 rows" in stream.getvalue()
 
 
+@pytest.mark.rule
 def test_a_line_is_written_over_itself() -> None:
     """The plain line stays on one line of the terminal, and is removed in the end."""
     stream = Terminal()
@@ -205,6 +211,7 @@ def test_a_line_is_written_over_itself() -> None:
     assert len(second) < 200
 
 
+@pytest.mark.rule
 def test_a_notebook_updates_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the kernel of a notebook the output of the cell is updated in place, as HTML and as text."""
     outputs: list[Any] = []
@@ -233,6 +240,7 @@ def test_a_notebook_updates_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not isinstance(display(Terminal()), Notebook)
 
 
+@pytest.mark.rule
 def test_a_state_without_a_share_has_no_bar() -> None:
     """A walk of unknown length is a line of text in a notebook."""
     assert Shown("7 rows", None)._repr_mimebundle_()["text/html"] == "<div>7 rows</div>"
