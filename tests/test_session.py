@@ -102,10 +102,7 @@ async def test_metrics_pages() -> None:
 
 
 async def test_hundreds_of_pages_through_refusals_and_faults() -> None:
-    """A walk of 500 pages yields each row once, in order, despite 429s and 5xx.
-
-    It sends nothing in a stop.
-    """
+    """A walk of 500 pages yields each row once, in order, despite 429s and 5xx, and sends none in a stop."""
     faults = [Fault(at=17, status=500), Fault(at=200, status=502, body=b"<html>"), Fault(at=471, status=503)]
     simulator = Simulator(rows=5_000, limit=90, window=60.0, latency=0.05, faults=faults)
     async with simulated(simulator) as session:
@@ -123,10 +120,7 @@ async def test_hundreds_of_pages_through_refusals_and_faults() -> None:
 
 @pytest.mark.parametrize(("age", "restarts"), [(24 * 3600.0, 1), (24 * 3600.0 - 1, 0)])
 async def test_token_of_24_hours(age: float, restarts: int) -> None:
-    """A token aged 24 h 0 s is not sent and the walk restarts.
-
-    One of 23 h 59 min 59 s is sent.
-    """
+    """A token aged 24 h 0 s is not sent and the walk restarts; one of 23 h 59 min 59 s is sent."""
     simulator = Simulator(points=250, latency=0.5)
     sent: list[Request] = []
     inner = simulator.transport()
@@ -279,10 +273,7 @@ async def test_exhausted_checkpoint() -> None:
 
 
 async def test_checkpoint_of_another_query() -> None:
-    """A checkpoint is refused for another chain, another page size or another service.
-
-    The error says what may differ.
-    """
+    """A checkpoint is refused for another chain, page size or service, and the error says what may differ."""
     async with simulated(Simulator()) as session:
         pages, path = session.metrics.avg_tps(43114), "/v1/avg_tps/43114"
         await anext(pages)
@@ -298,10 +289,7 @@ async def test_checkpoint_of_another_query() -> None:
 
 
 async def test_collect_with_limit() -> None:
-    """collect(limit) returns that many rows, and the stream continues after them.
-
-    Other arguments are refused.
-    """
+    """collect(limit) returns that many rows, and the stream continues after them; other limits are refused."""
     async with simulated(Simulator(points=250)) as session:
         pages = session.metrics.avg_tps(43114)
         head = await pages.collect(limit=130)
@@ -416,10 +404,7 @@ async def test_fault_is_retried_and_then_raised() -> None:
 
 
 async def test_faults_heal() -> None:
-    """Faults heal by retry: a broken connection, a 503 and a body cut short.
-
-    The 503 has a Retry-After.
-    """
+    """Faults heal by retry: a broken connection, a 503 and a body cut short."""
     script: list[Any] = [
         APIConnectionError("reset"),
         reply({}, 503, retry_after="7"),

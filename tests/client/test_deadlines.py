@@ -105,10 +105,7 @@ async def test_callers_of_a_hanging_service_fail_by_the_deadline() -> None:
 
 
 async def test_deadline_covers_all_attempts_and_waits() -> None:
-    """A call that is retried ends at its deadline.
-
-    The error has the time of each phase, and what failed last.
-    """
+    """A call that is retried ends at its deadline, with the time of each phase and what failed last."""
     service = Service((1.0, BROKEN), (1.0, BROKEN), (1.0, None))
     async with session_of(service) as session:
         with pytest.raises(DeadlineExceededError) as caught:
@@ -148,10 +145,7 @@ async def test_each_attempt_has_its_timeout_although_the_transport_caught_the_la
 
 
 async def test_next_attempt_after_the_deadline_is_not_waited_for() -> None:
-    """A 503 with a Retry-After of 20 s ends a call with a deadline of 5 s at once.
-
-    The error has the time at which to come back.
-    """
+    """A 503 whose Retry-After is beyond the deadline ends the call at once, with the time to come back."""
     async with session_of(Service((1.0, BUSY))) as session:
         with pytest.raises(DeadlineExceededError) as caught:
             await session.data.get(PATH, deadline=5.0)
@@ -163,10 +157,7 @@ async def test_next_attempt_after_the_deadline_is_not_waited_for() -> None:
 
 
 async def test_quota_that_is_known_to_come_too_late_is_not_waited_for() -> None:
-    """A stop of 60 s ends a call with a deadline of 5 s at once with QuotaWaitError.
-
-    A call that already waits ends as well.
-    """
+    """A stop beyond the deadline ends a call at once with QuotaWaitError."""
     service = Service((0.5, OK), (0.5, USED_UP), (0.5, OK))
     async with session_of(service, now=lambda: 1000.0) as session:
         await session.data.get(PATH)
@@ -228,10 +219,7 @@ async def test_timeout_and_last_attempt_come_before_the_deadline() -> None:
 
 
 async def test_a_large_body_is_decoded_within_the_deadline() -> None:
-    """Decoding counts: a body that takes long to decode ends at the deadline.
-
-    The call ends in the attempt.
-    """
+    """Decoding counts: a body that takes long to decode ends at the deadline."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     rows = b",".join(b'{"timestamp": %d, "value": 1.5}' % number for number in range(60_000, 0, -1))
@@ -274,10 +262,7 @@ async def test_cancelled_call_stays_cancelled() -> None:
     st.lists(st.floats(0.05, 20.0), min_size=1, max_size=12),
 )
 def test_no_call_outlives_its_deadline(answers: list[Answer], deadlines: list[float]) -> None:
-    """Every call ends by its deadline, with any sequence of responses.
-
-    The times add up, and every permit is returned.
-    """
+    """Whatever the service does, calls end by their deadlines, their times add up, and permits return."""
 
     async def run() -> None:
         service = Service(*answers, (0.1, OK))
@@ -311,10 +296,7 @@ def test_no_call_outlives_its_deadline(answers: list[Answer], deadlines: list[fl
 
 
 async def test_deadline_bounds_each_page_of_a_walk() -> None:
-    """A deadline of 2 s holds for each page of a walk, not for the whole walk.
-
-    A walk of 20 pages of a second each passes.
-    """
+    """A deadline of 2 s holds for each page of a walk, not for the whole walk."""
     sim = Simulator(rows=200, latency=1.0)
     urls = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
     async with Session(**urls, transport=sim.transport(), deadline=2.0) as session:  # type: ignore[arg-type]
@@ -326,10 +308,7 @@ async def test_deadline_bounds_each_page_of_a_walk() -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 async def test_walk_goes_on_after_a_deadline(prefetch: int) -> None:
-    """A stream read again after a deadline loses and repeats no row.
-
-    The error of a page has the checkpoint.
-    """
+    """A stream read again after a deadline loses and repeats no row, and its error has the checkpoint."""
     sim = Simulator(rows=100, latency=0.1, faults=[Fault(at=4, stall=True)])
     urls = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
     async with Session(**urls, transport=sim.transport()) as session:  # type: ignore[arg-type]

@@ -342,10 +342,7 @@ async def test_request_id_of_a_caller_passes_through() -> None:
 
 
 async def test_observer_that_raises() -> None:
-    """An observer that raises at a wait reaches the loop's handler.
-
-    The requests are served all the same.
-    """
+    """An observer that raises at a wait reaches the loop's handler, and the requests are served."""
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: complaints.append(context["exception"])
@@ -389,10 +386,7 @@ async def test_faults_restarts_and_loops_are_reported() -> None:
 
 
 async def test_logging(caplog: pytest.LogCaptureFixture) -> None:
-    """The logger `chainapi` gets waits and retries at INFO, the rest at DEBUG.
-
-    The key is in no record.
-    """
+    """The logger `chainapi` gets waits and retries at INFO, the rest at DEBUG, and never the key."""
     simulator = Simulator(limit=2, window=5.0, api_key="secret-of-the-log", faults=[Fault(at=1, status=503)])
     with caplog.at_level(logging.DEBUG, logger="chainapi"):
         async with simulated(simulator) as session:

@@ -459,10 +459,7 @@ async def test_the_order_may_break() -> None:
 
 
 async def test_lists_without_a_declared_order_are_checked() -> None:
-    """A list by a number that only grows is followed while its pages fall, and no row of it is missed.
-
-    After a page that rises, the next poll begins at the head.
-    """
+    """A list without a declared order is followed while its pages fall; a page that rises is an error."""
     ledger = Ledger([1, 2, 2], _transaction)
     async with reaching(ledger) as session:
         stream = session.data.evm.transactions(43114, page_size=2).follow(every=5)

@@ -79,10 +79,7 @@ def test_answers_without_fields_open_nothing(front: Front) -> None:
 
 @pytest.mark.parametrize("form", ["d6", "d7", "d8", "x"])
 def test_partial_fields_erase_nothing(form: str) -> None:
-    """Partial fields erase no known limit.
-
-    They are a limit of 0, a remaining without a limit, a missing policy.
-    """
+    """Partial fields, such as a limit of 0 or a missing policy, erase no known limit."""
     outcome = run(Scene(window(), many(300), Front(form, torn=0.4), seed=1), 20_000.0)
     assert outcome.storm <= 3
     assert outcome.refusals <= 5
@@ -90,10 +87,7 @@ def test_partial_fields_erase_nothing(form: str) -> None:
 
 @pytest.mark.parametrize(("form", "seed"), [("x", 3), ("d6", 1)])
 def test_answers_that_hide_what_remains_are_counted(form: str, seed: int) -> None:
-    """Responses without a remaining count against the quota.
-
-    Of a hundred responses half name what remains, the lowest not last.
-    """
+    """Responses without a remaining count against the quota."""
     kinds: tuple[type[Server], ...] = (Bucket, FromFirst)
     for kind in kinds:
         scene = Scene(partial(kind, 100.0, 60.0), many(600), Front(form, torn=0.5), seed=seed)
@@ -102,19 +96,13 @@ def test_answers_that_hide_what_remains_are_counted(form: str, seed: int) -> Non
 
 @pytest.mark.parametrize("seed", [401, 575])
 def test_prices_that_drips_hide_make_no_storm(seed: int) -> None:
-    """Prices that a drip hides are not underestimated.
-
-    A round trip brings back more units than a request costs.
-    """
+    """Prices that a drip hides are not underestimated."""
     assert run(random_scene(seed), 1e7).storm <= 3
 
 
 @pytest.mark.parametrize("seed", [711, 967, 999, 1323])
 def test_random_services_that_were_met_badly_once(seed: int) -> None:
-    """Services that once caused defects get no storm and few refusals.
-
-    Counted faults, a route more expensive than the limit, an hour without waits, no remainder at first.
-    """
+    """Services that once caused defects get no storm and few refusals."""
     outcome = run(random_scene(seed), 1e6)
     assert outcome.storm <= 3
     assert outcome.refusals <= 20
@@ -122,10 +110,7 @@ def test_random_services_that_were_met_badly_once(seed: int) -> None:
 
 
 def test_reopening_that_nothing_proves_grows_slowly() -> None:
-    """A stop without proof of its end lets 1, 2, 3 leave at once and no more.
-
-    Responses after it do not name the policy.
-    """
+    """A stop without proof of its end lets 1, 2, 3 leave at once and no more."""
     quota = Quota()
     quota.answered(leave(quota, 0.0, "", 1.0), 0.1, 200, reported(99.0), 0.5)
     quota.answered(leave(quota, 0.1, "", 1.0), 0.2, 429, reported(0.0, retry_after=10.0), 0.5)
@@ -152,10 +137,7 @@ def test_reopening_that_nothing_proves_grows_slowly() -> None:
 
 @pytest.mark.parametrize(("form", "seconds"), [("d6", 20.0), ("none", 3600.0)])
 def test_route_that_is_always_refused_stops_itself_alone(form: str, seconds: float) -> None:
-    """A route that is always refused holds up no other route for long.
-
-    The others are served within seconds.
-    """
+    """A route that is always refused holds up no other route for long."""
     errands = [Errand("/bad" if number % 10 == 0 else "/good") for number in range(300)]
     front = Front(form, closed=frozenset(["/bad"]), closed_for=seconds)
     outcome = run(Scene(window(1000.0), errands, front), 1e6)
@@ -165,10 +147,7 @@ def test_route_that_is_always_refused_stops_itself_alone(form: str, seconds: flo
 
 
 def test_refusals_of_two_routes_are_about_the_quota() -> None:
-    """Refusals of two routes with quota left stop all routes.
-
-    No request passed in between.
-    """
+    """Refusals of two routes with quota left stop all routes."""
     quota = Quota()
     quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, reported(99.0), 0.5)
     one, two = leave(quota, 0.1, "/a", 1.0), leave(quota, 0.1, "/b", 1.0)
@@ -215,10 +194,7 @@ def test_reopened_route_begins_with_one_request() -> None:
 def test_inner_limiter_that_nothing_names_is_learned(
     burst: float, callers: int, waitless: bool, fields: str
 ) -> None:
-    """An inner limiter that no header names is learned: few refusals after the first.
-
-    It is a token bucket of 10 a second, behind headers with plenty left.
-    """
+    """An inner limiter that no header names is learned: few refusals after the first."""
     scene = inner_scene(10.0, burst, callers, fields=fields, waitless=waitless)
     outcome = run(scene, 5000.0)
     assert outcome.done == len(scene.errands)
@@ -253,10 +229,7 @@ class _SlowRoute(Client):
 
 @pytest.mark.parametrize("callers", [4, 100])
 def test_limiter_of_one_route_does_not_close_it_for_minutes(callers: int) -> None:
-    """A limiter of one route does not close it for minutes, as long as some pass.
-
-    The route is tried again at the time of its refusal.
-    """
+    """A limiter of one route does not close it for minutes, as long as some pass."""
     errands = [Errand("/fast" if number % 10 else "/slow") for number in range(600)]
     outcome = run(Scene(window(10_000.0), errands, callers=callers), 5000.0, _SlowRoute)
     assert outcome.done == 600
@@ -265,10 +238,7 @@ def test_limiter_of_one_route_does_not_close_it_for_minutes(callers: int) -> Non
 
 
 def test_single_refusal_is_no_limit() -> None:
-    """A single refusal with quota left is no limit.
-
-    Few requests leave at once after it; when no other follows, as many as before.
-    """
+    """A single refusal with quota left slows requests down for a while, and is no limit."""
     quota = Quota()
     quota.costs.learned["/a"] = 1.0
     quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, reported(99.0), 0.5)
@@ -285,10 +255,7 @@ def test_single_refusal_is_no_limit() -> None:
 
 
 def test_refusal_of_the_announced_policy_is_not_taken_for_another() -> None:
-    """A refusal of the announced policy causes no pacing afterwards.
-
-    Its quota is used up, or its wait is long.
-    """
+    """A refusal of the announced policy causes no pacing afterwards."""
     for refusal in (reported(0.0, retry_after=2.0), reported(99.0, retry_after=20.0)):
         quota = Quota()
         quota.costs.learned["/a"] = 1.0
@@ -300,10 +267,7 @@ def test_refusal_of_the_announced_policy_is_not_taken_for_another() -> None:
 
 
 def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
-    """Fields without a limit do not erase a limit that was found.
-
-    Every response has policies of zero units.
-    """
+    """Fields without a limit do not erase a limit that was found."""
     nothing = RateLimitInfo(0.0, None, None, None, (PolicyField(0.0, 60.0),))
     quota = Quota()
     for now in range(8):
@@ -357,10 +321,7 @@ async def test_waiters_of_a_closed_route_keep_their_order_and_can_leave() -> Non
 
 
 async def test_max_wait_ends_where_nobody_is_answered() -> None:
-    """A wait behind a probe that hangs ends with `max_wait`, as a timeout.
-
-    It is no wait for quota.
-    """
+    """A wait behind a probe that hangs ends with `max_wait`, as a timeout and not as a wait for quota."""
     gate = Gate()
     probe = await gate.acquire()
     others = [asyncio.create_task(gate.acquire(max_wait=5)) for _ in range(20)]
@@ -417,10 +378,7 @@ def test_unknown_and_wrong_prices_make_no_storm(prior: float | None) -> None:
 
 @pytest.mark.parametrize(("form", "seed"), [("d6", 0), ("d7", 1)])
 def test_error_of_max_wait_names_a_time_that_holds(form: str, seed: int) -> None:
-    """QuotaWaitError is raised at once, with a `retry_after` that holds.
-
-    The same call is not refused again then.
-    """
+    """QuotaWaitError is raised at once, with a `retry_after` that holds."""
     scene = Scene(
         window(20.0, 10.0), many(120), Front(form), callers=120, spread=10.0, max_wait=12.0, seed=seed
     )
@@ -433,20 +391,14 @@ def test_error_of_max_wait_names_a_time_that_holds(form: str, seed: int) -> None
 
 @pytest.mark.parametrize(("seed", "hidden"), [(165, False), (12, True)])
 def test_forecasts_hold_beside_the_future(seed: int, hidden: bool) -> None:
-    """Forecasts hold in a replay: no caller was refused in vain.
-
-    Every `retry_after` was long enough with another future.
-    """
+    """Forecasts hold in a replay: no caller was refused in vain."""
     forecasts = check_forecasts(promised_scene(seed, hidden=hidden))
     assert forecasts.checked
     assert (forecasts.wrong, forecasts.again, forecasts.late, forecasts.soon) == (0, 0, 0, 0)
 
 
 async def test_turn_that_is_close_is_waited_for() -> None:
-    """A stop that ends in a moment refuses nobody; a longer one does.
-
-    The error has a time that is not zero.
-    """
+    """A stop that ends in a moment refuses nobody; a longer one does."""
     gate = Gate()
     (await gate.acquire()).answered(200, reported(99))
     (await gate.acquire()).answered(429, reported(0, retry_after=10))
@@ -484,10 +436,7 @@ async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:
 
 
 async def test_remaining_of_zero_with_a_reset_is_obeyed_without_a_policy() -> None:
-    """A remaining of zero with a reset holds the next request back.
-
-    The response itself is delivered.
-    """
+    """A remaining of zero with a reset holds the next request back."""
     gate = Gate()
     (await gate.acquire()).answered(200, RateLimitInfo(remaining=0, reset=7))
     (await gate.acquire()).unsent()
@@ -495,10 +444,7 @@ async def test_remaining_of_zero_with_a_reset_is_obeyed_without_a_policy() -> No
 
 
 def test_refusal_without_a_wait_waits_by_the_ledger() -> None:
-    """A 429 without a wait costs one 429 a policy, not one a try.
-
-    The policy is known.
-    """
+    """A 429 without a wait costs one 429 a policy, not one a try."""
     outcome = run(Scene(window(), many(400), Front(waitless=True)))
     assert outcome.refusals == 1
     assert outcome.seconds < 181

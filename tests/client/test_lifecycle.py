@@ -118,10 +118,7 @@ async def test_walk_left_by_break_holds_no_connection() -> None:
 
 
 async def test_aclose_before_between_and_after() -> None:
-    """A stream can be closed before its first page, in the middle, and at the end.
-
-    It can be closed twice; then it is over.
-    """
+    """A stream can be closed, also twice, before its first page, in the middle, and at the end."""
     async with simulated(Simulator(points=300)) as session:
         fresh = session.metrics.avg_tps(43114)
         begun = session.metrics.avg_tps(43114)
@@ -156,10 +153,7 @@ async def test_a_closed_stream_gives_up_its_place_in_the_queue() -> None:
 
 @pytest.mark.proof
 async def test_thousands_of_streams_that_were_begun_hold_nothing() -> None:
-    """Ten thousand walks that stopped after a page hold no task and no place.
-
-    The place is one in the gate.
-    """
+    """Ten thousand walks that stopped after a page hold no task and no place."""
     session, _ = scripted(OK)
     async with session:
         walks = [session.metrics.avg_tps(43114) for _ in range(10_000)]
@@ -193,10 +187,7 @@ async def test_exception_of_the_consumer_goes_through_unchanged() -> None:
 @pytest.mark.real_time
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n", http(PAGE[:9], length=len(PAGE))])
 async def test_cancelled_request_frees_its_connection(sent: bytes) -> None:
-    """Cancelling within a request drops the connection; the next call works.
-
-    It is cancelled before, within the headers, or within the body.
-    """
+    """Cancelling before, within the headers or within the body drops the connection; the next call works."""
     first = True
 
     async def script(peer: Peer) -> None:
@@ -355,10 +346,7 @@ async def test_closing_ends_all_calls() -> None:
 
 
 async def test_error_in_the_block_ends_the_others() -> None:
-    """An exception out of the session's block ends a hundred waiting tasks.
-
-    The exception itself is unchanged.
-    """
+    """An exception out of the session's block passes unchanged, and ends a hundred waiting tasks."""
     session, _ = scripted(None)
     tasks: list[asyncio.Task[Any]] = []
 
@@ -408,10 +396,7 @@ async def test_a_session_whose_closing_is_cancelled_leaves_no_socket() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_call_granted_while_its_session_closes_sends_nothing(before: bool) -> None:
-    """A call that gets its turn as its session closes is not sent, and leaves its units to other sessions.
-
-    The turn comes before the close, or by it: the other session allows a probe.
-    """
+    """A call that gets its turn as its session closes is not sent, and leaves its units to other sessions."""
     limits = {"ratelimit-limit": "2", "ratelimit-remaining": "0", "ratelimit-policy": "2;w=60"}
     transport = Answering(headers=limits)
     session = reaching(transport, probe=False, max_in_flight=1)
@@ -458,10 +443,7 @@ async def test_closed_session_refuses() -> None:
 
 
 async def test_failing_observer_or_clock_blocks_nobody() -> None:
-    """An exception out of `on_event` or `now` reaches its own caller only.
-
-    The gate stays open.
-    """
+    """An exception out of `on_event` or `now` reaches its own caller only, and the gate stays open."""
     broken = True
 
     def observe(_: object) -> None:
@@ -499,10 +481,7 @@ async def test_given_transport_is_left_open() -> None:
 
 @pytest.mark.adapter
 def test_second_run_is_refused_clearly() -> None:
-    """A session in a second `asyncio.run` is refused with a clear error.
-
-    The error names the other loop; the session can be closed there.
-    """
+    """A session in a second `asyncio.run` is refused with a clear error, and can be closed there."""
 
     async def use(session: Session) -> None:
         await session.metrics.get("/v1/avg_tps/43114")
@@ -525,10 +504,7 @@ def test_second_run_is_refused_clearly() -> None:
 @pytest.mark.adapter
 @pytest.mark.real_time
 async def test_another_loop_in_a_thread_is_refused_clearly() -> None:
-    """A second thread's loop gets a ConfigurationError, also on closing.
-
-    The calls of the first one continue.
-    """
+    """A second thread's loop gets a ConfigurationError, and the calls of the first one continue."""
     outcomes: list[Exception] = []
     async with RawServer(each(http(PAGE))) as server, Session(metrics_base_url=server.origin) as session:
         await session.metrics.get("/v1/x")
@@ -555,10 +531,7 @@ async def test_another_loop_in_a_thread_is_refused_clearly() -> None:
 @pytest.mark.real_time
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 async def test_fork_gets_an_error_and_leaves_the_parent_alone() -> None:
-    """A forked child that uses or closes its parent's session is refused.
-
-    The parent's connection still works.
-    """
+    """A forked child cannot use its parent's session, whose connection still works."""
     async with RawServer(each(http(PAGE))) as server, Session(metrics_base_url=server.origin) as session:
         await session.metrics.get("/v1/x")
 

@@ -224,10 +224,7 @@ async def test_nothing_happens_before_the_first_page_is_requested() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_streams_are_opened_when_there_is_room(concurrency: int) -> None:
-    """The next stream is taken only when fewer than `concurrency` are open.
-
-    All the room is used.
-    """
+    """The next stream is taken as soon as fewer than `concurrency` are open, and not before."""
     simulator = Simulator(chains=range(1, 31), rows=25, latency=lambda draw: draw.uniform(0.01, 1.0))
     opened: list[Blocks] = []
     others = []
@@ -261,10 +258,7 @@ async def test_look_ahead_is_bounded(concurrency: int) -> None:
 
 
 async def test_waiting_sources_take_turns() -> None:
-    """Sources take turns for a slow reader, however fast some of them are.
-
-    Every ten pages are one of each of ten sources.
-    """
+    """Sources take turns for a slow reader: every ten pages are one of each of ten sources."""
     chains = range(1, 11)
     simulator = Simulator(chains=chains, rows=100)
     wire = Wire(simulator.transport(), {f"/chains/{chain}/": chain * 0.3 for chain in range(5, 11)})
@@ -279,10 +273,7 @@ async def test_waiting_sources_take_turns() -> None:
 
 
 async def test_no_source_is_forgotten_under_a_limit() -> None:
-    """Under a short quota, each of 20 sources gives a page within three rounds.
-
-    These are three rounds of the others.
-    """
+    """Under a short quota, each of 20 sources gives a page within three rounds."""
     chains = range(1, 21)
     simulator = Simulator(chains=chains, rows=200, limit=30, window=10, latency=0.05)
     order = []
@@ -307,10 +298,7 @@ async def test_slow_source_holds_up_nobody() -> None:
 
 @pytest.mark.proof
 async def test_quota_is_used_up() -> None:
-    """500 chains of 4 pages take at most 1.05 times the time that the quota allows.
-
-    A handful of requests are refused.
-    """
+    """500 chains of 4 pages take at most 1.05 times the time that the quota allows."""
     chains, limit, window = range(1, 501), 100, 10.0
     simulator = Simulator(chains=chains, rows=4, limit=limit, window=window, latency=0.05)
     given: Counter[int] = Counter()
@@ -377,10 +365,7 @@ async def peak(sources: int, second: Response) -> int:
 
 @pytest.mark.proof
 async def test_memory_is_flat() -> None:
-    """600 sources take no more memory than 100, but for 1 MiB.
-
-    Their pages would take 15 MiB.
-    """
+    """600 sources, whose pages would take 15 MiB, take no more memory than 100, but for 1 MiB."""
     done = Response(200, {}, SECOND)
     few = await peak(100, done)
     assert await peak(600, done) < few + 1024 * 1024
@@ -388,10 +373,7 @@ async def test_memory_is_flat() -> None:
 
 @pytest.mark.proof
 async def test_failed_sources_hold_no_pages() -> None:
-    """A source that failed keeps its error and no page.
-
-    That is 8 KiB for each, where a page takes 25.
-    """
+    """A source that failed keeps its error and no page: 8 KiB, where a page takes 25."""
     refused = Response(400, {}, b"{}")
     few = await peak(100, refused)
     assert await peak(500, refused) < few + 400 * 8 * 1024
@@ -646,10 +628,7 @@ async def test_cancelled_again_while_it_ends() -> None:
 
 
 async def test_iterable_that_swallows_its_cancellation() -> None:
-    """A merge ends although an asynchronous iterable swallows its cancellation.
-
-    The iterable ends then, or returns a stream.
-    """
+    """A merge ends although an asynchronous iterable swallows its cancellation, and ends or goes on."""
 
     @define
     class Stubborn:
@@ -704,10 +683,7 @@ async def test_cancelled_while_it_closes() -> None:
 
 @pytest.mark.parametrize("error", [None, ZeroDivisionError], ids=["left", "failed"])
 async def test_transport_that_swallows_its_cancellation(error: type[Exception] | None) -> None:
-    """A merge ends although a transport swallows its cancellation.
-
-    The transport raises an error or returns a page instead.
-    """
+    """A merge ends although a transport raises an error or returns a page in place of its cancellation."""
 
     @define
     class Stubborn:
@@ -884,10 +860,7 @@ async def test_stop_before_the_first_page() -> None:
 
 
 async def test_stop_inside_the_body_gives_what_was_fetched() -> None:
-    """A stop inside the body yields the pages in hand, then raises the errors so far.
-
-    Then the loop ends.
-    """
+    """A stop inside the body yields the pages in hand, then raises the errors so far."""
     simulator = Simulator(chains=CHAINS, rows=100)
     async with simulated(simulator) as session:
         stop = asyncio.Event()
@@ -1007,10 +980,7 @@ async def test_failures_of_a_slow_reader_do_not_pile_up() -> None:
 
 
 async def test_failures_are_raised_after_the_others_ended() -> None:
-    """on_error="raise" yields all pages of the others first, then raises the errors.
-
-    Each error names its source and its place.
-    """
+    """on_error="raise" yields all pages of the others, then raises errors that name source and place."""
     simulator = Simulator(chains=CHAINS, rows=50)
     async with simulated(simulator) as session:
         streams = many(session, [404, *CHAINS, 405])
@@ -1052,10 +1022,7 @@ async def test_source_that_failed_goes_on_at_its_checkpoint(on_error: Any) -> No
 
 @pytest.mark.parametrize("on_error", ["yield", "raise"])
 async def test_wrong_key_is_tried_by_few(on_error: Any) -> None:
-    """A key that is refused ends the whole merge after few requests.
-
-    2,000 sources send no more than may be open at once.
-    """
+    """A key that is refused ends a merge of 2,000 sources after as many requests as may be open at once."""
     simulator = Simulator(chains=range(1, 2_001))
     async with simulated(simulator, api_key="wrong") as session:
         opened: list[int] = []
@@ -1112,10 +1079,7 @@ async def test_earlier_failures_are_the_context_of_an_error_of_the_session() -> 
 
 
 async def test_error_of_the_iterable_is_raised_as_it_is() -> None:
-    """An error of the iterable ends the merge, and is raised unwrapped.
-
-    The pages fetched so far are yielded first.
-    """
+    """An error of the iterable ends the merge after the pages fetched so far, and is raised unwrapped."""
     boom = LookupError("mine")
 
     def streams(session: Session) -> Iterator[tuple[int, Blocks]]:
@@ -1146,10 +1110,7 @@ async def test_bug_is_raised_as_it_is(on_error: Any) -> None:
 
 
 async def test_source_that_is_cancelled_by_somebody_else() -> None:
-    """A request cancelled by its transport does not make its source look complete.
-
-    The reader gets an error.
-    """
+    """A request cancelled by its transport does not make its source look complete."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=0.1)
     wire = Wire(simulator.transport(), broken={"/chains/3/": asyncio.CancelledError})
     async with simulated(simulator, transport=wire) as session:
@@ -1163,10 +1124,7 @@ async def test_source_that_is_cancelled_by_somebody_else() -> None:
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "at the end"])
 async def test_stream_given_twice(late: bool) -> None:
-    """A stream given twice is walked once, and is a failure the second time.
-
-    That is so also after its end.
-    """
+    """A stream given twice is walked once, and is a failure the second time, also after its end."""
     async with simulated(Simulator(rows=50)) as session:
         stream = blocks(session, 43114)
         entries = [("first", stream), ("between", blocks(session, 43113)), ("again", stream)]
@@ -1180,10 +1138,7 @@ async def test_stream_given_twice(late: bool) -> None:
 
 
 async def test_stream_that_was_closed() -> None:
-    """A stream closed before its end is a failure with its checkpoint.
-
-    It may be closed before the merge, or meanwhile.
-    """
+    """A stream closed before its end, before the merge or meanwhile, is a failure with its checkpoint."""
     async with simulated(Simulator(rows=50)) as session:
         closed, meanwhile = blocks(session, 43114), blocks(session, 43113)
         await closed.aclose()
@@ -1215,10 +1170,7 @@ async def test_stream_that_was_read_before() -> None:
 
 
 async def test_stream_that_somebody_reads() -> None:
-    """A stream whose page another reader waits for is a failure.
-
-    That reader gets its page.
-    """
+    """A stream whose page another reader waits for is a failure, and that reader gets its page."""
     async with simulated(Simulator(rows=50, latency=1)) as session:
         stream = blocks(session, 43114)
         other = asyncio.ensure_future(anext(stream))

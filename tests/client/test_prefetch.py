@@ -109,10 +109,7 @@ async def test_pages_are_fetched_ahead_beyond_the_limit_of_the_last_reader() -> 
 
 
 async def test_token_that_ages_in_the_buffer() -> None:
-    """A page fetched in time is given although its token has died since.
-
-    The next walk step restarts.
-    """
+    """A page fetched in time is given although its token has died since; the next step restarts."""
     simulator = Simulator(points=450)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114, prefetch=1)
@@ -148,10 +145,7 @@ async def test_refused_ahead() -> None:
 
 
 async def test_error_ahead_comes_in_its_turn() -> None:
-    """An error of a page ahead is raised only after the pages before it.
-
-    Iterating again resumes there.
-    """
+    """An error of a page ahead is raised only after the pages before it."""
     simulator = Simulator(points=450, faults=[Fault(at=3, status=500)])
     async with simulated(simulator, max_attempts=1) as session:
         pages = session.metrics.avg_tps(43114, prefetch=3)
@@ -236,10 +230,7 @@ async def leave(how: str, pages: Points, session: Session) -> bool:
     ],
 )
 async def test_nothing_left_behind(how: str, expected: type[object], rows: bool) -> None:
-    """Pages on their way are cancelled, and no task remains, when a reader leaves.
-
-    That is so however the reader leaves.
-    """
+    """Pages on their way are cancelled, and no task remains, when a reader leaves."""
     simulator = Simulator(points=1_000, metrics_page_size=1, latency=10.0)
     transport = Counting(simulator)
     session = simulated(simulator, transport=transport)
@@ -290,10 +281,7 @@ async def test_bad_prefetch() -> None:
 
 @pytest.mark.parametrize("prefetch", [0, 1])
 async def test_closed_by_another_task(prefetch: int) -> None:
-    """A stream closed while its reader waits ends there.
-
-    `collect` raises an error with the rows so far.
-    """
+    """A stream closed while its reader waits ends there; `collect` raises an error with the rows so far."""
     simulator = Simulator(points=300, latency=10.0)
     async with simulated(simulator) as session:
         pages = session.metrics.avg_tps(43114, prefetch=prefetch)
@@ -396,10 +384,7 @@ async def test_cancelled_reader_begins_nothing(
     ends: Callable[[Coroutine[Any, Any, None], float], Coroutine[Any, Any, None]],
     prefetch: int,
 ) -> None:
-    """After a reader was cancelled, nothing is sent until the stream is read again.
-
-    The reader may wait or work at that time.
-    """
+    """After a reader was cancelled, nothing is sent until the stream is read again."""
     simulator = Simulator(points=1_000, latency=10.0)
     transport = Counting(simulator)
     async with simulated(simulator, transport=transport) as session:
@@ -420,10 +405,7 @@ async def test_cancelled_reader_begins_nothing(
 async def test_cancelled_reader_gives_up_what_waits_for_quota(
     reader: Callable[[Points], Coroutine[Any, Any, None]],
 ) -> None:
-    """A page ahead that waits for quota is given up with its reader.
-
-    It is fetched when the stream is read again.
-    """
+    """A page ahead that waits for quota is given up with its reader, and fetched when it is read again."""
     simulator = Simulator(points=1_000, metrics_limit=1, metrics_window=100.0)
     transport, limits = Counting(simulator), {"metrics": [Limit(1, per=100.0)]}
     async with simulated(simulator, transport=transport, limits=limits) as session:
@@ -456,10 +438,7 @@ async def test_cancelled_reader_tries_nothing_again() -> None:
 
 
 async def test_each_page_may_be_read_by_a_task_of_its_own() -> None:
-    """Pages are fetched ahead also where each one is read by a task of its own.
-
-    A reader that ended was not cancelled.
-    """
+    """Pages are fetched ahead also where each one is read by a task of its own."""
     simulator = Simulator(points=1_000, latency=1.0)
     transport = Counting(simulator)
     async with simulated(simulator, transport=transport) as session:
@@ -470,10 +449,7 @@ async def test_each_page_may_be_read_by_a_task_of_its_own() -> None:
 
 
 async def test_reader_may_go_on_while_it_is_cancelled() -> None:
-    """A task that reads on after it was cancelled gets its pages, ahead as before.
-
-    It may do so to clean up.
-    """
+    """A task that reads on after it was cancelled gets its pages, ahead as before."""
     simulator = Simulator(points=1_000, latency=10.0)
     transport = Counting(simulator)
     async with simulated(simulator, transport=transport) as session:

@@ -51,10 +51,7 @@ def session(service: Listed, heard: list[Event]) -> Session:
 
 
 async def test_a_token_that_dies_after_it_was_renewed() -> None:
-    """A page refused with a new token is checked again.
-
-    The token may have died since.
-    """
+    """A page refused with a new token is checked again."""
     service, heard = Listed(numbered(*range(20, 0, -1))), list[Event]()
     async with session(service, heard) as opened:
         pages = opened.metrics.list("/v1/rows", descending_key="n")
@@ -70,10 +67,7 @@ async def test_a_token_that_dies_after_it_was_renewed() -> None:
 
 
 async def test_key_refuted_after_a_resume() -> None:
-    """Rows whose key is refuted after a resume are matched by the marks of their keys.
-
-    The list is ordered.
-    """
+    """Rows whose key is refuted after a resume are matched by the marks of their keys."""
     service, heard = Listed(numbered(8, 7, 6, 5, 4, 3)), list[Event]()
     async with session(service, heard) as opened:
         begun = opened.metrics.list("/v1/rows", descending_key="n", key="key")
@@ -86,10 +80,7 @@ async def test_key_refuted_after_a_resume() -> None:
 
 
 async def test_order_that_breaks_in_a_later_pass() -> None:
-    """Rows of an earlier pass are left out although the order breaks in a later one.
-
-    It breaks before they arrive.
-    """
+    """Rows of an earlier pass are left out although the order breaks in a later one."""
     service, heard = Listed(numbered(20, 19, 18, 17, 16, 15, 14, 13, 12, 11)), list[Event]()
     async with session(service, heard) as opened:
         pages = opened.metrics.list("/v1/rows", descending_key="n")

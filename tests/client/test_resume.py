@@ -38,10 +38,7 @@ async def test_first_page_that_grew() -> None:
 
 @pytest.mark.parametrize("descending_key", ["blockNumber", None])
 async def test_resume_with_a_dead_token(descending_key: str | None) -> None:
-    """A resume with a dead token restarts: exactly with an order, else with a warning.
-
-    Without an order the event reports that rows may come again.
-    """
+    """A resume with a dead token restarts exactly with an order, else with an event that says so."""
     simulator = Simulator(rows=250)
     heard: list[Event] = []
 
@@ -237,10 +234,7 @@ async def test_the_key_is_in_no_checkpoint() -> None:
 
 
 async def test_order_named_only_at_the_resume() -> None:
-    """A checkpoint taken without an order is refused where one is named.
-
-    Its record of the rows given cannot be used.
-    """
+    """A checkpoint taken without an order is refused where one is named."""
     async with simulated(Simulator(rows=60)) as session:
         pages = session.data.list(BLOCKS, page_size=10)
         await pages.collect(limit=15)
@@ -297,10 +291,7 @@ def moving(service: Movable, **options: Any) -> Session:
 
 
 async def test_resume_in_a_page_that_lost_rows() -> None:
-    """Rows deleted from the begun page do not make a resume skip others.
-
-    The list has no order.
-    """
+    """Rows deleted from the begun page do not make a resume skip others."""
     service = Movable(list(range(12, 0, -1)))
     async with moving(service) as session:
         pages = session.metrics.list("/v2/rows")
@@ -333,10 +324,7 @@ async def test_first_page_that_grew_by_more_than_a_page() -> None:
 
 
 async def test_inexact_restart_after_pages() -> None:
-    """An inexact restart has an event: `items()` cannot match rows read as pages.
-
-    The list has no order.
-    """
+    """An inexact restart has an event: `items()` cannot match rows read as pages."""
     service = Movable(list(range(12, 0, -1)))
     heard: list[Event] = []
     async with moving(service, on_event=heard.append) as session:
@@ -365,10 +353,7 @@ async def test_resume_in_a_second_pass() -> None:
 
 
 async def test_restarts_from_the_watermark_are_progress() -> None:
-    """A restart from the watermark may get fewer pages far, but has to progress.
-
-    The pass before it may have got further.
-    """
+    """A restart from the watermark may get fewer pages far, but has to progress."""
     service = Movable(list(range(40, 0, -1)))
     async with moving(service) as session:
         pages = session.metrics.list("/v2/rows", descending_key="n", until="end")

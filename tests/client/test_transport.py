@@ -241,10 +241,7 @@ async def test_a_page_that_is_cut_short_is_requested_again() -> None:
 
 
 async def test_body_without_a_length_ends_with_the_connection() -> None:
-    """A body without a length ends when the server closes the connection.
-
-    This holds for HTTP/1.0 as well.
-    """
+    """A body without a length ends when the server closes the connection, in HTTP/1.0 too."""
     for version in (b"HTTP/1.0", b"HTTP/1.1"):
         [outcome] = await exchange(cut(version + b" 200 OK\r\nContent-Type: application/json\r\n\r\n" + BODY))
         assert outcome.body == BODY
@@ -365,10 +362,7 @@ async def test_server_that_closes_after_some_requests_is_not_noticed(announced: 
 
 @both
 async def test_connection_that_died_while_the_loop_was_busy_is_not_used() -> None:
-    """An idle connection closed by the server is not used after a busy loop.
-
-    The loop had no time to notice.
-    """
+    """An idle connection closed by the server is not used after a busy loop."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -411,10 +405,7 @@ async def test_error_page_of_a_gateway_is_a_server_error() -> None:
     ids=["captive portal", "empty", "204", "utf-16", "not utf-8"],
 )
 async def test_successful_answer_without_json_is_a_decode_error(answer: bytes) -> None:
-    """A 2xx with a body that is no JSON is a DecodeError.
-
-    JSON is UTF-8, whichever charset is announced.
-    """
+    """A 2xx with a body that is no JSON in UTF-8 is a DecodeError, whichever charset is announced."""
     async with session_on(each(answer)) as (session, _):
         with pytest.raises(DecodeError) as caught:
             await session.data.get("/v1/x")
@@ -505,10 +496,7 @@ async def test_a_bomb_stops_at_the_cap() -> None:
 
 
 async def test_a_session_has_a_cap_of_eight_mebibytes_and_takes_another() -> None:
-    """A session refuses more than 8 MiB after one request, unless its cap is raised.
-
-    The error has advice.
-    """
+    """A session refuses more than 8 MiB after one request, unless its cap is raised."""
     text = json.dumps("x" * 2**23).encode()
     async with session_on(each(http(text)), max_attempts=5) as (session, server):
         wanted = "max_body=8388608 bytes, decompressed: request smaller pages, or set a larger max_body"
@@ -774,10 +762,7 @@ async def test_unknown_certificate_is_refused_before_anything_is_sent(tls: ssl.S
 async def test_session_trusts_an_authority_of_ones_own(
     tls: ssl.SSLContext, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """An own authority is trusted by ssl_context=, SSL_CERT_FILE or SSL_CERT_DIR.
-
-    Each of the three suffices.
-    """
+    """Each of ssl_context=, SSL_CERT_FILE and SSL_CERT_DIR suffices to trust an own authority."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     pem = tmp_path / "own.pem"
@@ -822,10 +807,7 @@ def subject_hash(pem: bytes) -> str:
 def test_variable_that_names_no_certificates_is_refused(
     variable: str, content: bytes | None, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A variable that names an unreadable path is an error at once.
-
-    Otherwise every server would be refused.
-    """
+    """A variable that names an unreadable path is an error at once."""
     place = tmp_path / "own.pem"
     if content is not None:
         place.write_bytes(content)
@@ -851,10 +833,7 @@ async def test_certificates_are_read_with_the_first_request(
 
 
 def test_context_that_checks_nothing_is_refused() -> None:
-    """A context that checks no certificate or no host name is refused.
-
-    It would give the key to anybody.
-    """
+    """A context that checks no certificate or no host name is refused."""
     lenient = ssl.create_default_context()
     lenient.check_hostname = False
     nameless = ssl.create_default_context()
@@ -935,10 +914,7 @@ async def test_closed_client_session_is_a_typed_error() -> None:
 
 @both
 async def test_client_session_of_ones_own_is_used_and_left_as_it_was() -> None:
-    """A ClientSession's headers and cookies are sent; it is not changed or closed.
-
-    Its other settings have no effect.
-    """
+    """A ClientSession's headers and cookies are sent; it is not changed or closed."""
 
     async def never(*_: Any) -> Any:
         raise AssertionError("a middleware of the given session must not run")

@@ -270,10 +270,7 @@ async def test_events_and_errors_name_the_method() -> None:
 async def test_post_lists_are_resumed_and_restarted(
     size: int, places: set[int], dying: bool, in_body: bool
 ) -> None:
-    """Walks with POST, with the token in the query or in the body, lose and repeat no row.
-
-    At any row they are resumed from a saved checkpoint, or their token dies and they begin again.
-    """
+    """Walks with POST that are resumed or restarted at any row lose and repeat none, wherever the token is."""
     sim = Simulator(rows=40)
     rows: list[Any] = []
     saved = ""

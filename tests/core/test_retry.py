@@ -46,10 +46,7 @@ def test_a_wait_lies_between_nothing_and_the_cap(faults: int, jitter: float, bas
 
 @given(jitter=st.floats(0, 1, exclude_max=True), asked=SECONDS, faults=st.integers(1, 20))
 def test_a_requested_wait_is_kept(jitter: float, asked: float, faults: int) -> None:
-    """Retry-After is a lower bound of the wait, above the cap too.
-
-    It never shortens the client's own backoff.
-    """
+    """Retry-After is a lower bound of the wait, above the cap too."""
     policy = RetryPolicy()
     tries = RetryState(faults=faults)
     assert policy.backoff(tries, jitter, asked) == max(asked, policy.backoff(tries, jitter))

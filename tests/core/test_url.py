@@ -255,10 +255,7 @@ def test_page_sizes() -> None:
     ],
 )
 def test_requests_that_cost_alike_have_one_name(path: str, name: str) -> None:
-    """Paths that differ in identifiers only are one route.
-
-    Versions and operations stay part of its name.
-    """
+    """Paths that differ in identifiers only are one route; versions and operations stay in its name."""
     assert route_name("data", path) == name
 
 

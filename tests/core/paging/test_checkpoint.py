@@ -216,10 +216,7 @@ def test_another_version_says_what_to_do() -> None:
 
 
 def test_a_checkpoint_without_marks_is_short() -> None:
-    """A checkpoint without marks is short: a list with own numbers takes no more room.
-
-    Marks are written only where there are some.
-    """
+    """A checkpoint without marks is short: a list with own numbers takes no more room."""
     text = Checkpoint("q", watermark=Watermark(9, 1, at=1)).dumps()
     assert "ties" not in text
     assert "met" not in text

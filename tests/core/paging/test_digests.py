@@ -113,10 +113,7 @@ def test_large_counts(monkeypatch: pytest.MonkeyPatch, largest: int, count: int)
 
 @pytest.mark.proof
 def test_memory() -> None:
-    """100,000 digests take at most 18 bytes each in the first pass.
-
-    Those of later passes take less than 43 bytes each, and 28 in full tables.
-    """
+    """A digest takes at most 18 bytes in the first pass, less than 43 in later ones, 28 in full tables."""
     ours = DigestCounter()
     ours.give_new([digest(number) for number in range(100_000)])
     assert sum(sys.getsizeof(bucket) for shard in ours._log._shards for bucket in shard) <= 18 * 100_000
