@@ -289,7 +289,7 @@ async def test_checkpoint_of_another_query() -> None:
 
 
 async def test_collect_with_limit() -> None:
-    """collect(limit) returns that many rows, and the stream continues after them; other limits are refused."""
+    """collect(limit) returns that many rows, and the stream continues there; bad limits are refused."""
     async with simulated(Simulator(points=250)) as session:
         pages = session.metrics.avg_tps(43114)
         head = await pages.collect(limit=130)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
-import pickle
 from typing import Any
 
 import pytest
@@ -362,19 +360,3 @@ async def test_deadlines_that_are_none() -> None:
             with pytest.raises(ConfigurationError, match="deadline="):
                 session.data.list("/v1/blocks", **options)
     assert service.sent == 0
-
-
-def test_error_is_whole_after_a_pickle() -> None:
-    """The error is a timeout and a connection error, and keeps its figures in copies."""
-    error = DeadlineExceededError(
-        8.0, in_queue=1.0, in_attempts=4.0, between_attempts=3.0, attempts=2, elapsed=8.0, where="GET /v1/x"
-    )
-    assert isinstance(error, TimeoutError)
-    assert isinstance(error, APIConnectionError)
-    assert str(error) == (
-        "no answer within deadline=8 s for GET /v1/x: 1.0 s in the queue, 4.0 s in 2 attempts, 3.0 s between"
-        " attempts"
-    )
-    for made in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
-        assert (str(made), vars(made)) == (str(error), vars(error))
-    assert error.after(where="elsewhere", attempts=9, elapsed=9.0) is error

@@ -103,41 +103,6 @@ async def test_session_that_allows_more_in_flight_lets_others_leave_at_once() ->
         (await task).unsent()
 
 
-@pytest.mark.parametrize("most", [None, 1])
-async def test_request_that_another_gate_permitted_holds_its_place(most: int | None) -> None:
-    """A request under way that the gate adopts counts for the limit of its session, if that has one."""
-    gate, member = await opened(), Member(max_in_flight=most)
-    adopted = gate.adopt("", cost=None, member=member, elapsed=0.1)
-    waiting = asyncio.create_task(gate.acquire(member=member))
-    await asyncio.sleep(1)
-    assert waiting.done() is (most is None)
-    adopted.answered(200, reported(90))
-    (await waiting).unsent()
-    assert member.group is None or member.group.in_flight == 0
-
-
-async def test_member_of_another_gate_begins_without_the_requests_of_the_last() -> None:
-    """Requests of a session in its last gate hold none back in the next one, and free no place there."""
-    member, last = Member(max_in_flight=1), await opened()
-    last.join(member)
-    under_way = await last.acquire(member=member)
-    aside = [asyncio.create_task(last.acquire(member=member)) for _ in range(2)]
-    await asyncio.sleep(1)
-    for task in aside:
-        task.cancel()
-    await asyncio.wait(aside)
-    gate = await opened()
-    gate.join(member)
-    permit = await gate.acquire(member=member)
-    under_way.answered(200, reported(98))
-    waiting = asyncio.create_task(gate.acquire(member=member))
-    await asyncio.sleep(1)
-    assert not waiting.done()
-    permit.answered(200, reported(98))
-    (await waiting).unsent()
-    assert time() < 2.1
-
-
 @pytest.mark.parametrize("limit", [1, 2, 3])
 @pytest.mark.parametrize("probe", [False, True])
 async def test_retry_after_does_not_count_the_request_itself(limit: int, probe: bool) -> None:
@@ -466,38 +431,6 @@ async def finish(tasks: list[asyncio.Task[Permit]]) -> None:
     """Let all requests leave."""
     for task in asyncio.as_completed(tasks):
         (await task).answered(200, reported(50))
-
-
-async def test_call_behind_others_that_just_left_is_not_refused() -> None:
-    """A call that comes before the tasks of granted requests ran leaves at once too."""
-    gate, limit = await stopped(), WaitingLimit(1)
-    first, *_ = waiters(gate, 1, limit)
-    await asyncio.sleep(20.0)
-    (await first).answered(200, reported(50))
-    flying = [await gate.acquire() for _ in range(50)]
-    waiting = waiters(gate, 1, limit)
-    await asyncio.sleep(0)
-    flying.pop().answered(200, reported(90))  # grants the one that waits
-    (await gate.acquire(limit=limit)).unsent()
-    (await waiting[0]).unsent()
-
-
-async def test_call_beside_those_of_a_busy_session_is_not_refused() -> None:
-    """Requests that wait for places of their own session hold up no call of another one."""
-    gate, limit = Gate(random=lambda: 0.5), WaitingLimit(0)
-    busy, other = Member(max_in_flight=1), Member()
-    gate.join(busy)
-    gate.join(other)
-    for left in (99, 98, 97):
-        (await gate.acquire()).answered(200, reported(left))
-    tasks = [asyncio.create_task(gate.acquire(member=busy)) for _ in range(3)]
-    await asyncio.sleep(0)
-    assert gate.waiting == 2
-    (await gate.acquire(limit=limit, member=other)).unsent()
-    with pytest.raises(QueueFullError):
-        await gate.acquire(limit=limit, member=busy)
-    for task in tasks:
-        (await task).unsent()
 
 
 async def test_call_whose_ceiling_has_room_is_not_refused() -> None:

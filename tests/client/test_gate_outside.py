@@ -6,7 +6,6 @@ Some of them leave fields out.
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 from functools import partial
 from typing import Any
@@ -15,12 +14,9 @@ import pytest
 
 from chainapi import Limit
 from chainapi.client.limiter import Gate
-from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
-from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
-from chainapi.core.limits.scope import Routes
 from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError
 from tests.limits.outside import inner_scene, promised_scene, random_scene
@@ -155,28 +151,6 @@ def test_refusals_of_two_routes_are_about_the_quota() -> None:
     assert quota.stopped_until < 0.2
     assert quota.answered(two, 0.2, 429, reported(90.0, retry_after=20.0), 0.5) is Verdict.QUOTA
     assert quota.stopped_until == pytest.approx(20.2)
-
-
-def test_reopened_route_begins_with_one_request() -> None:
-    """A reopened route begins with one request, then adds one for each success."""
-    routes = Routes()
-    assert routes.refused("/a", 0.0) == 1
-    routes.close("/a", 10.0)
-    assert routes.opens_at("/a", 5.0) == 10.0
-    assert routes.places("/a", 5.0) == 0
-    assert routes.places("/a", 10.0) == 1
-    routes.send("/a")
-    assert routes.opens_at("/a", 10.0) == math.inf
-    routes.landed("/a")
-    routes.passed("/a", 10.0)
-    assert routes.places("/a", 11.0) == 2
-    routes.send("/a")
-    routes.send("/a")
-    routes.landed("/a")
-    assert routes.places("/a", 11.0) == 1
-    for _ in range(63):
-        routes.passed("/a", 12.0)
-    assert not routes.known
 
 
 # --- an inner limiter that nothing names ---
@@ -407,18 +381,6 @@ async def test_turn_that_is_close_is_waited_for() -> None:
     with pytest.raises(QuotaWaitError) as caught:
         await gate.acquire(max_wait=0)
     assert caught.value.retry_after >= 10
-
-
-def test_drip_is_not_refused_before_the_probe_is_answered() -> None:
-    """Only callers that no drip could serve in time fail before a drip is excluded."""
-    one = Policy(Balance(100.0, 60.0), named=True)
-    one.record(0.0, 0.1, 0.0, 100.0, classify=False)
-    assert one.wait_for(0.1, 5.0, least=True) < 5.0
-    assert one.wait_for(0.1, 5.0, least=True, probe=False) > 59.0
-    assert one.wait_for(0.1, 5.0) > 59.0
-    one.returns.probed = True
-    one.refused(0.2, 60.2, 1.0, backed=False)
-    assert one.wait_for(0.2, 5.0, least=True) > 59.0
 
 
 async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:

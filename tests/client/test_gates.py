@@ -9,13 +9,12 @@ import threading
 import tracemalloc
 import weakref
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from chainapi import Limit, Session
 from chainapi.client import gates
-from chainapi.client.config import ServiceConfig
 from chainapi.client.limiter import Gate
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
@@ -254,19 +253,6 @@ async def test_ten_thousand_sessions_leave_nothing() -> None:
     known = gates._LOOPS[asyncio.get_running_loop()]
     assert len(known.recent) == gates.REMEMBERED
     assert len(known.known) <= gates.REMEMBERED + 1
-
-
-@pytest.mark.rule
-async def test_gate_that_was_used_again_is_remembered_longer() -> None:
-    """Of the gates that no session uses, those used last are remembered, not those made last."""
-    source, loop = gates.LoopGates(None), asyncio.get_running_loop()
-    services = [ServiceConfig("data", f"https://{number}.test") for number in range(gates.REMEMBERED + 1)]
-    found = [weakref.ref(source.open(loop, one)) for one in services[:-1]]
-    await source.close(loop, services[0], cast("Any", found[0]()))
-    source.open(loop, services[-1])
-    gc.collect()
-    assert found[0]() is not None
-    assert found[1]() is None
 
 
 @pytest.mark.proof

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
-import weakref
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing, nullcontext, suppress
-from typing import Any, Never, Self, cast
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi import Checkpoint, Failure, Pages, Session, merge
+from chainapi import Failure, Pages, Session, merge
 from chainapi.errors import (
     APIConnectionError,
     AuthenticationError,
@@ -379,63 +378,6 @@ async def test_failed_sources_hold_no_pages() -> None:
     assert await peak(500, refused) < few + 400 * 8 * 1024
 
 
-class Rows(list[int]):
-    """Rows of a page that can be referred to weakly."""
-
-
-class Chained:
-    """Stream whose second page fails, with an error that has a cause.
-
-    Both are raised beside rows.
-    """
-
-    def __init__(self) -> None:
-        self.made: list[weakref.ref[Rows]] = []
-        self.exhausted = False
-        self.checkpoint = Checkpoint("q")
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Rows:
-        """Return rows once, then fail."""
-        rows = Rows([1])
-        self.made.append(weakref.ref(rows))
-        if len(self.made) == 1:
-            return rows
-        try:
-            self.break_off(Rows([2]))
-        except ServerError as error:
-            raise PageTokenExpiredError("refused") from error
-
-    def break_off(self, rows: Rows) -> Never:
-        """Fail."""
-        self.made.append(weakref.ref(rows))
-        raise ServerError(500)
-
-    async def aclose(self) -> None:
-        """Do nothing."""
-
-
-@pytest.mark.parametrize("on_error", ["yield", "raise"])
-async def test_error_of_a_source_keeps_none_of_its_rows(on_error: Any) -> None:
-    """The error of a source and its cause are kept, without the rows beside them."""
-    stream, kept = Chained(), list[BaseException]()
-
-    async def read() -> None:
-        async for _, page in merge([("a", stream)], on_error=on_error):
-            if isinstance(page, Failure):
-                kept.append(page.error)
-
-    try:
-        await read()
-    except ExceptionGroup as errors:
-        kept += errors.exceptions
-    gc.collect()
-    assert [type(error.__cause__) for error in kept] == [ServerError]
-    assert [rows() for rows in stream.made] == [None, None, None]
-
-
 # Ends
 
 
@@ -658,27 +600,6 @@ async def test_iterable_that_swallows_its_cancellation() -> None:
             assert stubborn.given == 2
             assert alone()
     assert now() == pytest.approx(0, abs=0.1)
-
-
-async def test_cancelled_while_it_closes() -> None:
-    """A task cancelled while it closes a merge is cancelled once the merge has ended."""
-
-    async def streams(session: Session) -> AsyncGenerator[Blocks, None]:
-        try:
-            yield blocks(session, 43114)
-        finally:
-            await asyncio.sleep(10)
-
-    async with simulated(Simulator(rows=30)) as session:
-        merged = merge(streams(session), concurrency=1)
-        await anext(merged)
-        closing = asyncio.ensure_future(merged.aclose())
-        await asyncio.sleep(5)
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-        assert now() == pytest.approx(10)
-        assert alone()
 
 
 @pytest.mark.parametrize("error", [None, ZeroDivisionError], ids=["left", "failed"])

@@ -130,11 +130,6 @@ LEAVING = {
         session = opened()
         asyncio.run(use(session))
     """,
-    "run, local": """
-        async def main():
-            await use(opened())
-        asyncio.run(main())
-    """,
     "loop left open": """
         session = opened()
         loop = asyncio.new_event_loop()
@@ -151,19 +146,6 @@ LEAVING = {
         session = opened()
         loop = asyncio.new_event_loop()
         loop.run_until_complete(use(session, prefetch=4))
-    """,
-    "loop left open by an exit": """
-        async def main():
-            await use(opened())
-            sys.exit()
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(main())
-    """,
-    "loop closed": """
-        session = opened()
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(use(session))
-        loop.close()
     """,
     "loop closed, with pages on their way": """
         session = opened()

@@ -229,6 +229,27 @@ async def test_one_token_for_all_pages_cannot_be_checked() -> None:
     assert pages.restarts == 1
 
 
+async def test_keys_of_any_form_are_known_again() -> None:
+    """Rows come once over a restart whatever their keys are: hashes, other texts, numbers, or a mixture."""
+    hexadecimal = "0x" + "ab" * 31
+    forms: list[Callable[[int], object]] = [
+        lambda page: [f"{hexadecimal}{page}{row}" for row in range(4)],
+        lambda page: [f"{hexadecimal}{page}0", f"{hexadecimal}{page} ", f"{hexadecimal}z{page}", "é" * 66],
+        lambda page: [f"{hexadecimal}{page}0", page, f"row {page}", -page],
+        lambda page: [page, page + 100, page + 200],
+    ]
+    failures = []
+    for form in forms:
+        service = Tokens(dying(4, 3), lambda page, form=form: [{"k": key} for key in form(page)])  # type: ignore[misc]
+        session = Session(metrics_base_url="https://metrics.test", transport=service)
+        async with session:
+            rows = await session.metrics.list("/v1/rows", items="rows", key="k").collect()
+        held = [{"k": key} for page in range(1, 9) for key in form(page)]  # type: ignore[attr-defined]
+        once = [row for place, row in enumerate(held) if row not in held[:place]]
+        failures += [] if rows == once else [f"{rows} instead of {once}"]
+    assert not failures
+
+
 # Progress
 
 

@@ -231,15 +231,6 @@ async def test_a_body_that_is_cut_short_is_no_answer() -> None:
             assert "cut short" in str(outcome) or "broke" in str(outcome)
 
 
-async def test_a_page_that_is_cut_short_is_requested_again() -> None:
-    """A page cut short is requested again, and only the whole response counts."""
-    answers = iter([cut(CUT_SHORT[0]), cut(http(b'{"whole": 1}'))])
-    async with RawServer(lambda peer: next(answers)(peer)) as server:
-        assert await call(server, max_attempts=2) == {"whole": 1}
-        assert len({received.target for received in server.requests}) == 1
-        assert len(server.requests) == 2
-
-
 async def test_body_without_a_length_ends_with_the_connection() -> None:
     """A body without a length ends when the server closes the connection, in HTTP/1.0 too."""
     for version in (b"HTTP/1.0", b"HTTP/1.1"):
@@ -666,19 +657,6 @@ async def test_repeated_headers_are_joined() -> None:
     assert outcome.headers["retry-after"] == "7"
 
 
-@both
-async def test_any_status_is_a_result_or_a_typed_error() -> None:
-    """An unexpected status ends in an error of chainapi, or in the response."""
-    for status in (100, 199, 226, 300, 418, 451, 499, 600, 999):
-        async with session_on(cut(http(b"{}", f"{status} Odd"))) as (session, _):
-            try:
-                answer = await session.data.get("/v1/x")
-            except ChainAPIError as error:
-                assert getattr(error, "status", status) == status  # noqa: PT017 - either is right
-            else:
-                assert (status, answer) == (226, {})
-
-
 # A redirect is an answer, not an order
 
 
@@ -1072,13 +1050,3 @@ async def test_header_that_ends_its_line_is_refused() -> None:
                     await transport.send(Request("GET", f"{server.origin}/v1/x", headers))
         await transport.aclose()
         assert [one.headers["x-a"] for one in server.requests] == ["a"]
-
-
-@both
-async def test_address_adds_no_header() -> None:
-    """A line break in an address does not begin a header."""
-    async with RawServer(each(http())) as server:
-        transport = AiohttpTransport()
-        await transport.send(request(server, "/v1/x?a=1 HTTP/1.1\r\nx-evil: 1"))
-        await transport.aclose()
-        assert "x-evil" not in server.requests[0].headers

@@ -270,7 +270,7 @@ async def test_events_and_errors_name_the_method() -> None:
 async def test_post_lists_are_resumed_and_restarted(
     size: int, places: set[int], dying: bool, in_body: bool
 ) -> None:
-    """Walks with POST that are resumed or restarted at any row lose and repeat none, wherever the token is."""
+    """Walks with POST that resume or restart at any row lose and repeat none, wherever the token is."""
     sim = Simulator(rows=40)
     rows: list[Any] = []
     saved = ""

@@ -56,6 +56,7 @@ def test_valid_arguments_are_returned() -> None:
     assert (whole_number("n", 1), whole_number("n", 16, 0, 16), whole_number("n", -5, None)) == (1, 16, -5)
     assert (seconds_of("s", 3), seconds_of("s", 0, zero=True)) == (3.0, 0.0)
     assert (boolean("b", False), one_of("o", "a", ("a", "b")), function("f", len)) == (False, "a", len)
+    assert (mapping_of("m", {"a": 1}), mapping_of("m", None)) == ({"a": 1}, {})
 
 
 def test_unknown_arguments_leave_no_values_behind() -> None:
@@ -64,8 +65,3 @@ def test_unknown_arguments_leave_no_values_behind() -> None:
     with pytest.raises(ConfigurationError, match="unknown argument 'api_kye'; did you mean 'api_key'"):
         refuse_unknown(given, ("api_key", "timeout"), "Session", given)
     assert given == {}
-
-
-def test_mappings() -> None:
-    """None stands for an empty mapping."""
-    assert (mapping_of("m", {"a": 1}), mapping_of("m", None)) == ({"a": 1}, {})
