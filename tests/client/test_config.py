@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from chainapi import Provider
 from chainapi.client.config import MAX_KEY_LENGTH, Secret, ServiceConfig, Unconfigured, resolve
-from chainapi.core.arguments import refuse_unknown
-from chainapi.errors import ChainAPIError, ConfigurationError
+from chainapi.errors import ConfigurationError
 
 pytestmark = pytest.mark.rule
 
@@ -380,23 +379,3 @@ def test_wrong_names_are_refused_in_terms_of_their_source() -> None:
     for message, arguments in cases.items():
         with pytest.raises(ConfigurationError, match=f"^{message}"):
             resolved(**arguments)
-
-
-# Unknown arguments.
-
-
-def test_unknown_arguments_are_refused_with_a_hint() -> None:
-    """The error names the argument that was probably meant, else all arguments."""
-    with pytest.raises(
-        ConfigurationError, match=r"Session got an unknown argument 'api_kye'; did you mean 'api_k"
-    ):
-        refuse_unknown(["api_kye"], ["timeout", "api_key"], "Session")
-    with pytest.raises(ConfigurationError, match=r"unknown argument 'zzz'; it takes api_key, timeout$"):
-        refuse_unknown(["zzz"], ["timeout", "api_key"], "Session")
-    refuse_unknown([], ["timeout"], "Session")
-
-
-def test_configuration_errors_are_caught_both_ways() -> None:
-    """A ConfigurationError is one of chainapi's errors and a ValueError."""
-    assert issubclass(ConfigurationError, ChainAPIError)
-    assert issubclass(ConfigurationError, ValueError)

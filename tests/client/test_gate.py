@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -545,59 +544,6 @@ async def test_limit_holds_through_a_shared_gate() -> None:
         for task in asyncio.as_completed(tasks):
             await end(await task, 200, reported(50))
         await end(await one.acquire(limit=WaitingLimit(0)), 200, reported(49))
-
-
-async def work(
-    gate: Gate, server: FromFirst, member: Member, tasks: int, units: Counter[str], *, route: str, cost: float
-) -> None:
-    """Send requests from several tasks until cancelled."""
-
-    async def task() -> None:
-        again = False
-        while True:
-            permit = await gate.acquire(route, cost=cost, member=member, again=again)
-            try:
-                await asyncio.sleep(0.05)
-                trial = server.answer(time(), cost)
-                permit.answered(trial.status, trial.info)
-                again = trial.status == 429
-                units[member.process] += 0 if again else int(cost)
-            finally:
-                permit.lost()
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(tasks):
-            group.create_task(task())
-
-
-async def shares(*works: tuple[int, float]) -> Counter[str]:
-    """Return the units that processes got in 20 s, for (tasks, cost of a request) of each."""
-    gate, server, units = Gate(max_in_flight=10), FromFirst(20.0, 1.0), Counter[str]()
-    running = []
-    for place, (tasks, cost) in enumerate(works):
-        member = Member(process=f"p{place}")
-        gate.join(member)
-        coroutine = work(gate, server, member, tasks, units, route=f"route{cost:g}", cost=cost)
-        running.append(asyncio.create_task(coroutine))
-    gate._quota.max_in_flight = 10
-    await asyncio.sleep(20)
-    for one in running:
-        one.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
-    return units
-
-
-async def test_process_with_many_tasks_leaves_others_their_share() -> None:
-    """A process with 300 tasks and one with 12 get about the same."""
-    units = await shares((300, 1.0), (12, 1.0))
-    assert units["p1"] >= 0.45 * units.total()
-    assert units.total() >= 0.85 * 20 * 20
-
-
-async def test_expensive_requests_earn_no_larger_share() -> None:
-    """Shares are units: a process with requests of 5 units sends a fifth of the requests."""
-    units = await shares((40, 1.0), (40, 5.0))
-    assert 0.4 * units.total() <= units["p1"] <= 0.6 * units.total()
 
 
 async def test_quiet_process_is_not_refused_for_the_waiters_of_another() -> None:

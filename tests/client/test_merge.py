@@ -271,18 +271,6 @@ async def test_waiting_sources_take_turns() -> None:
     assert rounds == [list(chains)] * 79
 
 
-async def test_no_source_is_forgotten_under_a_limit() -> None:
-    """Under a short quota, each of 20 sources gives a page within three rounds."""
-    chains = range(1, 21)
-    simulator = Simulator(chains=chains, rows=200, limit=30, window=10, latency=0.05)
-    order = []
-    async with simulated(simulator) as session:
-        async for chain, _ in merge(many(session, chains)):
-            order.append(chain)
-    assert Counter(order) == dict.fromkeys(chains, 20)
-    assert all(len(set(order[start : start + 60])) == 20 for start in range(200))
-
-
 async def test_slow_source_holds_up_nobody() -> None:
     """A slow source holds up nobody: all pages of the others are yielded meanwhile."""
     simulator = Simulator(chains=range(1, 6), rows=100, latency=0.1)
@@ -844,24 +832,6 @@ async def test_stream_that_comes_after_a_cancellation_is_not_opened(stopped: boo
             await drain(merge(streams(session), stop=stop))
         assert alone()
         assert len(await late[0].collect(limit=3)) == 3  # it was left alone
-
-
-def test_stop_of_another_loop() -> None:
-    """A stop event of another loop is refused with a clear error."""
-    stop = asyncio.Event()
-
-    async def wait() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(stop.wait(), 1)
-
-    async def read() -> None:
-        async with simulated(Simulator(latency=1)) as session:
-            with pytest.raises(RuntimeError, match="different event loop"):
-                await drain(merge([blocks(session, 43114)], stop=stop))
-
-    for main in (wait, read):
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            runner.run(main())
 
 
 # Failures

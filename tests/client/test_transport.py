@@ -865,20 +865,6 @@ async def test_certificate_of_another_time_is_reported(authority: trustme.CA) ->
             assert server.seen == b""
 
 
-async def test_plain_server_behind_an_https_address_is_a_connection_error() -> None:
-    """TLS with a server that speaks none is a connection error."""
-
-    async def gibberish(peer: Peer) -> None:
-        await peer.reader.read(100)
-        await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    async with RawServer(gibberish) as server:
-        transport = AiohttpTransport()
-        with pytest.raises(APIConnectionError, match="cannot connect"):
-            await transport.send(Request("GET", server.origin.replace("http:", "https:") + "/"))
-        await transport.aclose()
-
-
 # The transport's own life
 
 

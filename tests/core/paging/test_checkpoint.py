@@ -215,14 +215,6 @@ def test_another_version_says_what_to_do() -> None:
             Checkpoint.loads(damaged(chainapi_checkpoint=version))
 
 
-def test_a_checkpoint_without_marks_is_short() -> None:
-    """A checkpoint without marks is short: a list with own numbers takes no more room."""
-    text = Checkpoint("q", watermark=Watermark(9, 1, at=1)).dumps()
-    assert "ties" not in text
-    assert "met" not in text
-    assert "head" not in text
-
-
 def test_unknown_fields_are_ignored() -> None:
     """A field unknown to this version is ignored."""
     assert Checkpoint.loads(damaged(colour="red")) == Checkpoint.loads(damaged())
