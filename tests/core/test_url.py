@@ -240,23 +240,13 @@ def test_page_sizes() -> None:
 # Routes.
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/v1/chains", "data:/v1/chains"),
-        ("/v1/chains/43114/blocks", "data:/v1/chains/*/blocks"),
-        ("/v1/chains/43114", "data:/v1/chains/*"),
-        ("/v2", "data:/v2"),
-        (
-            "/v1/chains/1/addresses/0xAb/balances:listErc20",
-            "data:/v1/chains/*/addresses/*/balances:listErc20",
-        ),
-        ("/v1/chains/v9x/blocks", "data:/v1/chains/*/blocks"),
-    ],
-)
-def test_requests_that_cost_alike_have_one_name(path: str, name: str) -> None:
+def test_requests_that_cost_alike_have_one_name() -> None:
     """Paths that differ in identifiers only are one route; versions and operations stay in its name."""
-    assert route_name("data", path) == name
+    paths = ("/v1/chains", "/v1/chains/43114/blocks", "/v1/chains/43114", "/v2", "/v1/chains/v9x/blocks")
+    names = ("/v1/chains", "/v1/chains/*/blocks", "/v1/chains/*", "/v2", "/v1/chains/*/blocks")
+    assert [route_name("data", path) for path in paths] == [f"data:{name}" for name in names]
+    balances = "/v1/chains/1/addresses/0xAb/balances:listErc20"
+    assert route_name("data", balances) == "data:/v1/chains/*/addresses/*/balances:listErc20"
 
 
 def test_methods_of_one_path_cost_by_themselves() -> None:
