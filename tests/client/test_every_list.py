@@ -17,7 +17,6 @@ import pytest
 from chainapi import Pages, Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.core.events import Event, KeyNotUnique, OrderBroken, Restarted
-from chainapi.errors import PaginationLoopError
 from chainapi.models import Invalid
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Anomalies, Simulator
@@ -148,19 +147,3 @@ async def test_rows_that_change_or_move_come_once_by_their_key() -> None:
         if len(rows) < len(held) or (key and not told and len(rows) != len(held)):
             failures.append(f"{name}: {len(rows)} rows of {len(held)}")
     assert not failures
-
-
-@pytest.mark.parametrize(
-    ("name", "repeated"), [("data.evm.blocks", "last"), ("data.evm.internal_transactions", 2)]
-)
-async def test_repeated_pages_end(name: str, repeated: Any) -> None:
-    """Repeated pages under fresh tokens end the walk with an error that has the rows."""
-    simulator = simulated(repeat_pages=repeated)
-    async with session_of(simulator, []) as session:
-        with pytest.raises(PaginationLoopError) as caught:
-            await walk_of(session, name).collect()
-    assert simulator.stats.requests < 1_100
-    partial = caught.value.partial
-    assert partial is not None
-    if repeated == "last":
-        assert counted(rows_held(simulator, name)) <= counted(partial)

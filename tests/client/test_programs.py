@@ -219,7 +219,8 @@ def test_unclosed_session_is_one_line_where_warnings_are_errors() -> None:
     assert "ResourceWarning: a Session was not closed: use async with, or aclose()" in line
 
 
-@pytest.mark.parametrize("used", [True, pytest.param(False, marks=proof)])
+@proof
+@pytest.mark.parametrize("used", [True, False])
 async def test_fork_is_told_to_open_a_session_in_each_worker(used: bool) -> None:
     """A session made before a fork names the fork and its remedy, whether its parent used it or not."""
     body = f"""

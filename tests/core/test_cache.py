@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.core.cache import CachedResponse, CachePolicy, Use, cache_key, significant
@@ -16,6 +16,7 @@ SECONDS = st.floats(0.0, 1e6)
 URL = "https://data.test/v1/chains?pageToken=t"
 
 
+@settings(max_examples=40)
 @given(fresh=SECONDS, revalidate=SECONDS, on_error=SECONDS, age=st.floats(0.0, 4e6))
 def test_use_by_age(fresh: float, revalidate: float, on_error: float, age: float) -> None:
     """A response is fresh, then stale while revalidated, then for errors only, then of no use."""
@@ -32,6 +33,7 @@ def test_use_by_age(fresh: float, revalidate: float, on_error: float, age: float
     assert (use is Use.NEVER) == (age >= policy.lifetime)
 
 
+@settings(max_examples=40)
 @given(age=st.floats(-1e6, 1e6), lifetime=st.floats(1.0, 1e5))
 def test_no_page_token_past_its_age(age: float, lifetime: float) -> None:
     """A response as old as a page token may be, or of the future, is never used."""
@@ -39,6 +41,7 @@ def test_no_page_token_past_its_age(age: float, lifetime: float) -> None:
     assert (use is Use.NEVER) == (age < 0 or age >= lifetime)
 
 
+@settings(max_examples=40)
 @given(st.floats(0, 2e9), st.integers(200, 299), st.dictionaries(st.text(), st.text()), st.binary())
 def test_stored_form(sent: float, status: int, headers: dict[str, str], body: bytes) -> None:
     """A response is read as it was stored, but for its cookies; its repr has neither headers nor body."""
@@ -49,6 +52,7 @@ def test_stored_form(sent: float, status: int, headers: dict[str, str], body: by
     assert repr(response) == object.__repr__(response)
 
 
+@settings(max_examples=40)
 @given(st.binary())
 def test_other_bytes_are_no_response(stored: bytes) -> None:
     """Bytes of another program, or of another version, count as missing."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import fields
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi import Checkpoint
@@ -103,6 +103,7 @@ def damaged(**changes: Any) -> str:
     return json.dumps({name: value for name, value in written.items() if value is not ...})
 
 
+@settings(max_examples=40)
 @given(checkpoints())
 def test_a_checkpoint_comes_back_as_it_was(checkpoint: Checkpoint) -> None:
     """A checkpoint is one line of ASCII, and equals what `loads` reads from it."""
@@ -119,6 +120,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 NAMES = st.sampled_from(["chainapi_checkpoint", *(field.name for field in fields(Checkpoint))])
 
 
+@settings(max_examples=50)
 @given(st.text() | st.binary() | JSON | JSON.map(json.dumps))
 def test_anything_else_is_refused(text: Any) -> None:
     """Any other text, JSON included, bytes or object is a CheckpointError and nothing else."""
@@ -126,6 +128,7 @@ def test_anything_else_is_refused(text: Any) -> None:
         Checkpoint.loads(text)
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(NAMES, JSON, max_size=3))
 def test_damaged_fields_are_refused_or_harmless(changes: dict[str, Any]) -> None:
     """Damaged fields give a CheckpointError, or a checkpoint that can be saved again."""

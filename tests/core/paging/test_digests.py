@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.core.paging import digests
@@ -78,6 +78,7 @@ def compare(ones: list[bytes], steps: list[tuple[bool, int] | None]) -> None:
     assert sum(ours._used) == sum(count > 0 for count in theirs.given.values())
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.binary(min_size=DIGEST_SIZE, max_size=DIGEST_SIZE), min_size=41, max_size=41, unique=True),
     STEPS,

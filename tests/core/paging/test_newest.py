@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi import Checkpoint
@@ -31,6 +31,7 @@ def taken(newest: NewestRows, rows: list[tuple[int, str]]) -> list[tuple[int, st
     return new
 
 
+@settings(max_examples=40)
 @given(
     passes=st.lists(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=8), max_size=5),
     lookback=st.integers(0, 3),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi import Checkpoint
@@ -18,6 +18,7 @@ NUMBERS = st.integers(-(10**6), 10**6)
 ENDS = st.tuples(NUMBERS, NUMBERS).map(sorted)
 
 
+@settings(max_examples=30)
 @given(
     ends=ENDS,
     count=st.integers(1, 50),
@@ -33,6 +34,7 @@ def test_each_number_is_in_one_interval(ends: list[int], count: int, grid: int) 
         assert sum(one.owns(number) for one in found) == 1
 
 
+@settings(max_examples=30)
 @given(ends=ENDS, count=st.integers(1, 50))
 def test_ranges_have_equal_widths(ends: list[int], count: int) -> None:
     """The widths of ranges differ by one at most, and none is empty."""
@@ -43,6 +45,7 @@ def test_ranges_have_equal_widths(ends: list[int], count: int) -> None:
     assert max(widths) - min(widths) <= 1
 
 
+@settings(max_examples=30)
 @given(ends=ENDS, step=st.integers(1000, 10**6))
 def test_borders_at_multiples(ends: list[int], step: int) -> None:
     """Borders of a step are all of its multiples that part the numbers."""
@@ -66,6 +69,7 @@ def test_numbers_on_a_border(interval: Interval, near: list[int], far: list[int]
     assert not any(interval.owns(number) for number in (*near, *far))
 
 
+@settings(max_examples=30)
 @given(start=st.none() | NUMBERS, end=st.none() | NUMBERS)
 def test_a_checkpoint_keeps_its_interval(start: int | None, end: int | None) -> None:
     """The text of a checkpoint of a range has the interval, and that of a whole list has none."""
