@@ -12,7 +12,6 @@ import pytest
 from attrs import define, field
 
 from chainapi import Cache, CacheStore, MemoryStore, Session
-from chainapi.core.cache import CachedResponse
 from chainapi.core.events import CacheServed, Event, RequestSent
 from chainapi.errors import (
     APIConnectionError,
@@ -497,8 +496,10 @@ async def test_bytes_of_others_are_no_response() -> None:
         (key,) = store.entries
         store.entries[key] = b"other"
         assert await number(view) == 2
-        store.entries[key] = CachedResponse.of(unix() + 60, 0.1, 200, {}, b'{"number": 9}').dumps()
-        assert await number(view) == 3
+        async with opened(server, now=lambda: unix() + 60, isolated=True) as ahead:
+            store.entries.clear()
+            assert await number(ahead.with_options(cache=cache)) == 3
+        assert await number(view) == 4
 
 
 async def test_a_view_without_the_cache() -> None:

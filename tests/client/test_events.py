@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 import pytest
 
+import chainapi.core.events as events
 from chainapi import Limit, Session, merge
-from chainapi.core import events
 from chainapi.core.events import (
     CallBegan,
     CallEnded,

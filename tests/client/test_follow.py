@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from chainapi import Cache, Checkpoint, Pages, Session, merge
 from chainapi.api.catalogue import ROUTES
-from chainapi.client.follow import Follow
 from chainapi.errors import (
     APITimeoutError,
     ArgumentError,
@@ -64,7 +63,7 @@ def serials(rows: list[Any]) -> list[int]:
     return [int(getattr(row, "tx_hash" if hasattr(row, "tx_hash") else "block_hash")[2:]) for row in rows]
 
 
-async def taken(stream: Follow[Any], seconds: float) -> list[Any]:
+async def taken(stream: AsyncIterator[Any], seconds: float) -> list[Any]:
     """Return the rows that come within some seconds."""
     rows: list[Any] = []
     try:
@@ -146,7 +145,7 @@ def test_restarts_lose_and_repeat_nothing(
     run(scenario())
 
 
-async def some(stream: Follow[Any], most: int) -> list[Any]:
+async def some(stream: AsyncIterator[Any], most: int) -> list[Any]:
     """Return some rows, at most those of ten minutes; an error of the service is no end."""
     rows: list[Any] = []
     try:
@@ -275,7 +274,7 @@ async def test_a_longer_lookback_repeats_no_row_that_did_not_change(after: float
     ledger = Ledger([DAY * day for day in range(9)], point, "results")
     async with reaching(ledger) as session:
 
-        def opened(days: int, checkpoint: Checkpoint | None = None) -> Follow[Any]:
+        def opened(days: int, checkpoint: Checkpoint | None = None) -> Any:
             pages = session.metrics.chains.metric(43114, "txCount", page_size=2, resume=checkpoint)
             return pages.follow(every=5, lookback=days * DAY)
 
