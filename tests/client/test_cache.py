@@ -23,7 +23,7 @@ from chainapi.errors import (
     SessionClosedError,
 )
 from chainapi.simulator import Simulator
-from chainapi.transport import Request, Response, Transport
+from chainapi.transport import AiohttpTransport, Request, Response, Transport
 from tests.sessions import Answering, reaching
 
 PATH = "/v1/chains/43114"
