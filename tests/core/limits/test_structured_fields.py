@@ -13,7 +13,7 @@ from http_sfv.item import InnerList
 from http_sfv.item import Item as OracleItem
 from http_sfv.list import List
 from http_sfv.string import ser_string
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi.core.limits.structured_fields import (
@@ -24,6 +24,8 @@ from chainapi.core.limits.structured_fields import (
     parse_list,
     parse_number,
 )
+
+pytestmark = pytest.mark.rule
 
 KEYS = st.from_regex(r"[a-z*][a-z0-9_.*-]{0,8}", fullmatch=True)
 PRINTABLE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
@@ -89,6 +91,7 @@ def plain_params(params: Mapping[str, object]) -> dict[str, Value]:
     return {key: plain_bare(value) for key, value in params.items()}
 
 
+@settings(max_examples=40)
 @given(joined(MEMBERS))
 def test_list_is_read_as_the_oracle_reads_it(text: str) -> None:
     """Well-formed lists give the same values, types and parameters as http_sfv."""
@@ -104,6 +107,7 @@ def test_list_is_read_as_the_oracle_reads_it(text: str) -> None:
     ]
 
 
+@settings(max_examples=40)
 @given(joined(PAIRS))
 def test_dictionary_is_read_as_the_oracle_reads_it(text: str) -> None:
     """Well-formed dictionaries give the same keys, values and parameters as http_sfv."""
@@ -125,69 +129,53 @@ def test_no_text_makes_the_reader_raise(text: str) -> None:
     assert number is None or text.isascii()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "5x",
-        "5 5",
-        "1.",
-        ".5",
-        "+5",
-        "²",
-        "٣",
-        "5\0",
-        "9" * 5000,
-        '"open',
-        '"a\\b"',
-        '"é"',
-        ":QQ",
-        ":A:",
-        "?2",
-        "@1.5",
-        '%"%ff"',
-        '%"%FF"',
-        "(1 2",
-        "a;",
-        "a;=1",
-        "a;b=",
-        "a;b=;c",
-        "\n5",
-        "a=1",
-    ],
-)
-def test_malformed_list_is_none(text: str) -> None:
+MALFORMED = [
+    "5x",
+    "5 5",
+    "1.",
+    ".5",
+    "+5",
+    "²",
+    "٣",
+    "5\0",
+    "9" * 5000,
+    '"open',
+    '"a\\b"',
+    '"é"',
+    ":QQ",
+    ":A:",
+    "?2",
+    "@1.5",
+    '%"%ff"',
+    '%"%FF"',
+    "(1 2",
+    "a;",
+    "a;=1",
+    "a;b=",
+    "a;b=;c",
+    "\n5",
+    "a=1",
+]
+
+
+def test_malformed_list_is_none() -> None:
     """One fault anywhere makes the whole list unreadable."""
-    assert parse_list(text) is None
-    assert parse_list(f"1, {text}") is None
-    assert parse_list(f"{text}, 1") is None
+    texts = [text for one in MALFORMED for text in (one, f"1, {one}", f"{one}, 1")]
+    assert [text for text in texts if parse_list(text) is not None] == []
 
 
-@pytest.mark.parametrize("text", ["=1", "1=1", "a=", "a=1 b=2", "a=1, b=\\", 'a="', "a==1"])
-def test_malformed_dictionary_is_none(text: str) -> None:
+def test_malformed_dictionary_is_none() -> None:
     """One fault anywhere makes the whole dictionary unreadable."""
-    assert parse_dictionary(text) is None
+    texts = ["=1", "1=1", "a=", "a=1 b=2", "a=1, b=\\", 'a="', "a==1"]
+    assert [text for text in texts if parse_dictionary(text) is not None] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a;q=1;w=2.5",
-        " a ; q = 1 ;\tw=2.5 ",
-        "a;Q=1;W=2.5",
-        ",a;q=1;w=2.5",
-        "a;q=1;w=2.5,",
-        ", ,a;q=1;w=2.5, ,\t",
-    ],
-)
-def test_harmless_habits_are_understood(text: str) -> None:
+def test_harmless_habits_are_understood() -> None:
     """Blanks, capitals and empty elements change nothing."""
-    assert parse_list(text) == (Item("a", {"q": 1, "w": 2.5}),)
-
-
-@pytest.mark.parametrize("text", ["a=1, b;c", "a = 1 , b ; c", "A=1,,B;C,"])
-def test_harmless_habits_are_understood_in_dictionaries(text: str) -> None:
-    """Blanks, capitals and empty elements change nothing in a dictionary either."""
-    assert parse_dictionary(text) == (("a", Item(1)), ("b", Item(True, {"c": True})))
+    lists = ["a;q=1;w=2.5", " a ; q = 1 ;\tw=2.5 ", "a;Q=1;W=2.5", ",a;q=1;w=2.5", ", ,a;q=1;w=2.5, ,\t"]
+    assert [text for text in lists if parse_list(text) != (Item("a", {"q": 1, "w": 2.5}),)] == []
+    for text in ("a=1, b;c", "a = 1 , b ; c", "A=1,,B;C,"):
+        assert parse_dictionary(text) == (("a", Item(1)), ("b", Item(True, {"c": True})))
 
 
 def test_dictionary_keeps_repeated_keys() -> None:
@@ -210,18 +198,8 @@ def test_padding_may_be_missing() -> None:
     assert parse_list(":QQ==:, :QQ:") == (Item(b"A"), Item(b"A"))
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("0", 0.0),
-        ("007", 7.0),
-        ("-2.5", -2.5),
-        ("9" * 300, float("9" * 300)),
-        ("9" * 400, None),
-        ("1e3", None),
-    ]
-    + [(text, None) for text in ("", " 1", "1_000", "nan", "inf", "-", "1.", "²", "٣", "1\n")],
-)
-def test_number(text: str, number: float | None) -> None:
+def test_number() -> None:
     """Digits with optional sign and fraction are a number if a float can hold it."""
-    assert parse_number(text) == number
+    numbers = {"0": 0.0, "007": 7.0, "-2.5": -2.5, "9" * 300: float("9" * 300), "9" * 400: None, "1e3": None}
+    numbers |= dict.fromkeys(["", " 1", "1_000", "nan", "inf", "-", "1.", "²", "٣", "1\n"])
+    assert [text for text, number in numbers.items() if parse_number(text) != number] == []

@@ -1,0 +1,212 @@
+"""Rules of a quota that hold whatever a service answers, in any order."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainapi import Limit
+from chainapi.core.limits.balance import Balance
+from chainapi.core.limits.costs import Costs
+from chainapi.core.limits.info import PolicyField, RateLimitInfo
+from chainapi.core.limits.memory import read
+from chainapi.core.limits.policy import Policy
+from chainapi.core.limits.quota import Quota
+from chainapi.core.limits.reservation import Reservation
+from chainapi.core.limits.snapshot import QuotaSnapshot
+
+pytestmark = pytest.mark.rule
+
+ENDS = ["ok"] * 6 + ["refuse", "refuse route", "lose", "unsend", "error"]
+
+
+def reported(remaining: float, retry_after: float | None = None) -> RateLimitInfo:
+    """Return the limit headers of a service with 100 units a minute."""
+    return RateLimitInfo(100.0, remaining, None, retry_after, (PolicyField(100.0, 60.0),))
+
+
+def end(quota: Quota, reservation: Reservation, now: float, what: str, number: int) -> None:
+    """End a request."""
+    if what == "ok":
+        quota.answered(reservation, now, 200, reported(float(number)), 0.5)
+    elif what == "refuse":
+        quota.answered(reservation, now, 429, reported(0.0, retry_after=float(number)), 0.5)
+    elif what == "refuse route":
+        quota.answered(reservation, now, 429, reported(90.0), 0.5)
+    elif what == "error":
+        quota.answered(reservation, now, 500, RateLimitInfo(), 0.5)
+    elif what == "lose":
+        quota.lost(reservation, now)
+    else:
+        quota.unsent(reservation)
+
+
+def walk(quota: Quota, seed: int, steps: int) -> Iterator[tuple[float, list[Reservation]]]:
+    """Send requests and end them at random; yield the time and the requests in flight after each step."""
+    rng, flying, now = random.Random(seed), list[Reservation](), 0.0
+    for _ in range(steps):
+        now += rng.choice([0.0, 0.0, 0.1, 1.0, 30.0])
+        decision = quota.decide(now, 1.0)
+        if rng.random() < 0.5:
+            quota.wait(decision)
+            if decision.when <= now:
+                assert now >= quota.stopped_until, "sent in a stop"
+                flying.append(quota.send(decision, now, "", 1.0))
+        elif flying:
+            ended = flying.pop(rng.randrange(len(flying)))
+            end(quota, ended, now, rng.choice(ENDS), rng.choice([0, 1, 2, 90]))
+        yield now, flying
+
+
+def some_quota(seed: int) -> Quota:
+    """Return a quota with random settings."""
+    return Quota(20, (Limit(30.0, 20.0),) if seed % 2 else (), probe=seed % 3 > 0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_permit_is_lost_and_a_stop_moves_only_later(seed: int) -> None:
+    """Each request in flight counts until it ends, no stop becomes shorter, and a request leaves at last."""
+    quota, stop, now, flying = some_quota(seed), 0.0, 0.0, list[Reservation]()
+    for now, flying in walk(quota, seed, 400):
+        assert quota.in_flight == len(flying)
+        assert quota.stopped_until >= stop or quota.stopped_until <= now
+        stop = quota.stopped_until
+    for reservation in flying:
+        quota.lost(reservation, now)
+    assert quota.in_flight == 0
+    for _ in range(100):
+        decision = quota.decide(now, 1.0)
+        if decision.when <= now:
+            return
+        quota.wait(decision)
+        now = decision.when
+    raise AssertionError("no request leaves any more")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_decisions_change_nothing(seed: int) -> None:
+    """To decide about a request leaves each field of a quota as it was."""
+    quota = some_quota(seed)
+    for now, _ in walk(quota, seed, 150):
+        quota.forecast(now, 1.0)  # counts what came back by now
+        before = pickle.dumps(quota)
+        for cost in (0.0, 1.0, 200.0):
+            quota.decide(now, cost)
+            quota.room(now)
+        assert pickle.dumps(quota) == before
+
+
+RESPONSES = st.lists(st.sampled_from(["reported", "torn", "uncounted"]), max_size=9)
+
+
+def fly(policy: Policy, left: int, now: float, flight: list[str], order: random.Random) -> int:
+    """Send requests at one time, answered in any order; return the units left at the server."""
+    responses: list[int | None] = []
+    for kind in flight:
+        left -= kind != "uncounted"
+        responses.append(left if kind == "reported" else None)
+    order.shuffle(responses)
+    for remaining in responses:
+        if remaining is None:
+            policy.spend(now, now + 0.5, 1.0, counted=order.random() < 0.5)
+        else:
+            policy.record(now, now + 0.5, remaining, 1.0, classify=False)
+    return left
+
+
+@given(st.lists(RESPONSES, max_size=6), st.randoms(use_true_random=False))
+def test_responses_in_any_order_never_show_more_than_is_left(
+    flights: list[list[str]], order: random.Random
+) -> None:
+    """As many units seem to be left as are, or fewer by the silent responses of the last round trip."""
+    policy, left = Policy(Balance(100.0, 60.0), sized=True), 100
+    for now, flight in enumerate(flights):
+        left = fly(policy, left, now, [*flight, "reported"], order)
+        assert left - len(flight) + flight.count("reported") <= policy.balance.room(0.0) <= left
+
+
+@given(st.permutations(range(20)), st.sampled_from([1, 5, 50]))
+def test_costs_are_learned_whatever_the_order_of_responses(order: list[int], cost: int) -> None:
+    """The gap to the next higher remainder is the price, in any order of responses."""
+    costs, source = Costs(), object()
+    for place in order:
+        costs.sample(source, "/a", 1000.0 - cost * place, 0.0, 1.0, fresh=False)
+    costs.tally()
+    assert costs.price("/a", None) == cost
+
+
+# --- what another process reads -----------------------------------------------------------------
+
+
+def learned(seed: int) -> tuple[Quota, float]:
+    """Return a quota after a random walk, and the time."""
+    quota, now = some_quota(seed), 0.0
+    for now, _ in walk(quota, seed, 200):
+        if seed % 2:
+            assert Quota().restore(quota.memory(now), now, 0.0)
+    return quota, now
+
+
+def same(one: object, two: object) -> bool:
+    """Return whether two values are equal, except for the rounding of floats."""
+    if isinstance(one, list | tuple) and isinstance(two, list | tuple):
+        return len(one) == len(two) and all(map(same, one, two))
+    return one == (pytest.approx(two, abs=1e-6) if isinstance(two, float) else two)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_memory_survives_a_round_trip(seed: int) -> None:
+    """A quota restored from the memory of another one makes the same memory, after each response."""
+    quota, now = learned(seed)
+    memory, other = quota.memory(now), some_quota(seed)
+    assert other.restore(memory, now + 1_000.0, 0.0)
+    one, two = read(memory), read(other.memory(now + 1_000.0))
+    assert one is not None
+    assert two is not None
+    parts = ("costs", "routes", "refusals", "doubtful")
+    pairs = [[msgspec.to_builtins(getattr(memory, part)) for memory in (one, two)] for part in parts]
+    assert [pair for pair in pairs if not same(*pair)] == []
+    assert len(memory) < 16_384
+
+
+@given(st.integers(0, 3), st.randoms(use_true_random=False))
+def test_damaged_memory_does_not_stop_a_quota(seed: int, rng: random.Random) -> None:
+    """After flipped bits a memory is ignored, or the quota works with it."""
+    quota, now = learned(2 * seed)
+    memory = bytearray(quota.memory(now))
+    for _ in range(rng.randint(1, 3)):
+        memory[rng.randrange(len(memory))] ^= 1 << rng.randrange(8)
+    other = Quota(20)
+    other.restore(bytes(memory), 0.0, rng.choice([0.0, 100.0]))
+    for time, _ in walk(other, seed, 40):
+        other.snapshot(time, 0)
+    assert read(other.memory(0.0)) is not None
+
+
+def test_memory_that_is_none_changes_nothing() -> None:
+    """Bytes that are no memory, and memories of another version, are ignored."""
+    memory = msgspec.msgpack.decode(Quota().memory(0.0))
+    versions = [[memory[0] + 1, *memory[1:]], [*memory, 1], memory[:-1]]
+    others = [b"", b"\xc0", b"\x90", b"no memory", bytes(100_000), *map(msgspec.msgpack.encode, versions)]
+    assert [other for other in others if Quota().restore(other, 5.0, 0.0)] == []
+    assert Quota().restore(msgspec.msgpack.encode(memory), 0.0, 0.0)
+
+
+def test_snapshots_survive_json_and_malformed_ones_are_refused() -> None:
+    """Another process reads the same snapshot; bytes that are none raise ValueError."""
+    for seed in range(4):
+        quota, now = learned(seed)
+        snapshot = quota.snapshot(now, 3)
+        read = QuotaSnapshot.from_json(snapshot.to_json(), now + 7.0, 5.0)
+        assert (read.time, read.unix_time) == (now + 7.0, 5.0)
+        assert (read.limit, read.remaining, read.waiting) == (snapshot.limit, snapshot.remaining, 3)
+        assert read.stopped_for == pytest.approx(snapshot.stopped_for, abs=1e-3)
+    for text in (b"", b"[]", b'{"limit": -1}', b'{"spenders": [{"process": 1}]}', b"\xff"):
+        with pytest.raises(ValueError, match="malformed snapshot of a quota"):
+            QuotaSnapshot.from_json(text, 0.0)
