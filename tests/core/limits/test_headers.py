@@ -44,7 +44,7 @@ def wrong(field: str, table: Mapping[str, RateLimitInfo]) -> list[str]:
 
 
 def test_separate_fields() -> None:
-    """Limit, remainder and reset have a header each, with three possible names; without them nothing counts."""
+    """Limit, remainder and reset have a header each, with three possible names; no header, no values."""
     for headers in ({}, {"content-type": "application/json", "date": DATE}):
         assert read_limits(headers, NOW) == RateLimitInfo()
     for family in FAMILIES:
