@@ -1,0 +1,284 @@
+"""Members of a shared quota, which do what a test says: in the loop of the test, or in a process each.
+
+A process of its own is forked by a server that has imported the package, so it costs a few milliseconds. It
+takes commands as lines of JSON from a Unix socket of the test, and lives until that is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from attrs import define, field
+
+from chainapi import Session
+from chainapi.errors import ChainAPIError
+
+__all__ = ["PATH", "Member", "Outcome", "ProcessMember", "Processes", "Worker"]
+
+PATH = "/v1/chains/43114"
+Outcome: TypeAlias = tuple[str, float | None]  # "ok" or the name of an error, and its `retry_after`
+
+
+class Member(Protocol):
+    """Member of a shared quota."""
+
+    async def get(self, calls: int = 1, path: str = PATH, **options: Any) -> list[Outcome]:
+        """Make some calls at once, with options of `Session.with_options`; return their outcomes."""
+        ...
+
+    async def quota(self) -> dict[str, Any]:
+        """Return what the session shows of the quota."""
+        ...
+
+    async def cancel(self) -> None:
+        """Cancel the calls under way."""
+        ...
+
+    async def close(self) -> dict[str, int]:
+        """Close the session; return how many tasks and sockets are left."""
+        ...
+
+    async def kill(self) -> None:
+        """End the member without a word."""
+        ...
+
+
+@define(eq=False)
+class Worker:
+    """Session that carries out what a `Member` offers."""
+
+    session: Session
+    _calls: set[asyncio.Task[Outcome]] = field(factory=set[asyncio.Task[Outcome]])
+
+    async def get(self, calls: int = 1, path: str = PATH, **options: Any) -> list[Outcome]:
+        """See `Member.get`."""
+        tasks = [asyncio.create_task(self._call(path, options)) for _ in range(calls)]
+        self._calls.update(tasks)
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            self._calls.difference_update(tasks)
+
+    async def _call(self, path: str, options: dict[str, Any]) -> Outcome:
+        try:
+            await self.session.with_options(**options).data.get(path)
+        except asyncio.CancelledError:
+            return "CancelledError", None
+        except ChainAPIError as error:
+            return type(error).__name__, getattr(error, "retry_after", None)
+        return "ok", None
+
+    async def quota(self) -> dict[str, Any]:
+        """See `Member.quota`."""
+        shown = self.session.quota["data"]
+        tags: dict[str, int] = {}
+        for one in shown.spenders:
+            if one.requests:
+                tags[one.tag] = tags.get(one.tag, 0) + round(one.units)
+        names = ("limit", "remaining", "waiting", "in_flight", "stopped_for")
+        return {"tags": tags, **{name: getattr(shown, name) for name in names}}
+
+    async def cancel(self) -> None:
+        """See `Member.cancel`."""
+        tasks = list(self._calls)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> dict[str, int]:
+        """See `Member.close`."""
+        mine = asyncio.current_task()
+        await self.session.aclose()
+        await asyncio.sleep(0)
+        tasks = [task for task in asyncio.all_tasks() if task is not mine]
+        return {"tasks": len(tasks), "sockets": _sockets()}
+
+    async def fork(self) -> tuple[str, int]:
+        """Fork a child that tries a call and then sleeps; return the outcome and its number."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            self._live_on(writing)
+        os.close(writing)
+        outcome = await asyncio.to_thread(os.read, reading, 100)
+        os.close(reading)
+        return outcome.decode(), child
+
+    def _live_on(self, writing: int) -> None:
+        """Try a call in this child, report its outcome, and sleep."""
+        asyncio.events._set_running_loop(None)
+        outcome, _ = asyncio.run(self._call(PATH, {}))
+        os.write(writing, outcome.encode())
+        time.sleep(60.0)
+        os._exit(0)
+
+
+def _sockets() -> int:
+    """Return how many sockets this process has open."""
+    found = 0
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - gone before it could be asked as a path
+        with suppress(OSError):
+            found += stat.S_ISSOCK(os.fstat(int(name)).st_mode)
+    return found
+
+
+# --- in a process of its own --------------------------------------------------------------------
+
+
+def live(place: str, number: int, variables: dict[str, str], arguments: dict[str, Any]) -> None:
+    """Be a member until the test closes the socket."""
+    os.environ.update(variables)
+    asyncio.run(_live(place, number, arguments))
+
+
+async def _live(place: str, number: int, arguments: dict[str, Any]) -> None:
+    reader, writer = await asyncio.open_unix_connection(place)
+    writer.write(f"{number}\n".encode())
+    worker, idle = Worker(Session(**arguments)), (len(asyncio.all_tasks()), _sockets())
+    tasks = set[asyncio.Task[None]]()
+
+    async def carry_out(call: int, what: str, options: dict[str, Any]) -> None:
+        result = await getattr(worker, what)(**options)
+        if what == "close":
+            before = zip(("tasks", "sockets"), idle, strict=True)
+            result = {name: result[name] - number for name, number in before}
+        writer.write(json.dumps([call, result]).encode() + b"\n")
+
+    while line := await reader.readline():
+        task = asyncio.create_task(carry_out(*json.loads(line)))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+    os._exit(0)
+
+
+@define(eq=False)
+class ProcessMember:
+    """Member in a process of its own; see `Member`."""
+
+    process: Any
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+    _results: dict[int, asyncio.Future[Any]] = field(factory=dict[int, "asyncio.Future[Any]"])
+    _numbers: count[int] = field(factory=count)
+    _reading: asyncio.Task[None] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        with suppress(ConnectionError):
+            while line := await self._reader.readline():
+                call, result = json.loads(line)
+                self._results.pop(call).set_result(result)
+        for future in self._results.values():
+            future.cancel()
+
+    async def _do(self, what: str, **options: Any) -> Any:
+        call = next(self._numbers)
+        self._results[call] = asyncio.get_running_loop().create_future()
+        self._writer.write(json.dumps([call, what, options]).encode() + b"\n")
+        return await self._results[call]
+
+    async def get(self, calls: int = 1, path: str = PATH, **options: Any) -> list[Outcome]:
+        """See `Member.get`."""
+        return [(name, again) for name, again in await self._do("get", calls=calls, path=path, **options)]
+
+    async def quota(self) -> dict[str, Any]:
+        """See `Member.quota`."""
+        shown: dict[str, Any] = await self._do("quota")
+        return shown
+
+    async def cancel(self) -> None:
+        """See `Member.cancel`."""
+        await self._do("cancel")
+
+    async def close(self) -> dict[str, int]:
+        """See `Member.close`."""
+        left: dict[str, int] = await self._do("close")
+        await self.end()
+        return left
+
+    async def fork(self) -> tuple[str, int]:
+        """See `Worker.fork`."""
+        outcome, child = await self._do("fork")
+        return outcome, child
+
+    def freeze(self) -> None:
+        """Suspend the process."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a suspended process continue."""
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    async def kill(self) -> None:
+        """See `Member.kill`."""
+        self.process.kill()
+        await self.end()
+
+    async def end(self) -> None:
+        """Wait until the process has ended."""
+        self._writer.close()
+        await asyncio.to_thread(self.process.join)
+        self._reading.cancel()
+        await asyncio.wait([self._reading])
+
+
+@define(eq=False)
+class Processes:
+    """Processes that a test starts."""
+
+    _place: str
+    _variables: dict[str, str]
+    members: list[ProcessMember] = field(factory=list[ProcessMember])
+    _arrivals: dict[int, asyncio.Future[Any]] = field(factory=dict[int, "asyncio.Future[Any]"])
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, **variables: str) -> AsyncIterator[Processes]:
+        """Start none yet; at the end, kill those that live. `variables` are those of their environment."""
+        with tempfile.TemporaryDirectory(prefix="members") as folder:
+            processes = cls(str(Path(folder, "socket")), variables)
+            server = await asyncio.start_unix_server(processes._arrived, processes._place)
+            try:
+                yield processes
+            finally:
+                for member in processes.members:
+                    if member.process.is_alive():
+                        await member.kill()
+                server.close()
+                await server.wait_closed()
+
+    async def _arrived(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = int(await reader.readline())
+        self._arrivals.pop(number).set_result((reader, writer))
+
+    async def start(self, **arguments: Any) -> ProcessMember:
+        """Start a process that has a session with these arguments."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        number = len(self.members) + len(self._arrivals)
+        arrival = self._arrivals[number] = asyncio.get_running_loop().create_future()
+        process = context.Process(target=live, args=(self._place, number, self._variables, arguments))
+        process.start()
+        member = ProcessMember(process, *await arrival)
+        self.members.append(member)
+        return member
+
+
+if sys.platform == "win32":
+    raise ImportError("these processes need Unix sockets and signals")
