@@ -1,22 +1,25 @@
 """Members of a shared quota, which do what a test says: in the loop of the test, or in a process each.
 
-A process of its own is forked by a server that has imported the package, so it costs a few milliseconds. It
-takes commands as lines of JSON from a Unix socket of the test, and lives until that is closed.
+`python -m tests.share.members` imports the package and then forks a process for each line of its input, so
+that a process costs a few milliseconds. Each takes commands as lines of JSON from a Unix socket of the test,
+and lives until that is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
-import multiprocessing
 import os
 import signal
 import stat
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -25,10 +28,14 @@ from attrs import define, field
 
 from chainapi import Session
 from chainapi.errors import ChainAPIError
+from chainapi.share.redis import RedisCarrier
+from chainapi.simulator import Simulator
+from chainapi.transport import AiohttpTransport
 
 __all__ = ["PATH", "Member", "Outcome", "ProcessMember", "Processes", "Worker"]
 
 PATH = "/v1/chains/43114"
+_control: list[int] = []  # the socket by which this process gets its commands
 Outcome: TypeAlias = tuple[str, float | None]  # "ok" or the name of an error, and its `retry_after`
 
 
@@ -120,6 +127,7 @@ class Worker:
 
     def _live_on(self, writing: int) -> None:
         """Try a call in this child, report its outcome, and sleep."""
+        os.close(_control[0])
         asyncio.events._set_running_loop(None)
         outcome, _ = asyncio.run(self._call(PATH, {}))
         os.write(writing, outcome.encode())
@@ -139,23 +147,18 @@ def _sockets() -> int:
 # --- in a process of its own --------------------------------------------------------------------
 
 
-def live(place: str, number: int, variables: dict[str, str], arguments: dict[str, Any]) -> None:
-    """Be a member until the test closes the socket."""
-    os.environ.update(variables)
-    asyncio.run(_live(place, number, arguments))
-
-
 async def _live(place: str, number: int, arguments: dict[str, Any]) -> None:
+    """Be a member until the test closes the socket."""
     reader, writer = await asyncio.open_unix_connection(place)
-    writer.write(f"{number}\n".encode())
-    worker, idle = Worker(Session(**arguments)), (len(asyncio.all_tasks()), _sockets())
+    writer.write(json.dumps([number, os.getpid()]).encode() + b"\n")
+    _control.append(writer.get_extra_info("socket").fileno())
+    worker, idle = Worker(Session(**arguments)), {"tasks": len(asyncio.all_tasks()), "sockets": _sockets()}
     tasks = set[asyncio.Task[None]]()
 
     async def carry_out(call: int, what: str, options: dict[str, Any]) -> None:
         result = await getattr(worker, what)(**options)
         if what == "close":
-            before = zip(("tasks", "sockets"), idle, strict=True)
-            result = {name: result[name] - number for name, number in before}
+            result = {name: result[name] - idle[name] for name in idle}
         writer.write(json.dumps([call, result]).encode() + b"\n")
 
     while line := await reader.readline():
@@ -165,11 +168,49 @@ async def _live(place: str, number: int, arguments: dict[str, Any]) -> None:
     os._exit(0)
 
 
+async def _import_all() -> None:
+    """Import what members need: also what a session imports at its first call."""
+    assert RedisCarrier
+    assert AiohttpTransport
+    with tempfile.TemporaryDirectory(prefix="warm") as folder:
+        os.environ["CHAINAPI_SHARE_DIR"] = str(Path(folder, "chainapi"))
+        worker = Worker(Session(share=True, **Simulator().arguments()))
+        await worker.get()
+        await worker.quota()
+        await worker.close()
+
+
+def main() -> None:
+    """Fork a process for each line of the standard input."""
+    asyncio.run(_import_all())
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the processes are not waited for
+    for line in sys.stdin:
+        place, number, variables, arguments = json.loads(line)
+        if os.fork() == 0:
+            sys.stdin = None  # type: ignore[assignment]
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.environ.update(variables)
+            asyncio.run(_live(place, number, arguments))
+
+
+@cache
+def _forking() -> subprocess.Popen[bytes]:
+    """Return the program that forks the processes of this test run; it ends with its input."""
+    program = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE)
+
+    def end() -> None:
+        with suppress(OSError):
+            program.communicate()
+
+    atexit.register(end)
+    return program
+
+
 @define(eq=False)
 class ProcessMember:
     """Member in a process of its own; see `Member`."""
 
-    process: Any
+    pid: int
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
     _results: dict[int, asyncio.Future[Any]] = field(factory=dict[int, "asyncio.Future[Any]"])
@@ -180,6 +221,7 @@ class ProcessMember:
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
+        """Take results until the process has ended."""
         with suppress(ConnectionError):
             while line := await self._reader.readline():
                 call, result = json.loads(line)
@@ -209,7 +251,7 @@ class ProcessMember:
     async def close(self) -> dict[str, int]:
         """See `Member.close`."""
         left: dict[str, int] = await self._do("close")
-        await self.end()
+        await self.kill()
         return left
 
     async def fork(self) -> tuple[str, int]:
@@ -219,23 +261,18 @@ class ProcessMember:
 
     def freeze(self) -> None:
         """Suspend the process."""
-        os.kill(self.process.pid, signal.SIGSTOP)
+        os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let a suspended process continue."""
-        os.kill(self.process.pid, signal.SIGCONT)
+        os.kill(self.pid, signal.SIGCONT)
 
     async def kill(self) -> None:
-        """See `Member.kill`."""
-        self.process.kill()
-        await self.end()
-
-    async def end(self) -> None:
-        """Wait until the process has ended."""
-        self._writer.close()
-        await asyncio.to_thread(self.process.join)
-        self._reading.cancel()
+        """See `Member.kill`; without effect on a process that has ended."""
+        if not self._reading.done():
+            os.kill(self.pid, signal.SIGKILL)
         await asyncio.wait([self._reading])
+        self._writer.close()
 
 
 @define(eq=False)
@@ -245,7 +282,10 @@ class Processes:
     _place: str
     _variables: dict[str, str]
     members: list[ProcessMember] = field(factory=list[ProcessMember])
-    _arrivals: dict[int, asyncio.Future[Any]] = field(factory=dict[int, "asyncio.Future[Any]"])
+    _arrivals: dict[int, asyncio.Future[ProcessMember]] = field(
+        factory=dict[int, "asyncio.Future[ProcessMember]"]
+    )
+    _numbers: count[int] = field(factory=count)
 
     @classmethod
     @asynccontextmanager
@@ -258,27 +298,24 @@ class Processes:
                 yield processes
             finally:
                 for member in processes.members:
-                    if member.process.is_alive():
-                        await member.kill()
+                    await member.kill()
                 server.close()
                 await server.wait_closed()
 
     async def _arrived(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        number = int(await reader.readline())
-        self._arrivals.pop(number).set_result((reader, writer))
+        number, pid = json.loads(await reader.readline())
+        self._arrivals.pop(number).set_result(ProcessMember(pid, reader, writer))
 
     async def start(self, **arguments: Any) -> ProcessMember:
         """Start a process that has a session with these arguments."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
-        number = len(self.members) + len(self._arrivals)
+        number, program = next(self._numbers), _forking()
         arrival = self._arrivals[number] = asyncio.get_running_loop().create_future()
-        process = context.Process(target=live, args=(self._place, number, self._variables, arguments))
-        process.start()
-        member = ProcessMember(process, *await arrival)
-        self.members.append(member)
-        return member
+        assert program.stdin is not None
+        program.stdin.write(json.dumps([self._place, number, self._variables, arguments]).encode() + b"\n")
+        program.stdin.flush()
+        self.members.append(await arrival)
+        return self.members[-1]
 
 
-if sys.platform == "win32":
-    raise ImportError("these processes need Unix sockets and signals")
+if __name__ == "__main__":
+    main()

@@ -159,7 +159,7 @@ async def test_a_stop_outlives_all_members(make: Make) -> None:
 
 @every_member
 async def test_the_first_member_closes(make: Make) -> None:
-    """When the member that came first closes in a stop, its calls end and the others continue after the stop."""
+    """When the first member closes in a stop, its calls end and the others continue after the stop."""
     async with make(latency=0.02, faults=[refuse(4, 2)]) as ground:
         members, waiting = await stopped(ground)
         await members[0].close()
@@ -170,7 +170,7 @@ async def test_the_first_member_closes(make: Make) -> None:
 
 @every_member
 async def test_the_first_member_is_killed(make: Make) -> None:
-    """When the member that came first is killed in a stop, the others continue after the stop."""
+    """When the first member is killed in a stop, the others continue after the stop."""
     async with make(latency=0.02, faults=[refuse(4, 2)]) as ground:
         members, waiting = await stopped(ground)
         await members[0].kill()
