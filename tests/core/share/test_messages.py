@@ -41,6 +41,8 @@ from chainapi.core.share.messages import (
     read_participant_frame,
 )
 
+pytestmark = pytest.mark.rule
+
 amounts = st.floats(0.0, MOST)
 numbers = st.integers(0, 2**63 - 1)
 texts = st.text(max_size=40)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi.core.share.host_lock import HostLock
+from chainapi.core.share.names import frame_key, quota_name
 from chainapi.core.share.packets import (
     GapError,
     Incoming,
@@ -21,6 +22,8 @@ from chainapi.core.share.packets import (
     seal,
     seal_memory,
 )
+
+pytestmark = pytest.mark.rule
 
 LINK = bytes(range(16))
 TERM = 1_700_000_000_000_000
@@ -138,3 +141,19 @@ def test_a_host_stops_before_its_lease_expires(
         lock.renewed(sent)
         now = arrives
     assert not lock.holds(now + wait) or (now + wait) * rate < expires
+
+
+@pytest.mark.parametrize("make", [quota_name, frame_key])
+def test_names_and_keys_are_digests_of_origin_and_key(make: type) -> None:
+    """Another key, origin or use gives another digest, and none shows the key."""
+    digests = {
+        make("https://a.test", "secret"),
+        make("https://b.test", "secret"),
+        make("https://a.test", "other"),
+        make("https://a.test", None),
+    }
+    assert len(digests) == 4
+    assert make("https://a.test", None) == make("https://a.test", "")
+    assert "secret" not in str(digests)
+    assert quota_name("https://a.test", "k" * 200) != frame_key("https://a.test", "k" * 200).hex()
+    assert (len(quota_name("", "")), len(frame_key("", ""))) == (32, 32)

@@ -15,6 +15,8 @@ from chainapi.share.local.handshake import (
     participant_side,
 )
 
+pytestmark = pytest.mark.rule
+
 SECRET, OTHER = b"s" * 32, b"o" * 32
 
 

@@ -20,6 +20,8 @@ from chainapi.share.link import Link
 from chainapi.share.local.handshake import GREETING, Handshake, host_side, participant_side
 from chainapi.share.local.stream import PATIENCE, QUIET, StreamLink
 
+pytestmark = pytest.mark.rule
+
 SECRET = b"s" * 32
 TICK = 1.0
 
@@ -102,20 +104,6 @@ async def greeted(raw: socket.socket) -> None:
     await loop.sock_sendall(raw, reply)
 
 
-async def test_frames_arrive_in_order_both_ways() -> None:
-    """Frames of all sizes arrive in order, those sent before `start` too."""
-    async with linked() as (participant, host):
-        frames = [b"x" * size for size in (1, 2, 65_536, MAX_FRAME, 3)]
-        for frame in frames:
-            participant.send(frame)
-        await asyncio.sleep(0.1)
-        at_host = Reader(host)
-        assert [await at_host.frames.get() for _ in frames] == frames
-        at_participant = Reader(participant)
-        host.send(frames[3])
-        assert await at_participant.frames.get() == frames[3]
-
-
 async def test_frames_before_the_start_come_first() -> None:
     """A frame that arrives while earlier ones wait for `start` is delivered after them, and then the end."""
     async with linked() as (participant, host):
@@ -140,21 +128,6 @@ async def test_a_break_before_the_start_is_reported() -> None:
         assert reader.calls == []  # never from within `start`
         await reader.broken.wait()
         assert reader.calls == ["frame", "broken"]
-
-
-async def test_close_is_silent_on_its_own_side() -> None:
-    """After `close` nothing is delivered on that side; the other one receives all frames and the break."""
-    async with linked() as (participant, host):
-        at_participant, at_host = Reader(participant), Reader(host)
-        host.send(b"late")
-        participant.send(b"last")
-        participant.close()
-        participant.send(b"never")
-        await at_host.broken.wait()
-        await participant.closed
-        assert at_participant.calls == []
-        assert at_host.frames.get_nowait() == b"last"
-        assert at_host.frames.empty()
 
 
 async def test_close_within_a_frame_ends_delivery() -> None:
@@ -233,35 +206,6 @@ async def test_an_oversized_frame_breaks_the_link() -> None:
         assert reader.frames.get_nowait() == b"ok"
 
 
-async def test_an_idle_link_stays() -> None:
-    """A link without frames lives for an hour, and a participant's messages of nothing are answered."""
-    async with linked() as (participant, host):
-        await asyncio.sleep(3600)
-        at_participant = Reader(participant)
-        host.send(b"good morning")
-        assert await at_participant.frames.get() == b"good morning"
-
-
-async def test_keep_alive_sends_nothing_while_frames_arrive() -> None:
-    """A participant sends an empty frame `QUIET` seconds after the last one that it received, not before."""
-    end = participant_end()
-    async with facing(end) as raw:
-        loop = asyncio.get_running_loop()
-        host = Handshake(host_side(SECRET))
-        rest = None
-        while rest is None:
-            reply, rest = host.feed(await loop.sock_recv(raw, 1024))
-            await loop.sock_sendall(raw, reply)
-        for _ in range(20):
-            await loop.sock_sendall(raw, framed(b"news"))
-            await asyncio.sleep(TICK)
-        with pytest.raises(BlockingIOError):
-            raw.recv(1)
-        began = loop.time()
-        assert await loop.sock_recv(raw, 10) == framed(b"")
-        assert loop.time() - began <= QUIET * TICK
-
-
 async def test_a_host_that_does_not_answer_is_given_up() -> None:
     """A participant breaks the link `QUIET` + `PATIENCE` ticks after the last byte, and reports silence."""
     async with linked() as (participant, host):
@@ -325,20 +269,6 @@ async def test_unsent_bytes_are_bounded() -> None:
             host.send(bytes(1_000_000))
         await reader.broken.wait()
         assert loop.time() == pytest.approx(began, abs=TICK / 2)
-
-
-async def test_a_peer_that_reads_again_keeps_its_link() -> None:
-    """A pause shorter than `PATIENCE` ticks loses nothing."""
-    async with linked() as (participant, host):
-        reader = Reader(participant)
-        for _ in range(3):
-            participant._transport.pause_reading()
-            for _ in range(6):
-                host.send(bytes(100_000))
-            await asyncio.sleep((PATIENCE - 2) * TICK)
-            participant._transport.resume_reading()
-            for _ in range(6):
-                assert len(await reader.frames.get()) == 100_000
 
 
 async def test_close_gives_up_a_peer_that_does_not_read() -> None:
