@@ -169,9 +169,9 @@ async def _live(place: str, number: int, arguments: dict[str, Any]) -> None:
 
 
 async def _import_all() -> None:
-    """Import what members need: also what a session imports at its first call."""
-    assert RedisCarrier
-    assert AiohttpTransport
+    """Import what members need, also at their first calls."""
+    await AiohttpTransport().aclose()
+    RedisCarrier("redis://127.0.0.1:1")
     with tempfile.TemporaryDirectory(prefix="warm") as folder:
         os.environ["CHAINAPI_SHARE_DIR"] = str(Path(folder, "chainapi"))
         worker = Worker(Session(share=True, **Simulator().arguments()))
@@ -187,7 +187,7 @@ def main() -> None:
     for line in sys.stdin:
         place, number, variables, arguments = json.loads(line)
         if os.fork() == 0:
-            sys.stdin = None  # type: ignore[assignment]
+            sys.stdin.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.environ.update(variables)
             asyncio.run(_live(place, number, arguments))

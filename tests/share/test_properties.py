@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 from attrs import define, field
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi import Limit
@@ -21,6 +21,8 @@ from chainapi.share.gate import SharedGate
 from chainapi.share.permits import SharedPermit
 from chainapi.testing import VirtualLoop
 from tests.share.exchange import Exchange, ExchangeCarrier
+
+pytestmark = pytest.mark.rule
 
 MINUTE = (PolicyField(100.0, 60.0),)
 NAMES = "abcd"
@@ -155,6 +157,7 @@ class Play:
 @pytest.mark.parametrize(
     ("way", "delay"), [("direct", 0.0), ("one process", 1e-6), ("three processes", 0.005)]
 )
+@settings(max_examples=25)
 @given(steps=STEPS)
 def test_every_way_to_a_gate_keeps_its_promises(way: str, delay: float, steps: list[Step]) -> None:
     """Random requests keep order, stops and limits, none is lost, and no permit stays behind."""

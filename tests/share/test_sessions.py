@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from collections.abc import Callable
+import tempfile
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from attrs import define, field
 
 from chainapi import Limit, Session
 from chainapi.core.events import Event, QuotaWaitEnded, WaitBegan
-from chainapi.core.share.names import frame_key, quota_name
-from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError, ShareUnavailableError
-from chainapi.share.gate import SharedGate
+from chainapi.errors import ConfigurationError, SessionClosedError
 from chainapi.simulator import Simulator
-from chainapi.transport import Request, Response
-from tests.share.exchange import Exchange, ExchangeCarrier
+from tests.share.exchange import Exchange
 
 PATH = "/v1/chains/43114"
 
@@ -43,22 +37,6 @@ def time() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_sessions_of_processes_meet_one_refusal() -> None:
-    """Four processes fetch 600 resources through one quota: one 429, none sent in a stop."""
-    sim, exchange = Simulator(limit=100, window=60.0, latency=lambda rng: rng.uniform(0.03, 0.09)), Exchange()
-    sessions = [opened(sim, exchange, tag=name) for name in "abcd"]
-    await asyncio.gather(*(session.data.get(PATH) for session in sessions for _ in range(150)))
-    await asyncio.sleep(1)
-    spenders = sessions[0].quota["data"].spenders
-    assert {one.tag: round(one.units) for one in spenders} == dict.fromkeys("abcd", 150)
-    for session in sessions:
-        await session.aclose()
-    assert sim.stats.answered[429] <= 1
-    assert sim.stats.sent_while_stopped == 0
-    assert time() < 302.5
-    assert exchange.links == []
-
-
 async def test_pages_walk_through_a_shared_quota() -> None:
     """A stream of pages works as on a quota of its own, and reports its waits."""
     events: list[Event] = []
@@ -75,18 +53,6 @@ async def test_pages_walk_through_a_shared_quota() -> None:
     assert sum(wait.seconds for wait in waits) > 100
 
 
-async def test_waits_and_refusals_are_those_of_a_gate() -> None:
-    """max_wait and deadline fail a call at once if its turn comes too late."""
-    sim, exchange = Simulator(limit=2, window=60.0), Exchange()
-    async with opened(sim, exchange) as one, opened(sim, exchange, max_wait=5.0) as two:
-        await asyncio.gather(*(one.data.get(PATH) for _ in range(2)))
-        began = time()
-        with pytest.raises(QuotaWaitError) as caught:
-            await asyncio.gather(*(two.data.get(PATH) for _ in range(3)))
-        assert time() - began < 3.0
-        assert caught.value.retry_after > 5.0
-
-
 async def test_settings_of_each_session_hold_in_the_host() -> None:
     """A session's rate and its cap on requests in flight hold although another process has the gate."""
     sim, exchange = Simulator(limit=10_000, window=60.0), Exchange()
@@ -101,23 +67,6 @@ async def test_settings_of_each_session_hold_in_the_host() -> None:
         began = time()
         await asyncio.gather(*(one.data.get(PATH) for _ in range(25)))
         assert time() - began < 1.0
-
-
-async def test_closing_a_session_ends_its_calls_and_its_part() -> None:
-    """Calls that wait raise SessionClosedError; the others continue with another host."""
-    sim, exchange = Simulator(limit=5, window=60.0), Exchange()
-    one, two = opened(sim, exchange), opened(sim, exchange)
-    for session in (one, two):
-        await session.data.get(PATH)
-    calls = [asyncio.create_task(one.data.get(PATH)) for _ in range(20)]
-    await asyncio.sleep(2)
-    await one.aclose()
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    assert {type(outcome) for outcome in outcomes if isinstance(outcome, Exception)} == {SessionClosedError}
-    await two.data.get(PATH)
-    await two.aclose()
-    assert sim.stats.sent_while_stopped == 0
-    assert exchange.links == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.0005])
@@ -139,108 +88,19 @@ async def test_a_session_whose_closing_is_cancelled_leaves_its_quota(seconds: fl
     assert exchange.hosts == {}
 
 
-async def test_without_a_host_calls_fail_or_degrade() -> None:
-    """Without carriers calls fail with a typed error, or leave by the last share."""
-    sim = Simulator()
-    async with opened(sim, Exchange(away=True), on_unavailable="fail") as session:
-        with pytest.raises(ShareUnavailableError, match="nobody can be reached"):
-            await session.data.get(PATH)
-    async with opened(sim, Exchange(away=True)) as session:
-        assert await session.data.get(PATH)
-
-
-async def test_processes_that_never_met_a_host_send_little() -> None:
-    """Eight processes that never met have one request in flight each, two a second, and one 429 each."""
-    sim, most, sent = Simulator(limit=100, window=20.0, latency=0.05), 0, 0
-
-    class Watched:
-        """Transport of one process."""
-
-        def __init__(self) -> None:
-            self.inner, self.flying = sim.transport(), 0
-
-        async def send(self, request: Request) -> Response:
-            """Count the requests under way."""
-            nonlocal most, sent
-            self.flying, sent = self.flying + 1, sent + 1
-            most = max(most, self.flying)
-            try:
-                return await self.inner.send(request)
-            finally:
-                self.flying -= 1
-
-        async def aclose(self) -> None:
-            """Close nothing."""
-
-    sessions = [opened(sim, Exchange(away=True), transport=Watched()) for _ in range(8)]
-    calls = [asyncio.create_task(session.data.get(PATH)) for session in sessions for _ in range(60)]
-    await asyncio.sleep(27.0)  # they look for a host for two seconds
-    assert most == 1
-    assert 100 <= sent <= 8 * 2 * 25
-    assert sim.stats.answered[429] <= 8
-    assert sim.stats.sent_while_stopped <= 8 * 2
-    for call in calls:
-        call.cancel()
-    await asyncio.gather(*calls, return_exceptions=True)
-    for session in sessions:
-        await session.aclose()
-
-
-def _linked(path: Path) -> Path:
-    path.mkdir(mode=0o700)
-    link = path.with_name("link")
-    link.symlink_to(path)
-    return link
-
-
-def _public(path: Path) -> Path:
-    path.mkdir()
-    path.chmod(0o755)
-    return path
-
-
-def _read_only(path: Path) -> Path:
-    if os.geteuid() == 0:  # who may write everywhere else
-        return Path("/sys/chainapi")
-    path.mkdir(mode=0o500)
-    return path
-
-
-def _inside_file(path: Path) -> Path:
-    path.touch()
-    return path / "inside"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes of directories")
-@pytest.mark.parametrize("make", [_linked, _public, _read_only, _inside_file])
-async def test_directory_that_can_never_be_shared_fails_the_first_call(
-    make: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A directory that this user can never share fails the first call with the way out, and sends nothing."""
-    sim, path = Simulator(), make(tmp_path / "share")
-    monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(path))
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), share=True
-    ) as session:
-        with pytest.raises(ConfigurationError, match=f"(?s){path}.*CHAINAPI_SHARE_DIR"):
-            await session.data.get(PATH)
-    assert time() < 2.0
-    assert sim.stats.requests == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
+def test_bad_arguments_are_refused() -> None:
+    """A choice that does not exist is refused when the session is made, and no password is shown."""
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"share": "nonsense"}, "share='nonsense' must be True, False, 'local'"),
         ({"share": 1}, "share=1 must be"),
+        ({"share": "amqp://me:secret@host/0"}, "share must be True"),
         ({"share": True, "isolated": True}, "contradict"),
         ({"share": True, "on_unavailable": "wait"}, "on_unavailable"),
-    ],
-)
-def test_bad_arguments_are_refused(options: dict[str, Any], match: str) -> None:
-    """A choice that does not exist is refused when the session is made."""
-    with pytest.raises(ConfigurationError, match=match):
-        Session(metrics_base_url="http://127.0.0.1:1", **options)
+    ]
+    for options, match in wrong:
+        with pytest.raises(ConfigurationError, match=match) as caught:
+            Session(metrics_base_url="http://127.0.0.1:1", **options)
+        assert "secret" not in str(caught.value)
 
 
 async def test_a_bucket_of_one_loop_cannot_be_shared() -> None:
@@ -251,16 +111,18 @@ async def test_a_bucket_of_one_loop_cannot_be_shared() -> None:
         opened(Simulator(), Exchange(), rate=AsyncLimiter(5))
 
 
-@pytest.mark.parametrize(("value", "shared"), [("", False), ("0", False), ("1", True), ("local", True)])
-def test_variable_chooses_for_all_sessions(value: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_variable_chooses_for_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CHAINAPI_SHARE counts where share= is not given."""
-    from chainapi.share.registry import SharedGates
-
-    monkeypatch.setenv("CHAINAPI_SHARE", value)
-    session = Session(metrics_base_url="http://127.0.0.1:1")
-    assert isinstance(session.connection.gates, SharedGates) == shared
-    session = Session(metrics_base_url="http://127.0.0.1:1", share=False)
-    assert not isinstance(session.connection.gates, SharedGates)
+    sim, shared = Simulator(), dict[str, bool]()
+    for value in ("", "0", "1", "local", "local, share=False"):
+        folder = Path(tempfile.mkdtemp(dir=tmp_path), "chainapi")
+        monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(folder))
+        monkeypatch.setenv("CHAINAPI_SHARE", value.partition(",")[0])
+        options: dict[str, Any] = {"share": False} if "," in value else {}
+        async with Session(**sim.arguments(), **options) as session:
+            await session.data.get(PATH)
+        shared[value] = os.path.exists(folder)  # noqa: ASYNC240, PTH110 - a folder of the test
+    assert [value for value in shared if shared[value]] == ["1", "local"]
 
 
 def test_variable_is_refused_in_its_own_terms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,73 +132,16 @@ def test_variable_is_refused_in_its_own_terms(monkeypatch: pytest.MonkeyPatch) -
         Session(metrics_base_url="http://127.0.0.1:1")
 
 
-@define(eq=False)
-class AuthenticCarrier(ExchangeCarrier):
-    """Carrier that authenticates frames."""
-
-    secrets: dict[str, bytes] = field(factory=dict)
-
-    def authenticate(self, name: str, secret: bytes) -> None:
-        """Note the secret of a quota."""
-        self.secrets[name] = secret
-
-
-async def test_carrier_of_the_user_authenticates_frames() -> None:
-    """A carrier that is passed as share= gets the secret of each quota, as a built-in one."""
-    sim, carrier = Simulator(), AuthenticCarrier(Exchange())
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), share=carrier
-    ) as session:
-        await session.data.get(PATH)
-    origin = f"https://{urlsplit(sim.data_base_url).netloc}"
-    expected = {quota_name(origin, sim.api_key): frame_key(origin, sim.api_key)}
-    assert carrier.secrets == expected
-
-
-def test_password_of_an_address_is_not_shown() -> None:
-    """The error of a wrong address does not repeat its password."""
-    with pytest.raises(ConfigurationError) as caught:
-        Session(metrics_base_url="http://127.0.0.1:1", share="amqp://me:secret@host/0")
-    assert "secret" not in str(caught.value)
-
-
 async def test_sessions_of_one_loop_share_a_link_until_the_last_closes() -> None:
     """Two sessions of a process are one participant; the first to close leaves the other its link."""
     sim, exchange = Simulator(), Exchange()
     carrier = exchange.carrier()
-    options: dict[str, Any] = {"api_key": sim.api_key, "transport": sim.transport(), "share": carrier}
-    one = Session(data_base_url=sim.data_base_url, **options)
-    two = Session(data_base_url=sim.data_base_url, timeout=200.0, **options)
+    one, two = (Session(**sim.arguments(), share=carrier, timeout=seconds) for seconds in (10.0, 200.0))
     await one.data.get(PATH)
     await two.data.get(PATH)
-    gate = two.connection.service("data").gate
-    assert isinstance(gate, SharedGate)
-    assert gate is one.connection.service("data").gate
     assert len(exchange.links) == 1
     await one.aclose()
     await two.data.get(PATH)
     assert (len(exchange.links), exchange.elections) == (1, 1)
     await two.aclose()
     assert exchange.links == []
-
-
-async def test_session_of_a_forked_process_has_a_gate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child uses no gate of its parent: the parent's session raises, and a session made after works."""
-    sim, exchange = Simulator(), Exchange()
-    options: dict[str, Any] = {
-        "api_key": sim.api_key,
-        "transport": sim.transport(),
-        "share": exchange.carrier(),
-    }
-    parent = Session(data_base_url=sim.data_base_url, **options)
-    await parent.data.get(PATH)
-    process = os.getpid()
-    monkeypatch.setattr(os, "getpid", lambda: process + 1)
-    with pytest.raises(ConfigurationError, match="made before a fork"):
-        await parent.data.get(PATH)
-    child = Session(data_base_url=sim.data_base_url, **options)
-    assert await child.data.get(PATH)
-    with pytest.raises(ConfigurationError, match="made before a fork"):
-        await parent.aclose()
-    assert len(exchange.links) == 2  # the child leaves that of the parent alone
-    await child.aclose()

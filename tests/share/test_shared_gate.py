@@ -13,12 +13,13 @@ from attrs import define, field
 
 from chainapi.client.member import Member
 from chainapi.core.limits.verdict import Verdict
-from chainapi.errors import QuotaWaitError, ShareUnavailableError
 from chainapi.share.gate import OnUnavailable, SharedGate
 from chainapi.share.permits import SharedPermit
 from tests.limits.servers import FromFirst, Server
 from tests.share.exchange import Exchange, ExchangeCarrier
 from tests.share.responses import end, headers
+
+pytestmark = pytest.mark.rule
 
 LIVING = 31.4  # seconds of 2,400 requests without a death; the quota alone needs 30
 
@@ -61,56 +62,6 @@ async def processes(number: int, exchange: Exchange | None = None) -> AsyncItera
             await process.aclose()
 
 
-async def test_a_refusal_of_one_process_stops_all() -> None:
-    """After a 429 in one process no other sends before its retry-after has passed."""
-    async with processes(3) as (one, two, three):
-        await end(await one.acquire(), 200, headers(99))
-        assert await end(await one.acquire(), 429, headers(0, 20.0)) is Verdict.QUOTA
-        began = time()
-        permits = [asyncio.create_task(other.acquire()) for other in (two, three)]
-        first, _ = await asyncio.wait(permits, return_when="FIRST_COMPLETED")
-        assert time() - began == pytest.approx(20.0)
-        for task in first:
-            await end(task.result(), 200, headers(99))
-        for task in permits:
-            (await task).unsent()
-
-
-async def test_first_request_of_all_processes_leaves_alone() -> None:
-    """The probe of one process holds the others back until its response arrives."""
-    async with processes(2) as (one, two):
-        probe = await one.acquire()
-        second = asyncio.create_task(two.acquire())
-        await asyncio.sleep(1)
-        assert not second.done()
-        await end(probe, 200, headers(99))
-        (await second).unsent()
-
-
-async def test_wait_that_is_too_long_is_refused_with_its_time() -> None:
-    """A request of another process gets the QuotaWaitError that the gate would raise."""
-    async with processes(2) as (one, two):
-        await end(await one.acquire(), 429, headers(0, 30.0))
-        with pytest.raises(QuotaWaitError) as caught:
-            await two.acquire(max_wait=5.0)
-        assert caught.value.retry_after == pytest.approx(30.0, abs=0.2)
-        with pytest.raises(QuotaWaitError):
-            await two.acquire(deadline=time() + 5.0)
-
-
-async def test_cancelled_request_leaves_no_trace() -> None:
-    """A request cancelled while it waits, or after its grant, gives its turn to the next."""
-    async with processes(2) as (one, two):
-        probe = await one.acquire()
-        waiting = asyncio.create_task(two.acquire())
-        await asyncio.sleep(1)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        await end(probe, 200, headers(99))
-        (await two.acquire()).unsent()
-        (await one.acquire()).unsent()
-
-
 async def test_snapshot_after_the_first_response() -> None:
     """After its first response a process has the state of the quota, however late the response was."""
     async with processes(2, Exchange(delay=0.001)) as made:
@@ -140,53 +91,6 @@ async def test_first_response_waits_for_no_host_that_hangs() -> None:
         await ending
 
 
-async def test_host_forgets_sessions_that_left() -> None:
-    """A process that opens and closes sessions for years leaves nothing of them in the host."""
-    exchange = Exchange()
-    async with processes(2, exchange) as (first, second):
-        await end(await first.acquire(), 200, headers(99))
-        await end(await second.acquire(), 200, headers(98))
-
-        def kept() -> list[int]:
-            peers = exchange.host("quota")._peers
-            return sorted(len(peer._sessions) for peer in peers)
-
-        before = kept()
-        for _ in range(20):
-            member = Member()
-            second.gate.join(member)
-            second.gate.leave(member)
-        await asyncio.sleep(0.1)
-        assert kept() == before
-
-
-async def test_killed_process_gives_its_permits_back_as_lost() -> None:
-    """Permits of a process that died are lost: the next process does not wait for them."""
-    exchange = Exchange()
-    async with processes(2, exchange) as (one, two):
-        await end(await one.acquire(), 200, headers(99))
-        await two.acquire()
-        probe = asyncio.create_task(one.acquire())
-        (await probe).unsent()
-        exchange.kill(two.carrier)
-        (await one.acquire()).unsent()
-
-
-async def test_next_host_learns_the_stop_from_its_participants() -> None:
-    """After the host died in a stop nothing is sent before the stop ends."""
-    exchange = Exchange()
-    async with processes(3, exchange) as (one, two, three):
-        await end(await one.acquire(), 200, headers(99))
-        (await three.acquire()).unsent()
-        await end(await two.acquire(), 429, headers(0, 30.0))
-        began = time()
-        await asyncio.sleep(0)
-        exchange.kill(one.carrier)
-        (await three.acquire()).unsent()
-        assert time() - began >= 29.9
-        assert exchange.elections == 2
-
-
 async def test_request_under_way_is_reported_to_the_next_host() -> None:
     """A response that arrives after a take-over teaches the next host."""
     exchange = Exchange()
@@ -199,18 +103,6 @@ async def test_request_under_way_is_reported_to_the_next_host() -> None:
         began = time()
         (await three.acquire()).unsent()
         assert time() - began >= 29.9
-
-
-async def test_without_a_host_requests_fail_if_so_wished() -> None:
-    """on_unavailable="fail" raises an error with the reason, and recovers by itself."""
-    exchange = Exchange(away=True)
-    process = Process(exchange, "fail")
-    with pytest.raises(ShareUnavailableError, match="nobody can be reached"):
-        await process.acquire()
-    exchange.away = False
-    await asyncio.sleep(1)
-    (await process.acquire()).unsent()
-    await process.aclose()
 
 
 async def test_without_a_host_requests_leave_by_the_last_share(caplog: pytest.LogCaptureFixture) -> None:
@@ -293,6 +185,7 @@ class Job:
         return trial.status == 429
 
 
+@pytest.mark.proof
 async def test_processes_reach_the_quota_of_one() -> None:
     """Eight processes with eight tasks each need the time of one, meet one 429, and send in no stop."""
     exchange = Exchange(delay=0.001)
@@ -304,6 +197,7 @@ async def test_processes_reach_the_quota_of_one() -> None:
         assert job.sent_in_stop == 0
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("times", [(3.0, 12.0), (0.3, 10.9), (5.0, 20.9)])
 @pytest.mark.parametrize("deaths", [("host", "host"), ("other", "other")])
 async def test_processes_survive_the_death_of_others(
@@ -329,20 +223,6 @@ async def test_processes_survive_the_death_of_others(
         assert time() < LIVING / 0.97
         assert job.refusals <= 1
         assert job.sent_in_stop == 0
-
-
-async def test_process_that_comes_later_has_the_memory_of_the_carrier() -> None:
-    """After all processes closed, the next one begins with what the last one learned."""
-    exchange = Exchange()
-    async with processes(1, exchange) as (one,):
-        for left in range(5):
-            await end(await one.acquire(), 200, headers(4.0 - left))
-    async with processes(1, exchange) as (later,):
-        waiting = asyncio.create_task(later.acquire())
-        await asyncio.sleep(0.5)
-        assert not waiting.done()
-        assert exchange.gate("quota").snapshot().remaining == 0
-        (await waiting).unsent()
 
 
 async def test_participant_gives_its_memory_to_a_host_without_one() -> None:
@@ -376,39 +256,3 @@ async def test_refusal_without_a_verdict_reaches_the_next_host() -> None:
         await asyncio.sleep(0.1)
         (await three.acquire()).unsent()
         assert time() >= began + 29.9
-
-
-async def test_busy_processes_get_equal_shares() -> None:
-    """A process with three hundred tasks leaves at least half of a fair share to each with eight."""
-    exchange = Exchange(delay=0.001)
-    async with processes(4, exchange) as many:
-        job = Job(FromFirst(100.0, 10.0), 10**6)
-        crowd = [(many[0], "crowd")] * 300
-        few = [(process, f"few {number}") for number, process in enumerate(many[1:])] * 8
-        tasks = [asyncio.create_task(job.work(process, name)) for process, name in crowd + few]
-        await asyncio.sleep(100.5)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        assert job.spent.total() >= 1_000
-        assert min(job.spent.values()) >= job.spent.total() / 4 / 2
-        assert job.refusals <= 1
-        assert job.sent_in_stop == 0
-
-
-async def test_priorities_hold_across_processes() -> None:
-    """A request of higher priority in one process passes those that wait in another."""
-    async with processes(2) as (one, two):
-        await end(await one.acquire(), 429, headers(0, 10.0))
-        order: list[str] = []
-
-        async def call(process: Process, name: str, priority: int) -> None:
-            permit = await process.acquire(priority=priority)
-            order.append(name)
-            await end(permit, 200, headers(50))
-
-        waiting = [asyncio.create_task(call(one, "low", 0)) for _ in range(5)]
-        await asyncio.sleep(1)
-        waiting.append(asyncio.create_task(call(two, "high", 1)))
-        await asyncio.wait(waiting)
-        assert order[0] == "high"

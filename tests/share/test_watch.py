@@ -26,6 +26,8 @@ from chainapi.share.host import Host
 from chainapi.share.link import Link, linked_pair
 from chainapi.share.watch import PATIENCE, Observer
 
+pytestmark = pytest.mark.rule
+
 ORIGIN = "https://data.test"
 MINUTE = (PolicyField(100.0, 60.0),)
 

@@ -13,6 +13,8 @@ from chainapi.share.registry import observable
 from chainapi.share.watch import Observer
 from tests.share.redis.server import RedisServer
 
+pytestmark = pytest.mark.rule
+
 NAME = quota_name("https://data.test", "key")
 SECRET = b"secret of the quota"
 
