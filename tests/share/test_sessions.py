@@ -12,7 +12,7 @@ import pytest
 
 from chainapi import Limit, Session
 from chainapi.core.events import Event, QuotaWaitEnded, WaitBegan
-from chainapi.errors import ConfigurationError, SessionClosedError
+from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
 from tests.share.exchange import Exchange
 
@@ -145,3 +145,29 @@ async def test_sessions_of_one_loop_share_a_link_until_the_last_closes() -> None
     assert (len(exchange.links), exchange.elections) == (1, 1)
     await two.aclose()
     assert exchange.links == []
+
+
+async def test_without_a_host_a_session_sends_by_its_last_share(caplog: pytest.LogCaptureFixture) -> None:
+    """Alone, a session sends the limit divided by those that shared it, and keeps `max_wait`."""
+    sim, exchange = Simulator(limit=30, window=60.0), Exchange()
+    sessions = [opened(sim, exchange) for _ in range(3)]
+    for session in sessions:
+        await session.data.get(PATH)
+    await asyncio.sleep(1.0)
+    exchange.cut()
+    alone, *_ = sessions
+    calls = [asyncio.create_task(alone.data.get(PATH)) for _ in range(12)]
+    await asyncio.sleep(50.0)
+    assert sim.stats.answered[200] <= 3 + 10
+    assert alone.quota["data"].waiting >= 2
+    with pytest.raises(QuotaWaitError):
+        await alone.with_options(max_wait=1.0).data.get(PATH)
+    calls.pop().cancel()
+    exchange.away = False
+    await asyncio.gather(*calls)
+    assert (sim.stats.answered[429] <= 1, sim.stats.sent_while_stopped) == (True, 0)
+    own = [one.message for one in caplog.records if one.name == "chainapi.share"]
+    assert [("unavailable" in text, "available again" in text) for text in own].count((True, False)) == 3
+    assert [("unavailable" in text, "available again" in text) for text in own].count((False, True)) >= 1
+    for session in sessions:
+        await session.aclose()
