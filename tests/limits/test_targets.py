@@ -6,8 +6,6 @@ import pytest
 
 from tests.limits.report import TARGETS, strategies, table
 
-pytestmark = pytest.mark.rule
-
 CHEAP = ("small jobs", "closed routes")  # the others are proofs
 
 
