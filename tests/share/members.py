@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import gc
 import json
 import os
 import signal
@@ -30,7 +31,6 @@ from chainapi import Session
 from chainapi.errors import ChainAPIError
 from chainapi.share.redis import RedisCarrier
 from chainapi.simulator import Simulator
-from chainapi.transport import AiohttpTransport
 
 __all__ = ["PATH", "Member", "Outcome", "ProcessMember", "Processes", "Worker"]
 
@@ -170,20 +170,35 @@ async def _live(place: str, number: int, arguments: dict[str, Any]) -> None:
 
 async def _import_all() -> None:
     """Import what members need, also at their first calls."""
-    await AiohttpTransport().aclose()
     RedisCarrier("redis://127.0.0.1:1")
     with tempfile.TemporaryDirectory(prefix="warm") as folder:
         os.environ["CHAINAPI_SHARE_DIR"] = str(Path(folder, "chainapi"))
-        worker = Worker(Session(share=True, **Simulator().arguments()))
-        await worker.get()
-        await worker.quota()
-        await worker.close()
+        async with Simulator() as sim:
+            service: dict[str, Any] = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
+            # The second one differs in an option, so it connects to the first.
+            first, second = (
+                Session(**service, share=True),
+                Session(**service, share=True, on_unavailable="fail"),
+            )
+            for worker in (Worker(first), Worker(second)):
+                await worker.get()
+                await worker.quota()
+            await first.aclose()
+            await second.aclose()
+
+
+def _reap(*_: object) -> None:
+    """Wait for the processes that ended, which counts their time as ours."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def main() -> None:
     """Fork a process for each line of the standard input."""
     asyncio.run(_import_all())
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the processes are not waited for
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, _reap)
     for line in sys.stdin:
         place, number, variables, arguments = json.loads(line)
         if os.fork() == 0:
@@ -191,6 +206,7 @@ def main() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.environ.update(variables)
             asyncio.run(_live(place, number, arguments))
+    _reap()
 
 
 @cache
