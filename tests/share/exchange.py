@@ -22,13 +22,11 @@ class DelayedEnd(LinkEnd):
         super().__init__()
         self.delay = delay
         self.other: DelayedEnd = self
-        self.frames = 0  # sent from this end
         self._under_way: deque[bytes | None] = deque()  # to this end; None is the end of the link
 
     def send(self, frame: bytes) -> None:
         """Send a frame."""
         if self.open:
-            self.frames += 1
             self.other.approach(frame)
 
     def approach(self, frame: bytes | None) -> None:
@@ -101,11 +99,6 @@ class Exchange:
     def gate(self, name: str) -> Gate:
         """Return the gate of a quota, from its host."""
         return self.host(name).gate
-
-    @property
-    def frames(self) -> tuple[int, int]:
-        """Frames from participants to hosts, and back."""
-        return sum(end.frames for *_, end in self.links), sum(end.other.frames for *_, end in self.links)
 
 
 @define(eq=False)

@@ -35,9 +35,6 @@ async def lock(wire: Wire, name: str, prefix: str = "chainapi") -> tuple[int, by
     return int(term), host
 
 
-# Election, frames, hand-over
-
-
 async def test_frames_before_start_are_delivered_first(url: str, name: str) -> None:
     """Frames that arrived before `start`, and the break after them, are delivered in order."""
     async with processes(2, url, name) as them:
@@ -106,31 +103,31 @@ async def test_an_observer_never_becomes_the_host(url: str, name: str) -> None:
         assert not observer.elections
 
 
-@pytest.mark.parametrize(
-    "value", ["", "garbage", "1:" + "g" * 32, "x:" + "0" * 32, f"{2**64}:{'0' * 32}", "1:0"]
-)
-async def test_a_lock_of_something_else_counts_for_none(value: str, url: str, name: str) -> None:
+LOCKS = ("", "garbage", "1:" + "g" * 32, "x:" + "0" * 32, f"{2**64}:{'0' * 32}", "1:0")
+
+
+async def test_a_lock_of_something_else_counts_for_none(url: str, name: str) -> None:
     """A process is elected although the lock has a value that no version of the carrier writes."""
-    async with redis(url) as wire, processes(1, url, name) as (process,):
-        for listener in ("", "0", "0" * 32, "g" * 32):
-            await _listen(wire, f"chainapi:{{{name}}}:to:{listener}".encode())
-        await wire.request("SET", f"chainapi:{{{name}}}:host", value)
-        assert await process.carrier.observe(name) is None
-        assert await (await process.connect()).ask(b"x") == b"echo x"
+    for number, value in enumerate(LOCKS):
+        quota = f"{name}{number}"
+        async with redis(url) as wire, processes(1, url, quota) as (process,):
+            for listener in ("", "0", "0" * 32, "g" * 32):
+                await _listen(wire, f"chainapi:{{{quota}}}:to:{listener}".encode())
+            await wire.request("SET", f"chainapi:{{{quota}}}:host", value)
+            assert await process.carrier.observe(quota) is None
+            assert await (await process.connect()).ask(b"x") == b"echo x", value
 
 
-@pytest.mark.parametrize("value", ["garbage", "-1", "inf", "nan", "1e300", str(2**53 + 1), "9" * 18])
-async def test_a_last_term_of_something_else_counts_for_none(value: str, url: str, name: str) -> None:
+async def test_a_last_term_of_something_else_counts_for_none(url: str, name: str) -> None:
     """One process is the host although the last term has a value that no version of the carrier writes."""
-    async with redis(url) as wire, processes(2, url, name) as (host, other):
-        await wire.request("SET", f"chainapi:{{{name}}}:term", value)
-        _, end = await connected(host, other)
-        assert await end.ask(b"x") == b"echo x"
-        assert not other.elections
-        assert (await lock(wire, name))[0] < 2**53
-
-
-# Memory
+    for number, value in enumerate(("garbage", "-1", "inf", "nan", "1e300", str(2**53 + 1), "9" * 18)):
+        quota = f"{name}{number}"
+        async with redis(url) as wire, processes(2, url, quota) as (host, other):
+            await wire.request("SET", f"chainapi:{{{quota}}}:term", value)
+            _, end = await connected(host, other)
+            assert await end.ask(b"x") == b"echo x", value
+            assert not other.elections
+            assert (await lock(wire, quota))[0] < 2**53
 
 
 async def test_forged_memory_is_not_used(url: str, name: str) -> None:
@@ -160,9 +157,6 @@ async def test_only_the_host_stores(url: str, name: str) -> None:
         await host.aclose()
         assert await wire.request("EXISTS", f"chainapi:{{{name}}}:memory") == 0
         assert (await lock(wire, name))[1] == b"0" * 32  # nor does it release the lock of another
-
-
-# Processes that die, hang, or lose their lock
 
 
 async def test_a_host_whose_lock_is_gone_ends(url: str, name: str) -> None:
@@ -200,9 +194,6 @@ async def test_a_host_that_hangs_serves_no_frame_that_waited(url: str, name: str
         await served.broken.wait()
 
 
-# Redis that goes away
-
-
 async def test_redis_that_does_not_read(own_server: RedisServer, name: str) -> None:
     """A connection breaks when more than 16 MiB waits for Redis to read it."""
     async with processes(2, own_server.url, name) as (host, participant):
@@ -212,9 +203,6 @@ async def test_redis_that_does_not_read(own_server: RedisServer, name: str) -> N
             end.link.send(bytes(2_000_000))
             await asyncio.sleep(0)
         own_server.resume()
-
-
-# Who may do what
 
 
 async def test_forged_packets_are_dropped(url: str, name: str) -> None:
@@ -318,9 +306,6 @@ async def test_packets_of_an_earlier_term_open_nothing(url: str, name: str) -> N
             await wire.request("PUBLISH", to_host, seal(key, Packet(Kind.OPEN, number, link, 0, b"0" * 32)))
         assert link_of(await inbox.get()) == term.to_bytes(16, "big")
         assert inbox.empty()
-
-
-# Errors of the server, and addresses
 
 
 PERMISSIONS = (
