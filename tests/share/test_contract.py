@@ -327,7 +327,7 @@ async def test_a_member_that_comes_while_the_first_stands_still(make: Make) -> N
         assert await first.get() == [OK]
         first.freeze()
         failing, alone = await ground.member(on_unavailable="fail"), await ground.member()
-        outcomes = await asyncio.gather(failing.get(), alone.get())
+        outcomes = await asyncio.gather(*(one.get() for one in (failing, alone)))
         assert outcomes == [[("ShareUnavailableError", None)], [OK]]
 
         async def served() -> bool:
