@@ -21,6 +21,7 @@ from tests.real_loop import RealLoop
 from tests.share.grounds import GROUNDS
 from tests.share.members import Member, Outcome
 
+ANYWHERE = ("memory", "dask")  # the others need processes that fork, and signals
 BOUND = 30.0  # seconds within which everything ends: a wait without an end fails the test
 OK: Outcome = ("ok", None)
 
@@ -39,8 +40,11 @@ def contract(*carriers: str) -> Callable[[Test], Callable[[str], None]]:
                 runner.run(test(partial(bounded, carrier)))
 
         run.__name__, run.__doc__ = test.__name__, test.__doc__
-        marks = {"memory": ()}
-        params = [pytest.param(one, marks=marks.get(one, pytest.mark.adapter)) for one in carriers]
+        params = [
+            pytest.param(one, marks=() if one == "memory" else pytest.mark.adapter)
+            for one in carriers
+            if one in ANYWHERE or os.name == "posix"
+        ]
         return pytest.mark.parametrize("carrier", params)(run)
 
     return decorate
