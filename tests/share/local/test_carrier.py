@@ -211,19 +211,6 @@ async def test_a_silent_host_is_replaced(directory: Path) -> None:
         await late.carrier.aclose("q")
 
 
-async def test_a_host_that_refuses_connections_is_replaced(directory: Path) -> None:
-    """A process that holds the lock and does not listen is replaced after some seconds."""
-    elections = Elections(directory)
-    elections.prepare()
-    stopped = elections.elect("q")
-    assert stopped is not None
-    stopped.listener.close()
-    began = asyncio.get_running_loop().time()
-    async with processes(directory, 1):
-        assert asyncio.get_running_loop().time() - began == pytest.approx(PATIENCE, abs=0.5)
-    stopped.release()
-
-
 async def test_a_host_that_wakes_up_answers_nothing(directory: Path) -> None:
     """A host that was stopped and replaced drops what arrived meanwhile."""
     async with processes(directory, 2) as (first, participant):
@@ -363,12 +350,3 @@ def test_held_descriptors_are_dropped() -> None:
         assert other_peer.recv(1) == b"x"
         assert not forks._held
         forks._held.update(before)
-
-
-async def test_nothing_is_held_after_the_end(directory: Path) -> None:
-    """After `aclose` of all processes no descriptor and no file of a host is left."""
-    async with processes(directory, 3) as participants:
-        assert len(forks._held) == 2 + 2 * 2  # lock, listener, and two links with two ends each
-        await participants[0].carrier.aclose("q")
-    assert not forks._held
-    assert files(directory).keys() == {"q.election"}

@@ -118,34 +118,6 @@ async def test_frames_before_the_start_come_first() -> None:
         assert reader.calls == ["frame"] * 3 + ["broken"]
 
 
-async def test_a_break_before_the_start_is_reported() -> None:
-    """An end that starts after the break receives the frames from before, and the break."""
-    async with linked() as (participant, host):
-        participant.send(b"1")
-        participant.close()
-        await host.closed
-        reader = Reader(host)
-        assert reader.calls == []  # never from within `start`
-        await reader.broken.wait()
-        assert reader.calls == ["frame", "broken"]
-
-
-async def test_close_within_a_frame_ends_delivery() -> None:
-    """Frames that arrived together with one whose reader closes the link are dropped."""
-    async with linked() as (_, host):
-        seen: list[bytes] = []
-
-        def receive(frame: bytes) -> None:
-            seen.append(frame)
-            host.close()
-
-        host.start(receive, lambda: seen.append(b"broken"))
-        await asyncio.sleep(0)
-        host.data_received(framed(b"1") + framed(b"2"))
-        await host.closed
-        assert seen == [b"1"]
-
-
 async def test_a_reader_that_fails_breaks_the_link() -> None:
     """An error of the function that takes frames breaks the link, and goes to the loop's handler."""
     errors: list[object] = []
@@ -233,17 +205,6 @@ async def test_a_handshake_that_does_not_continue_is_given_up(make: Callable[[],
         assert end.silent
 
 
-async def test_a_host_that_was_stopped_is_not_given_up_by_a_participant_that_was_stopped() -> None:
-    """Time in which the participant's own loop did not run does not count."""
-    async with linked() as (participant, host):
-        reader, loop = Reader(participant), asyncio.get_running_loop()
-        for _ in range(3):
-            loop.jump(3600)  # type: ignore[attr-defined]
-            await asyncio.sleep(2 * TICK)
-        host.send(b"still here")
-        assert await reader.frames.get() == b"still here"
-
-
 async def test_a_peer_that_does_not_read_is_given_up() -> None:
     """An end breaks after `PATIENCE` ticks in which the other one does not read."""
     async with linked() as (participant, host):
@@ -269,15 +230,6 @@ async def test_unsent_bytes_are_bounded() -> None:
             host.send(bytes(1_000_000))
         await reader.broken.wait()
         assert loop.time() == pytest.approx(began, abs=TICK / 2)
-
-
-async def test_close_gives_up_a_peer_that_does_not_read() -> None:
-    """A closed link ends within `PATIENCE` ticks, even if not all frames can be sent."""
-    async with linked() as (participant, host):
-        participant._transport.pause_reading()
-        host.send(bytes(MAX_FRAME))
-        host.close()
-        await asyncio.wait_for(host.closed, (PATIENCE + 1) * TICK)
 
 
 async def test_a_host_that_is_no_longer_active_uses_no_frame() -> None:

@@ -35,23 +35,6 @@ async def lock(wire: Wire, name: str, prefix: str = "chainapi") -> tuple[int, by
     return int(term), host
 
 
-async def test_frames_before_start_are_delivered_first(url: str, name: str) -> None:
-    """Frames that arrived before `start`, and the break after them, are delivered in order."""
-    async with processes(2, url, name) as them:
-        await them[0].connect()
-        link = await them[1].carrier.connect(name, them[1]._make_host)
-        link.send(b"early")
-        await them[0].served.get()
-        host = await them[0].served.get()
-        link.send(b"late")
-        await until(lambda: len(link._early) == 2)  # type: ignore[attr-defined]
-        host.link.close()
-        await until(lambda: not link.open)  # type: ignore[attr-defined]
-        end = End(link)
-        await end.broken.wait()
-        assert [end.frames.get_nowait() for _ in range(2)] == [b"echo early", b"echo late"]
-
-
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_cancelled_aclose_closes_the_connection(
     late: bool, url: str, name: str, caplog: pytest.LogCaptureFixture
@@ -144,19 +127,6 @@ async def test_forged_memory_is_not_used(url: str, name: str) -> None:
         )
         await one.connect()
         assert one.elections[1][0] == b""
-
-
-async def test_only_the_host_stores(url: str, name: str) -> None:
-    """A participant, and a host that lost the lock, overwrite nothing."""
-    async with redis(url) as wire, processes(2, url, name) as (host, participant):
-        await connected(host, participant)
-        participant.carrier.store(name, b"of a participant")
-        participant.carrier.store("unknown", b"of nobody")
-        await wire.request("SET", f"chainapi:{{{name}}}:host", "1:" + "0" * 32)
-        host.carrier.store(name, b"of an earlier host")
-        await host.aclose()
-        assert await wire.request("EXISTS", f"chainapi:{{{name}}}:memory") == 0
-        assert (await lock(wire, name))[1] == b"0" * 32  # nor does it release the lock of another
 
 
 async def test_a_host_whose_lock_is_gone_ends(url: str, name: str) -> None:
