@@ -29,6 +29,7 @@ class Ground(Protocol):
     """Service whose quota members share."""
 
     sim: Simulator
+    trip: float  # seconds after which a member surely knows what another one was told
 
     async def member(self, **options: Any) -> Any:
         """Return one more member, whose session has these options; it connects at its first call."""
@@ -54,6 +55,7 @@ class InMemory:
     sim: Simulator
     exchange: Exchange = field(factory=Exchange)
     workers: list[Worker] = field(factory=list[Worker])
+    trip: float = 0.001
 
     @classmethod
     @asynccontextmanager
@@ -112,6 +114,7 @@ class Apart:
     processes: Processes
     share: Any
     key: str
+    trip: float = field(default=0.1, init=False)
 
     async def member(self, **options: Any) -> Any:
         """See `Ground.member`."""
@@ -194,6 +197,7 @@ class OnCluster:
     sim: Simulator
     client: distributed.Client
     addresses: list[str]
+    trip: float = 0.1
 
     @classmethod
     @asynccontextmanager
@@ -219,9 +223,9 @@ class WorkerOfCluster:
     async def _run(self, what: str, **options: Any) -> Any:
         return await self.client.submit(_task, what, options, workers=[self.address], pure=False)
 
-    async def get(self, calls: int = 1, path: str = PATH, **options: Any) -> list[Outcome]:
+    async def get(self, calls: int = 1, path: str = PATH, rounds: int = 1, **options: Any) -> list[Outcome]:
         """See `Member.get`."""
-        outcomes: list[Outcome] = await self._run("get", calls=calls, path=path, **options)
+        outcomes: list[Outcome] = await self._run("get", calls=calls, path=path, rounds=rounds, **options)
         return outcomes
 
     async def quota(self) -> dict[str, Any]:

@@ -42,8 +42,11 @@ Outcome: TypeAlias = tuple[str, float | None]  # "ok" or the name of an error, a
 class Member(Protocol):
     """Member of a shared quota."""
 
-    async def get(self, calls: int = 1, path: str = PATH, **options: Any) -> list[Outcome]:
-        """Make some calls at once, with options of `Session.with_options`; return their outcomes."""
+    async def get(self, calls: int = 1, path: str = PATH, rounds: int = 1, **options: Any) -> list[Outcome]:
+        """Make some calls at once, with options of `Session.with_options`; return their outcomes.
+
+        Each call is made `rounds` times, one after the other; the last outcome counts.
+        """
         ...
 
     async def quota(self) -> dict[str, Any]:
@@ -70,18 +73,20 @@ class Worker:
     session: Session
     _calls: set[asyncio.Task[Outcome]] = field(factory=set[asyncio.Task[Outcome]])
 
-    async def get(self, calls: int = 1, path: str = PATH, **options: Any) -> list[Outcome]:
+    async def get(self, calls: int = 1, path: str = PATH, rounds: int = 1, **options: Any) -> list[Outcome]:
         """See `Member.get`."""
-        tasks = [asyncio.create_task(self._call(path, options)) for _ in range(calls)]
+        tasks = [asyncio.create_task(self._call(path, options, rounds)) for _ in range(calls)]
         self._calls.update(tasks)
         try:
             return await asyncio.gather(*tasks)
         finally:
             self._calls.difference_update(tasks)
 
-    async def _call(self, path: str, options: dict[str, Any]) -> Outcome:
+    async def _call(self, path: str, options: dict[str, Any], rounds: int = 1) -> Outcome:
+        view = self.session.with_options(**options)
         try:
-            await self.session.with_options(**options).data.get(path)
+            for _ in range(rounds):
+                await view.data.get(path)
         except asyncio.CancelledError:
             return "CancelledError", None
         except ChainAPIError as error:
@@ -251,9 +256,10 @@ class ProcessMember:
         self._writer.write(json.dumps([call, what, options]).encode() + b"\n")
         return await self._results[call]
 
-    async def get(self, calls: int = 1, path: str = PATH, **options: Any) -> list[Outcome]:
+    async def get(self, calls: int = 1, path: str = PATH, rounds: int = 1, **options: Any) -> list[Outcome]:
         """See `Member.get`."""
-        return [(name, again) for name, again in await self._do("get", calls=calls, path=path, **options)]
+        outcomes = await self._do("get", calls=calls, path=path, rounds=rounds, **options)
+        return [(name, again) for name, again in outcomes]
 
     async def quota(self) -> dict[str, Any]:
         """See `Member.quota`."""

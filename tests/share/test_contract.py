@@ -11,6 +11,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from random import Random
 from typing import Any, TypeAlias
 
 import pytest
@@ -78,6 +79,11 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.02)
 
 
+def trips(rng: Random) -> float:
+    """Return the round trip of a request: no two end at the same time."""
+    return rng.uniform(0.015, 0.025)
+
+
 def refuse(at: int, seconds: int) -> Fault:
     """Return a 429 with a wait, for one request."""
     return Fault(at=at, status=429, headers={"retry-after": str(seconds)})
@@ -117,12 +123,12 @@ async def test_a_long_wait_is_refused_at_once(make: Make) -> None:
 
 @every_member
 async def test_a_stop_is_heard_by_all(make: Make) -> None:
-    """After a 429 of one member no other sends before its wait is over."""
-    async with make(latency=0.02, faults=[refuse(9, 1)]) as ground:
+    """After a 429 of one member no other sends before its wait is over, however busy it is."""
+    async with make(limit=10_000, latency=trips, faults=[refuse(60, 1)]) as ground:
         members = [await ground.member() for _ in range(3)]
         for one in members:
             await one.get()
-        assert await asyncio.gather(*(one.get(10) for one in members)) == [[OK] * 10] * 3
+        assert await asyncio.gather(*(one.get(3, rounds=15) for one in members)) == [[OK] * 3] * 3
         assert ground.sim.stats.answered[429] == 1
         check(ground.sim)
 
@@ -154,7 +160,7 @@ async def test_a_stop_outlives_all_members(make: Make) -> None:
         first = await ground.member()
         assert await first.get() == [OK]
         refused = asyncio.create_task(first.get())
-        await until_known(first, lambda shown: shown["stopped_for"] > 0)
+        await until_refused(ground)
         await first.close()
         assert await refused == [("SessionClosedError", None)]
         assert await (await ground.member()).get() == [OK]
@@ -184,31 +190,43 @@ async def test_the_first_member_is_killed(make: Make) -> None:
 
 
 async def stopped(ground: Any) -> tuple[list[Any], list[asyncio.Task[list[Outcome]]]]:
-    """Return three members in a stop, and five calls of each that wait."""
+    """Return three members in a stop that only the second one was told, and five calls of each that wait."""
     members = [await ground.member() for _ in range(3)]
     for one in members:
         assert await one.get() == [OK]
-    waiting = [asyncio.create_task(one.get(5)) for one in members]
-    await until_known(members[0], lambda shown: shown["stopped_for"] > 0)
-    return members, waiting
+    first, second, third = members
+    refused = asyncio.create_task(second.get(5))
+    await until_refused(ground)
+    return members, [asyncio.create_task(first.get(5)), refused, asyncio.create_task(third.get(5))]
+
+
+async def until_refused(ground: Any) -> None:
+    """Wait until a member was told of a stop, and has told the others, but for no report of the state."""
+
+    async def refused() -> bool:
+        return bool(ground.sim.stats.answered[429])
+
+    await until(refused)
+    await asyncio.sleep(ground.trip)
 
 
 @every_member
-async def test_a_member_that_dies_with_the_only_permit(make: Make) -> None:
-    """Others do not wait for the response of a member that was killed, which no request follows at first."""
-    async with make(faults=[Fault(at=1, slow=1000.0)]) as ground:
-        first, other = await ground.member(), await ground.member()
-        dying = asyncio.create_task(first.get())
+async def test_a_member_that_dies_gives_its_permits_back(make: Make) -> None:
+    """Requests of a member that was killed take no place in flight any more, and nobody waits for them."""
+    async with make(faults=[Fault(at=2, every=1, times=2, slow=1000.0)]) as ground:
+        first, dying = await ground.member(max_in_flight=2), await ground.member(max_in_flight=2)
+        assert await first.get() == [OK]
+        calls = asyncio.create_task(dying.get(2))
 
         async def asked() -> bool:
-            return bool(ground.sim.requests)
+            return len(ground.sim.requests) == 3
 
         await until(asked)
-        waiting = asyncio.create_task(other.get())
-        await first.kill()
-        dying.cancel()
+        await dying.kill()
+        calls.cancel()
         async with asyncio.timeout(BOUND):
-            assert await waiting == [OK]
+            assert await first.get(3) == [OK] * 3
+            await until_known(first, lambda shown: shown["in_flight"] == 0)
 
 
 @every_member
