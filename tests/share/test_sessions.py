@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from chainapi import Limit, Session
 from chainapi.core.events import Event, QuotaWaitEnded, WaitBegan
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
+from chainapi.transport import Request, Response
 from tests.share.exchange import Exchange
 
 PATH = "/v1/chains/43114"
@@ -86,6 +89,85 @@ async def test_a_session_whose_closing_is_cancelled_leaves_its_quota(seconds: fl
             await closing
     assert exchange.links == []
     assert exchange.hosts == {}
+
+
+async def test_processes_that_never_met_a_host_send_little() -> None:
+    """Eight processes that never met have one request in flight each, two a second, and one 429 each."""
+    sim, most, sent = Simulator(limit=100, window=20.0, latency=0.05), 0, 0
+
+    class Watched:
+        """Transport of one process."""
+
+        def __init__(self) -> None:
+            self.inner, self.flying = sim.transport(), 0
+
+        async def send(self, request: Request) -> Response:
+            """Count the requests under way."""
+            nonlocal most, sent
+            self.flying, sent = self.flying + 1, sent + 1
+            most = max(most, self.flying)
+            try:
+                return await self.inner.send(request)
+            finally:
+                self.flying -= 1
+
+        async def aclose(self) -> None:
+            """Close nothing."""
+
+    sessions = [opened(sim, Exchange(away=True), transport=Watched()) for _ in range(8)]
+    calls = [asyncio.create_task(session.data.get(PATH)) for session in sessions for _ in range(60)]
+    await asyncio.sleep(27.0)  # they look for a host for two seconds
+    assert most == 1
+    assert 100 <= sent <= 8 * 2 * 25
+    assert sim.stats.answered[429] <= 8
+    assert sim.stats.sent_while_stopped <= 8 * 2
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    for session in sessions:
+        await session.aclose()
+
+
+def _linked(path: Path) -> Path:
+    path.mkdir(mode=0o700)
+    link = path.with_name("link")
+    link.symlink_to(path)
+    return link
+
+
+def _public(path: Path) -> Path:
+    path.mkdir()
+    path.chmod(0o755)
+    return path
+
+
+def _read_only(path: Path) -> Path:
+    if os.geteuid() == 0:  # who may write everywhere else
+        return Path("/sys/chainapi")
+    path.mkdir(mode=0o500)
+    return path
+
+
+def _inside_file(path: Path) -> Path:
+    path.touch()
+    return path / "inside"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes of directories")
+@pytest.mark.parametrize("make", [_linked, _public, _read_only, _inside_file])
+async def test_directory_that_can_never_be_shared_fails_the_first_call(
+    make: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that this user can never share fails the first call with the way out, and sends nothing."""
+    sim, path = Simulator(), make(tmp_path / "share")
+    monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(path))
+    async with Session(
+        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), share=True
+    ) as session:
+        with pytest.raises(ConfigurationError, match=f"(?s){path}.*CHAINAPI_SHARE_DIR"):
+            await session.data.get(PATH)
+    assert time() < 2.0
+    assert sim.stats.requests == 0
 
 
 def test_bad_arguments_are_refused() -> None:
