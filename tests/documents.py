@@ -1,4 +1,4 @@
-"""Answers built from records of routes and models: seeded, some fields missing."""
+"""Responses made from records of routes and models: seeded, some fields missing."""
 
 from __future__ import annotations
 
@@ -9,18 +9,40 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+import attrs
+
+from chainapi import models
 from chainapi._tooling.calls import example
 from chainapi.api.bodies import wire_body
+from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
 from chainapi.models import MetricPoint
 from chainapi.models.schema import Kind, Type, fields_of, is_amount, type_of
-from chainapi.models.unions import Tag, wire_name
+from chainapi.models.unions import Tag, tags_of, wire_name
 from chainapi.simulator.matching import first_segment, match_path
 from chainapi.transport import Request
 
-__all__ = ["DEEP", "Maker", "body_of", "path_pattern", "request_to", "values"]
+__all__ = [
+    "DEEP",
+    "LISTS",
+    "RECORDS",
+    "UNIONS",
+    "Maker",
+    "body_of",
+    "each_kind",
+    "path_pattern",
+    "request_to",
+    "values",
+]
 
 DEEP = 100_000  # levels that no Python reads; how deep each of them gets differs
+LISTS = [name for name, declared in ROUTES.items() if not declared.single]
+RECORDS: dict[str, Any] = {
+    name: model
+    for name in models.__all__
+    if attrs.has(model := getattr(models, name)) and name not in ("Invalid", "Unknown")
+}
+UNIONS: dict[str, Any] = {name: model for name in models.__all__ if tags_of(model := getattr(models, name))}
 
 
 class Maker:
@@ -101,6 +123,11 @@ class Maker:
                 return {"config": {"chainId": self.draw.randrange(10**6)}}
         assert kind == "text", kind
         return f"{name}-{self.draw.randrange(10**9)}"
+
+
+def each_kind(union: Any, maker: Maker) -> list[tuple[type, Any]]:
+    """Return each kind of rows of a union with a row of it, in the order in which kinds are told apart."""
+    return [(tag.kind, maker.of_kind(tag)) for tag in tags_of(union)]
 
 
 # Parameters that a request must have although no document requires each of them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -12,10 +13,7 @@ import pytest
 from attrs import field, frozen
 
 from chainapi import Invalid
-from chainapi.errors import DecodeError
-from chainapi.models.codec import PageDecoder, decode_resource
-from chainapi.models.row_type import RowType, decoder_of
-from chainapi.models.sizes import LARGE
+from tests.answers import LARGE, decoded, refused, resource_of, rows_of
 
 raised: list[BaseException] = []  # that the code of each model raises for the name "odd"
 
@@ -46,7 +44,7 @@ class Validated:
 
 @frozen
 class Numbered:
-    """The same class with a number, whose rows are made in two steps."""
+    """The same class with a number, which may be a string."""
 
     name: str = field(validator=validator)
     number: int = 0
@@ -54,7 +52,7 @@ class Numbered:
 
 @frozen
 class Aliased:
-    """A class that only cattrs can make."""
+    """A class with an alias."""
 
     name_: str = field(validator=validator, alias="name")
 
@@ -78,7 +76,7 @@ class Completed:
 
 @dataclass
 class Data:
-    """A dataclass, which msgspec decodes by itself."""
+    """A dataclass with a hook."""
 
     name: str
 
@@ -136,68 +134,40 @@ ERRORS = [
     ValueError("said so"),
     TypeError("said so"),
 ]
+ROWS = [{"name": name, "number": "5", "inner": {"name": name}} for name in ("good", "odd", "fine")]
 
 
-@pytest.fixture(params=ERRORS, ids=lambda error: type(error).__name__)
-def error(request: pytest.FixtureRequest) -> Any:
-    """Let the code of the models raise an error."""
-    raised[:] = [request.param]
-    return request.param
+def test_any_error_is_the_fault_of_its_row() -> None:
+    """An error of a validator, a hook or a converter is a DecodeError that names the row and the error."""
+    for model, error, padding in product([*MODELS, Outer], ERRORS, (0, LARGE)):
+        raised[:] = [error]
+        fault = refused(rows_of, json.dumps({"rows": ROWS, "padding": "x" * padding}).encode(), model)
+        assert (fault.path[:9], fault.row) == ("$.rows[1]", 1), model
+        assert "said so" in fault.reason, model
+        if not isinstance(error, ValueError | TypeError | AttributeError | AssertionError):
+            assert f"the code of the model raised {type(error).__name__}" in fault.reason, model
 
 
-def body_of(*names: str, padding: str = "") -> bytes:
-    """Return a page with a row of each name."""
-    rows = [{"name": name, "number": "5", "inner": {"name": name}} for name in names]
-    return json.dumps({"rows": rows, "padding": padding}).encode()
-
-
-@pytest.mark.parametrize("padding", ["", "x" * LARGE], ids=["small", "large"])
-@pytest.mark.parametrize("model", [*MODELS, Outer])
-def test_any_error_is_the_fault_of_its_row(model: Any, padding: str, error: Exception) -> None:
-    """The error of a validator, a hook or a converter is a DecodeError that names the row and the error."""
-    with pytest.raises(DecodeError) as caught:
-        PageDecoder(model, "rows").decode(body_of("good", "odd", "fine", padding=padding))
-    assert caught.value.path.startswith("$.rows[1]")
-    assert caught.value.row == 1
-    assert "said so" in caught.value.reason
-    if not isinstance(error, ValueError | TypeError | AttributeError | AssertionError):
-        assert f"the code of the model raised {type(error).__name__}" in caught.value.reason
-
-
-@pytest.mark.parametrize("model", [*MODELS, Outer])
-def test_other_rows_are_made(model: Any) -> None:
-    """With ``on_invalid="raw"``, the row is an invalid one, and the others are objects."""
+def test_other_rows_are_made() -> None:
+    """With ``on_invalid="raw"`` the row is an invalid one, and the others are objects."""
     raised[:] = [KeyError("said so")]
-    body = body_of("good", "odd", "fine")
-    rows = PageDecoder(model, "rows", shown=lambda fault: fault).decode(body).rows
-    assert [type(row) for row in rows] == [model, Invalid, model]
-    assert rows[1].raw == json.loads(body)["rows"][1]
+    for model in [*MODELS, Outer]:
+        rows = decoded(model, *ROWS, on_invalid="raw")
+        assert [type(row) for row in rows] == [model, Invalid, model]
+        assert rows[1].raw == ROWS[1]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_a_resource_has_the_fault_too(model: Any) -> None:
-    """A single resource raises the same error, with the place where it was raised."""
+def test_a_resource_has_the_fault_too() -> None:
+    """A single resource raises the same error, with the line of the code that raised it."""
     raised[:] = [KeyError("said so")]
-    with pytest.raises(DecodeError, match=r"KeyError: 'said so' \(line \d+ of test_code\.py\)"):
-        decode_resource(b'{"name": "odd"}', model)
+    for model in MODELS:
+        error = refused(resource_of, b'{"name": "odd"}', model)
+        assert f"KeyError: 'said so' (line {check.__code__.co_firstlineno + 3} of test_code.py)" in str(error)
 
 
-@pytest.mark.parametrize("other", [MemoryError(), KeyboardInterrupt()], ids=repr)
-@pytest.mark.parametrize("model", [Validated, Data, Packed, Modelled])
-def test_what_is_no_fault_of_a_row_is_raised(model: Any, other: BaseException) -> None:
+def test_what_is_no_fault_of_a_row_is_raised() -> None:
     """A lack of memory and an interrupt do not make a row invalid."""
-    raised[:] = [other]
-    with pytest.raises(type(other)):
-        PageDecoder(model, "rows", shown=lambda fault: fault).decode(body_of("odd"))
-
-
-@pytest.mark.parametrize("decode", ["one", "several"])
-def test_errors_of_our_own_code_are_not_hidden(decode: str, error: Exception) -> None:
-    """An error in the making of rows that no code of a model raised is not one of the response."""
-
-    def broken(_: list[Any]) -> list[Any]:
-        raise error
-
-    decoder: Any = decoder_of(RowType(Any, broken))
-    with pytest.raises(type(error), match="said so"):
-        getattr(decoder, decode)(b"1" if decode == "one" else [b"1"])
+    for other, model in product((MemoryError(), KeyboardInterrupt()), (Validated, Data, Packed, Modelled)):
+        raised[:] = [other]
+        with pytest.raises(type(other)):
+            decoded(model, ROWS[1], on_invalid="raw")

@@ -1,0 +1,76 @@
+"""Rows, resources and errors that a session makes of the bytes of one response."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from chainapi import Page, Session
+from chainapi.errors import DecodeError
+from chainapi.testing import run
+from tests.sessions import Answering, reaching
+
+__all__ = ["LARGE", "decoded", "page_of", "refused", "resource_of", "rows_of", "table_of"]
+
+T = TypeVar("T")
+
+LARGE = 2**18  # bytes; a larger body is decoded in several steps
+
+
+def page_of(body: bytes, model: Any = None, items: str | None = "rows", **options: Any) -> Page[Any]:
+    """Return the page that a list makes of a body."""
+
+    async def read(session: Session) -> Page[Any]:
+        return await anext(session.data.list("/v1/x", items=items, model=model, **options))
+
+    return _read(body, read)
+
+
+def rows_of(body: bytes, model: Any = None, items: str | None = "rows", **options: Any) -> list[Any]:
+    """Return the rows that a list makes of a body."""
+    return [*page_of(body, model, items, **options)]
+
+
+def decoded(model: Any, *values: Any, **options: Any) -> list[Any]:
+    """Return the rows that a list makes of JSON values."""
+    return rows_of(json.dumps({"rows": values}).encode(), model, **options)
+
+
+def resource_of(body: bytes, model: Any = None) -> Any:
+    """Return the single resource that `get` makes of a body."""
+
+    async def read(session: Session) -> Any:
+        return await session.data.get("/v1/x", model=model)
+
+    return _read(body, read)
+
+
+def table_of(body: bytes, model: Any = None, items: str | None = "rows", **options: Any) -> Any:
+    """Return the table of Arrow of a list whose only page is a body; `amounts` is among the options."""
+    amounts = options.pop("amounts", "text")
+
+    async def read(session: Session) -> Any:
+        pages = session.data.list("/v1/x", items=items, model=model, **options)
+        return await pages.to_arrow(amounts=amounts)
+
+    return _read(body, read)
+
+
+def refused(read: Any, *arguments: Any, **options: Any) -> DecodeError:
+    """Return the DecodeError of a call of one of the functions above; its text is short and printable."""
+    with pytest.raises(DecodeError) as caught:
+        read(*arguments, **options)
+    assert len(str(caught.value)) <= 2_000
+    assert str(caught.value).isprintable()
+    return caught.value
+
+
+def _read(body: bytes, read: Callable[[Session], Awaitable[T]]) -> T:
+    async def main() -> T:
+        async with reaching(Answering(body), max_attempts=1) as session:
+            return await read(session)
+
+    return run(main())
