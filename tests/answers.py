@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Awaitable, Callable
+from functools import reduce
 from typing import Any, TypeVar
 
 import pytest
 
 from chainapi import Page, Session
+from chainapi.api.catalogue import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.testing import run
+from tests.documents import Maker, values
 from tests.sessions import Answering, reaching
 
-__all__ = ["LARGE", "decoded", "page_of", "refused", "resource_of", "rows_of", "table_of"]
+__all__ = ["LARGE", "called", "decoded", "page_of", "refused", "resource_of", "rows_of", "table_of"]
 
 T = TypeVar("T")
 
@@ -44,6 +48,20 @@ def resource_of(body: bytes, model: Any = None) -> Any:
 
     async def read(session: Session) -> Any:
         return await session.data.get("/v1/x", model=model)
+
+    return _read(body, read)
+
+
+def called(name: str, body: bytes, **options: Any) -> Any:
+    """Return the page or the resource that a route makes of a body, by its dotted name."""
+    declared = ROUTES[name]
+
+    async def read(session: Session) -> Any:
+        method: Any = reduce(getattr, name.split("."), session)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            made = method(**values(declared, Maker(seed=1), optional=False), **options)
+            return await made if declared.single else await anext(made)
 
     return _read(body, read)
 

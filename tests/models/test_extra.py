@@ -17,13 +17,9 @@ import pytest
 from attrs import frozen
 
 from chainapi.api.catalogue import ROUTES
-from chainapi.api.endpoint import Endpoint
 from chainapi.errors import DecodeError
 from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, RichAddress, Transfer, Unknown
-from chainapi.models.codec import DecodedPage, PageDecoder, decode_resource
-from chainapi.models.records import AnyRecord
-from chainapi.models.sizes import LARGE
-from chainapi.tables.codec import Codec
+from tests.answers import LARGE, called, decoded, refused, resource_of, rows_of, table_of
 from tests.documents import Maker
 
 NEWS = {"brand new": [1, {"x": None}], "ratio": Decimal("0.1234567890123456789")}
@@ -53,122 +49,99 @@ def records_in(value: Any) -> Iterator[Any]:
     if isinstance(value, list | dict):
         for entry in value.values() if isinstance(value, dict) else value:
             yield from records_in(entry)
-    elif isinstance(value, AnyRecord):
+    elif attrs.has(type(value)):
         yield value
         kind: Any = type(value)
         yield from records_in([getattr(value, field.name) for field in attrs.fields(kind)])
 
 
-def decoded(declared: Endpoint, value: Any) -> Any:
-    """Return the decoded content of a page or resource in a comparable form."""
-    if declared.single:
-        return decode_resource(body_of(value), declared.rows)
-    route = declared.route
-    return PageDecoder(route.model, route.items, route.extra).decode(body_of(value))
+def objects_of(name: str, value: Any) -> list[Any]:
+    """Return the rows and further records of a page of a route, or its resource."""
+    made = called(name, body_of(value))
+    return [made] if ROUTES[name].single else [*made, *made.extra.values()]
 
 
-def objects_of(made: Any) -> list[Any]:
-    """Return the records of a page or a resource."""
-    return [made.rows, *made.extra] if isinstance(made, DecodedPage) else [made]
-
-
-RECORDED = [name for name, declared in ROUTES.items() if declared.rows is not str]
-
-
-@pytest.mark.parametrize("name", RECORDED)
-@pytest.mark.parametrize("whole", [True, False])
-def test_every_route_keeps_fields_without_a_name(name: str, whole: bool) -> None:
-    """Unnamed fields of rows, resources and nested records are in `extra`."""
+def fault_of(name: str, *, whole: bool) -> str | None:
+    """Return what a route does wrong with fields that no record names, or None."""
     declared = ROUTES[name]
-    plain = decoded(declared, sent(declared, Maker(seed=5, whole=whole)))
-    maker = Newsmaker(seed=5, whole=whole)
-    made = decoded(declared, sent(declared, maker))
-    assert objects_of(made) == objects_of(plain)
-    found = [*records_in(objects_of(made))]
-    assert sorted(record.extra["serial number"] for record in found) == [*range(1, maker.made + 1)]
-    for record in found:
-        assert {**record.extra, **NEWS} == record.extra
-        assert isinstance(record.extra["ratio"], Decimal)
-    for record in records_in(objects_of(plain)):
-        assert record.extra == {}
-        assert getattr(record, "_extra", None) is None
+    plain_maker, maker = Maker(seed=5, whole=whole), Newsmaker(seed=5, whole=whole)
+    plain, made = (
+        objects_of(name, one.value(declared.rows) if declared.single else one.page(declared, 3))
+        for one in (plain_maker, maker)
+    )
+    found = [*records_in(made)]
+    if made != plain:
+        return "other values"
+    if sorted(record.extra["serial number"] for record in found) != [*range(1, maker.made + 1)]:
+        return "not in each record"
+    if any({**record.extra, **NEWS} != record.extra for record in found):
+        return "not as sent"
+    return "in a record without any" if any(record.extra for record in records_in(plain)) else None
 
 
-def sent(declared: Endpoint, maker: Maker) -> Any:
-    """Return the JSON of a page or a resource."""
-    return maker.value(declared.rows) if declared.single else maker.page(declared, 3)
+def test_every_route_keeps_fields_without_a_name() -> None:
+    """Unnamed fields of rows, resources and nested records are in `extra`, with all digits."""
+    failures = [
+        f"{name}: {fault}"
+        for name, declared in ROUTES.items()
+        for whole in (True, False)
+        if declared.rows is not str and (fault := fault_of(name, whole=whole)) is not None
+    ]
+    assert not failures
 
 
 def block(**more: Any) -> EvmBlock:
     """Return a block with further fields."""
     fields = Maker(seed=1, whole=True).record(EvmBlock)
-    made = decode_resource(body_of({**fields, **more}), EvmBlock)
+    made = resource_of(body_of({**fields, **more}), EvmBlock)
     assert isinstance(made, EvmBlock)
     return made
 
 
-@pytest.mark.parametrize("read_before", [True, False])
-def test_records_with_further_fields_are_like_others(read_before: bool) -> None:
-    """Records with further fields are equal and printed by their named fields alone.
-
-    Pickles and copies keep the rest.
-    """
+def test_records_with_further_fields_are_like_others() -> None:
+    """Comparison and repr leave further fields out; pickles and copies keep them, a changed row does not."""
     bare, rich = block(), block(news=[1], burned="5")
-    if read_before:
-        assert rich.extra is rich.extra
+    assert rich.extra is rich.extra
     assert (rich, hash(rich), repr(rich)) == (bare, hash(bare), repr(bare))
     assert attrs.asdict(rich) == attrs.asdict(bare)
     assert "extra" not in [field.name for field in attrs.fields(EvmBlock)]
-    for twin in (copy.copy(rich), copy.deepcopy(rich), pickle.loads(pickle.dumps(rich))):
-        assert (twin, twin.extra) == (rich, {"news": [1], "burned": "5"})
-    one, other = (json.loads(Codec(EvmBlock).encode_lines([row])) for row in (rich, bare))
-    assert (one.pop("extra"), other.pop("extra")) == ({"news": [1], "burned": "5"}, None)
-    assert one == other
+    for one in (rich, block(news=[1], burned="5")):
+        for twin in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+            assert (twin, twin.extra) == (rich, {"news": [1], "burned": "5"})
     assert attrs.evolve(rich, gas_used=1).extra == {}  # is not what the service sent any more
-
-
-def test_records_in_records_are_copied_with_theirs() -> None:
-    """A pickle of a row has the further fields of the records within it."""
     value = Newsmaker(seed=1, whole=True).record(NativeTransaction)
-    made = pickle.loads(pickle.dumps(decode_resource(body_of(value), NativeTransaction)))
+    made = pickle.loads(pickle.dumps(resource_of(body_of(value), NativeTransaction)))
     assert made.from_.extra == {"serial number": 1, **NEWS}
 
 
 def test_one_row_of_a_page_has_further_fields() -> None:
-    """Further fields are kept in any row of a page; other rows have an empty `extra`."""
+    """Further fields are kept in any row of a page, beside null too; other rows have an empty `extra`."""
     rows = [{"timestamp": number, "value": 1.5} for number in range(1_000)]
     rows[777]["partial"] = True
-    page = PageDecoder(MetricPoint, "results").decode(json.dumps({"results": rows, "new": "a:b"}).encode())
-    assert [row.timestamp for row in page.rows if row.extra] == [777]
-    assert page.rows[777].extra == {"partial": True}
-
-
-def test_further_fields_and_null_in_one_page() -> None:
-    """Pages outside of the fast decoder keep further fields as well."""
+    page = rows_of(json.dumps({"rows": rows, "new": "a:b"}).encode(), MetricPoint)
+    assert [(row.timestamp, row.extra) for row in page if row.extra] == [(777, {"partial": True})]
     fields = Maker(seed=1, whole=True).record(EvmBlock)
-    body = body_of({"blocks": [{**fields, "chainId": None}, {**fields, "news": 1}]})
-    first, second = PageDecoder(EvmBlock, "blocks").decode(body).rows
+    first, second = decoded(EvmBlock, {**fields, "chainId": None}, {**fields, "news": 1})
     assert (first.chain_id, first.extra, second.extra) == (None, {}, {"news": 1})
 
 
 def test_a_colon_in_a_text_is_no_field() -> None:
     """A colon in a text is not mistaken for a further field."""
     rows = b'[{"timestamp":1,"value":2},{"timestamp":0,"value":1,"timestamp":5}]'
-    page = PageDecoder(MetricPoint, "results").decode(b'{"results":%b,"more":["a:b"]}' % rows)
-    assert page.rows == [MetricPoint(1, 2.0), MetricPoint(5, 1.0)]
-    assert [row.extra for row in page.rows] == [{}, {}]
+    page = rows_of(b'{"rows":%b,"more":["a:b"]}' % rows, MetricPoint)
+    assert page == [MetricPoint(1, 2.0), MetricPoint(5, 1.0)]
+    assert [row.extra for row in page] == [{}, {}]
 
 
-@pytest.mark.parametrize(
-    ("odd", "value"),
-    [(b'"\xff"', "\ufffd"), (b"9" * 5_000, "9" * 5_000), (b"1e400", Decimal("1e400"))],
-    ids=["bytes", "digits", "exponent"],
-)
-def test_odd_values_of_further_fields(odd: bytes, value: Any) -> None:
+def test_odd_values_of_further_fields() -> None:
     """Unnamed fields of any content cause no row to be refused."""
-    body = b'{"results":[{"timestamp":1,"value":2,"odd":%b}]}' % odd
-    (row,) = PageDecoder(MetricPoint, "results").decode(body).rows
-    assert row.extra == {"odd": value}
+    for odd, value in (
+        (b'"\xff"', "\ufffd"),
+        (b"9" * 5_000, "9" * 5_000),
+        (b"1e400", Decimal("1e400")),
+    ):
+        (row,) = rows_of(b'{"rows":[{"timestamp":1,"value":2,"odd":%b}]}' % odd, MetricPoint)
+        assert row.extra == {"odd": value}
 
 
 def test_further_fields_beyond_the_stack() -> None:
@@ -177,7 +150,7 @@ def test_further_fields_beyond_the_stack() -> None:
     This may happen on Python 3.11.
     """
     body = b'{"timestamp":1,"value":2,"odd":' + b"[" * 900 + b"]" * 900 + b"}"
-    row = decode_resource(body, MetricPoint)
+    row = resource_of(body, MetricPoint)
 
     def deeper(levels: int) -> Any:
         return deeper(levels - 1) if levels else row.extra
@@ -192,7 +165,7 @@ def test_further_fields_beyond_the_stack() -> None:
 
 def test_an_unknown_kind_has_all_fields_beyond_names() -> None:
     """Unions have `extra` on each of their rows."""
-    row = decode_resource(b'{"news":1}', Transfer)
+    row = resource_of(b'{"news":1}', Transfer)
     assert isinstance(row, Unknown)
     assert row.extra == {"news": 1}
 
@@ -206,8 +179,7 @@ class Mine:
 
 def test_models_of_users_keep_nothing() -> None:
     """User models keep no further fields: a row is exactly that class."""
-    (row,) = PageDecoder(Mine, "blocks").decode(b'{"blocks":[{"blockNumber":"1","more":2}]}').rows
-    assert row == Mine(1)
+    assert decoded(Mine, {"blockNumber": "1", "more": 2}) == [Mine(1)]
 
 
 @frozen
@@ -220,7 +192,7 @@ class Route(EvmBlock):
 def test_records_in_tuples_keep_further_fields() -> None:
     """Records in a tuple keep the fields that no record names, as those in a list do."""
     sent = {**Maker(seed=1, whole=True).record(EvmBlock), "hops": [{"address": "0x1", "news": 1}]}
-    (row,) = PageDecoder(Route, "rows").decode(body_of({"rows": [sent]})).rows
+    (row,) = rows_of(body_of({"rows": [sent]}), Route)
     assert isinstance(row.hops, tuple)
     assert [hop.extra for hop in row.hops] == [{"news": 1}]
 
@@ -261,22 +233,21 @@ def test_records_that_cattrs_makes_keep_further_fields() -> None:
     fields = Maker(seed=1, whole=True).record(EvmBlock)
     body = body_of({"rows": [{**fields, "news": 1, **NEWS}, fields]})
     for sent in (body, body + b" " * LARGE):
-        first, second = PageDecoder(Doubled, "rows").decode(sent).rows
+        first, second = rows_of(sent, Doubled)
         assert (first.extra, second.extra) == ({"news": 1, **NEWS}, {})
         assert first == second
-        assert json.loads(Codec(Doubled).encode_lines([first]))["extra"]["news"] == 1
+        assert json.loads(table_of(sent, Doubled)["extra"].to_pylist()[0])["news"] == 1
         assert first.gas_used == 2 * block().gas_used
-    assert decode_resource(body_of({**fields, "news": 1}), Doubled).extra == {"news": 1}
-    with pytest.raises(DecodeError) as caught:
-        PageDecoder(Doubled, "rows").decode(body_of({"rows": [{**fields, "news": 1, "gasUsed": "x"}]}))
-    assert caught.value.path == "$.rows[0].gasUsed"
+    assert resource_of(body_of({**fields, "news": 1}), Doubled).extra == {"news": 1}
+    error = refused(rows_of, body_of({"rows": [{**fields, "news": 1, "gasUsed": "x"}]}), Doubled)
+    assert error.path == "$.rows[0].gasUsed"
 
 
 def test_records_that_a_converter_moves_keep_further_fields() -> None:
     """A record in another place than in JSON has its own further fields."""
     hops = [{"address": f"0x{number}", "news": number} for number in range(3)]
     sent = {**Maker(seed=1, whole=True).record(EvmBlock), "hops": hops, "places": hops, "sender": hops[0]}
-    (row,) = PageDecoder(Converted, "rows").decode(body_of({"rows": [{**sent, "news": 9}]})).rows
+    (row,) = rows_of(body_of({"rows": [{**sent, "news": 9}]}), Converted)
     assert row.extra == {"news": 9}
     assert [hop.extra for hop in row.hops] == [{"news": 1}, {"news": 2}]
     assert {name: hop.extra["news"] for name, hop in row.places.items()} == {"0x0": 0, "0x1": 1, "0x2": 2}
@@ -288,10 +259,10 @@ def test_what_further_fields_take() -> None:
 
     def kept(more: str) -> int:
         rows = ",".join(f'{{"timestamp":{number},"value":1.5{more}}}' for number in range(2_000))
-        body = b'{"results":[%b],"more":"%b"}' % (rows.encode(), b"x" * 200_000)
+        body = b'{"rows":[%b],"more":"%b"}' % (rows.encode(), b"x" * 200_000)
         tracemalloc.start()
         try:
-            held = PageDecoder(MetricPoint, "results").decode(body).rows
+            held = rows_of(body, MetricPoint)
             del body
             size, _ = tracemalloc.get_traced_memory()
         finally:

@@ -189,7 +189,7 @@ def test_dataclasses_of_pydantic_read_what_they_write() -> None:
         assert decoded(model, written) == [row]
         assert json.loads(json.dumps([row], default=chainapi.json.default)) == [written]
         names = ["block_number", "inner_part", "price", "more_names"]
-        table = table_of(json.dumps({"rows": [{**sent, "blockNumber": 1}]}).encode(), model)
+        table = table_of(json.dumps({"rows": [{**sent, "blockNumber": 1, "price": "0.5"}]}).encode(), model)
         assert table.column_names == names[: len(written)]
 
 

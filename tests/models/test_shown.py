@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from dataclasses import field as data_field
 from typing import Any
 
+import attrs
 import pydantic
-import pytest
 from attrs import field, frozen
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from chainapi.errors import ColumnValueError
-from chainapi.models.codec import PageDecoder
-from chainapi.models.shown import described
-from chainapi.tables.codec import Codec
+from tests.answers import decoded, page_of, refused, table_of
 
 SECRET = "open-sesame-123"
+TOO_LARGE = 2**70
 
 
 @frozen
@@ -68,53 +67,43 @@ class Raw:
     n: int = 0
 
 
-HIDING = [Attrs, Masked, Data, Checked]
-ROWS: list[Any] = [*(kind(SECRET, 7) for kind in HIDING), Outer(Data(SECRET), 7), Raw({"a": SECRET}, 7)]
+ROWS: list[tuple[type, dict[str, Any]]] = [
+    *((kind, {"secret": SECRET}) for kind in (Attrs, Masked, Data, Checked)),
+    (Outer, {"inner": {"secret": SECRET}}),
+    (Raw, {"raw": {"a": SECRET}}),
+]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: type(row).__name__)
-def test_hidden_fields_are_not_described(row: Any) -> None:
-    """The description of a page has no field that the repr of its rows hides."""
-    text = described([row])
-    assert "sesame" not in text
-    assert text.startswith(f"1 {type(row).__name__} row, ")
-    assert isinstance(row, Outer) or text.endswith(" 7")
+def body_of(row: dict[str, Any]) -> bytes:
+    """Return a page with one row."""
+    return json.dumps({"rows": [row]}).encode()
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: type(row).__name__)
-def test_hidden_fields_are_not_in_errors_of_columns(row: Any) -> None:
-    """The error of a value that does not fit its column shows the row without what its repr hides."""
-    object.__setattr__(row, "n", 2**70)
-    with pytest.raises(ColumnValueError) as caught:
-        Codec(type(row)).encode_lines([row])
-    assert "sesame" not in str(caught.value)
-    assert f"The row is {type(row).__name__}(" in caught.value.reason
-    assert f"n={2**70}" in caught.value.reason
+def test_hidden_fields_are_not_shown() -> None:
+    """The repr of a page, and the error of a value that fits no column, show no field that a class hides."""
+    for kind, sent in ROWS:
+        shown = repr(page_of(body_of({**sent, "n": 7}), kind))
+        assert "sesame" not in shown
+        assert f"1 {kind.__name__} row, " in shown
+        assert kind is Outer or " 7" in shown
+        error = refused(table_of, body_of({**sent, "n": TOO_LARGE}), kind)
+        assert isinstance(error, ColumnValueError)
+        assert "sesame" not in str(error)
+        assert f"The row is {kind.__name__}(" in error.reason
+        assert f"n={TOO_LARGE}" in error.reason
 
 
-@pytest.mark.parametrize("kind", HIDING)
-def test_a_hidden_value_that_does_not_fit(kind: Any) -> None:
+def test_a_hidden_value_that_does_not_fit() -> None:
     """The error of a column does not show the value if the repr of its row hides it."""
-
-    class Wrong(kind):  # type: ignore[misc]
-        """The class with a number as its hidden field."""
-
-    Wrong.__annotations__ = {"secret": int}
-    row = Wrong(2**70)
-    with pytest.raises(ColumnValueError) as caught:
-        Codec(Wrong).encode_lines([row])
-    assert str(2**70) not in str(caught.value)
-    assert caught.value.path == "$.secret"
+    for hidden in (attrs.field(type=int, repr=False), attrs.field(type=int, repr=lambda _: "***")):
+        kind = attrs.make_class("Wrong", {"secret": hidden})
+        error = refused(table_of, body_of({"secret": TOO_LARGE}), kind)
+        assert (type(error), error.path) == (ColumnValueError, "$.secret")
+        assert str(TOO_LARGE) not in str(error)
 
 
 def test_a_row_with_a_hidden_field_alone_has_its_class() -> None:
     """A row without a value to show is described by the name of its class."""
-    body = json.dumps({"rows": [{"secret": SECRET, "n": None}]}).encode()
-
-    @frozen
-    class Only:
-        """A class whose only field is hidden."""
-
-        secret: str = field(repr=False)
-
-    assert described(PageDecoder(Only, "rows").decode(body).rows) == "1 Only row, Only(...)"
+    only = attrs.make_class("Only", {"secret": attrs.field(type=str, repr=False)}, frozen=True)
+    assert "1 Only row, Only(...)" in repr(page_of(body_of({"secret": SECRET}), only))
+    assert decoded(only, {"secret": SECRET})[0].secret == SECRET
