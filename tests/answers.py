@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Awaitable, Callable
 from functools import reduce
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -13,11 +14,22 @@ import pytest
 from chainapi import Page, Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import DecodeError
+from chainapi.export import export
 from chainapi.testing import run
 from tests.documents import Maker, values
 from tests.sessions import Answering, reaching
 
-__all__ = ["LARGE", "called", "decoded", "page_of", "refused", "resource_of", "rows_of", "table_of"]
+__all__ = [
+    "LARGE",
+    "called",
+    "decoded",
+    "exported",
+    "page_of",
+    "refused",
+    "resource_of",
+    "rows_of",
+    "table_of",
+]
 
 T = TypeVar("T")
 
@@ -75,6 +87,16 @@ def table_of(body: bytes, model: Any = None, items: str | None = "rows", **optio
         return await pages.to_arrow(amounts=amounts)
 
     return _read(body, read)
+
+
+def exported(body: bytes, out: Path, model: Any = None, **options: Any) -> Path:
+    """Export a list whose only page is a body into a file, and return the file."""
+
+    async def read(session: Session) -> None:
+        await export(session.data.list, ["/v1/x"], out, items="rows", model=model, **options)
+
+    _read(body, read)
+    return out
 
 
 def refused(read: Any, *arguments: Any, **options: Any) -> DecodeError:

@@ -47,8 +47,7 @@ from tests.export.test_growth import model
 from tests.export.test_journal import batch_of
 from tests.export.test_row_groups import groups_of as rows_of_groups
 from tests.sessions import simulated
-from tests.tables.test_pages import Reading, rows_of
-from tests.tables.test_structs import LISTS, TEXTS
+from tests.tables.test_pages import LISTS, TEXTS, Reading, rows_of
 
 
 def both_ways(folder: Path, codec: Codec, body: bytes) -> tuple[Any, Any] | None:
