@@ -1,0 +1,275 @@
+"""Keys and orders of lists: every list has a decision, and declarations are sound."""
+
+from __future__ import annotations
+
+import enum
+import typing
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import attrs
+import pytest
+
+from chainapi._tooling import keys
+from chainapi._tooling.files import COMMAND
+from chainapi.api.catalogue import ROUTES
+from chainapi.api.endpoint import Endpoint
+from chainapi.api.identity import identity_of
+from chainapi.api.routes import Route
+from chainapi.errors import DecodeError
+from chainapi.models import (
+    Erc20Transfer,
+    Erc721Transfer,
+    Erc1155Transfer,
+    EvmBlock,
+    InternalTransaction,
+    Invalid,
+    Unknown,
+    converter,
+)
+from tests.api.test_keys import ALL_CHAINS, MAY_BE_MISSING, put, take
+from tests.api.test_routes import kinds_of
+from tests.documents import LISTS, Maker
+
+pytestmark = pytest.mark.rule
+
+# Parts of rows that the documents let change from answer to answer.
+CHANGING = {
+    "amount",
+    "balance",
+    "confirmations",
+    "index_status",
+    "logo_uri",
+    "metadata",
+    "name",
+    "price",
+    "progress",
+    "reputation",
+    "sort_key",
+    "status",
+    "symbol",
+    "value",
+    "weight",
+}
+
+
+def attribute(model: Any, path: str) -> attrs.Attribute[Any] | None:
+    """Return the attribute of a model at a path with dots, or None."""
+    found = None
+    for name in path.split("."):
+        found = attrs.fields_dict(model).get(name) if attrs.has(model) else None
+        if found is None:
+            return None
+        model = typing.get_type_hints(model)[name]
+    return found
+
+
+def keys_of(route: Route) -> Iterator[tuple[type, tuple[str, ...]]]:
+    """Yield each kind of rows of a list with its key."""
+    for kind in kinds_of(route.model):
+        yield kind, dict(route.kind_keys).get(kind.__name__, route.key)
+
+
+# Decisions
+
+
+def test_every_list_is_decided() -> None:
+    """Lists each have a decision with its reason, which the declarations follow."""
+    assert set(LISTS) == set(keys.IDENTITIES), "chainapi/_tooling/keys.py has an entry for each"
+    for name in LISTS:
+        identity, route = keys.identity_of(name), ROUTES[name].route
+        assert (route.key, dict(route.kind_keys), route.immutable) == (
+            identity.key,
+            identity.kinds,
+            identity.immutable,
+        ), f"{name}: run {COMMAND}"
+        assert len(identity.why) > 20, name
+        assert identity.why.startswith("no key: ") == (not identity.key and not identity.kinds), name
+        assert not (identity.key and identity.kinds), name
+
+
+def test_orders_are_those_of_the_records() -> None:
+    """Declared orders each have their evidence and agree with it."""
+    ordered = {name for name in LISTS if ROUTES[name].route.descending_key}
+    assert ordered == set(keys.ORDERS), f"run {COMMAND}"
+    for name, order in keys.ORDERS.items():
+        route = ROUTES[name].route
+        assert (route.descending_key, route.until) == (order.attribute, order.until), f"{name}: run {COMMAND}"
+        assert len(order.why) > 20, name
+
+
+# Soundness
+
+
+def test_attributes_are_there() -> None:
+    """Keys and orders name required, unchanging attributes of each kind of row."""
+    for name in LISTS:
+        route = ROUTES[name].route
+        for kind, key in keys_of(route):
+            for path in key:
+                found = attribute(kind, path)
+                assert found is not None, (name, path)
+                assert (found.default is attrs.NOTHING) != ((name, path) in MAY_BE_MISSING), (name, path)
+                assert path.rpartition(".")[2] not in CHANGING, (name, path)
+            if not key:
+                assert all(attribute(kind, path) for path in route.immutable), name
+            if route.descending_key:
+                order = attribute(kind, route.descending_key)
+                assert order is not None, name
+                assert order.type in ("int", int), name  # a class as soon as rows were made
+        assert {kind for kind, _ in route.kind_keys} <= {kind.__name__ for kind in kinds_of(route.model)}, (
+            name
+        )
+
+
+def test_over_all_chains_the_chain_is_in_the_key() -> None:
+    """Keys of lists over all chains contain the chain.
+
+    Messages are the exception: they have an ID that is unique over all chains.
+    """
+    for name, key in ALL_CHAINS.items():
+        assert ROUTES[name].route.key == key
+    without_chain = {
+        name
+        for name in LISTS
+        if not {parameter.wire for parameter in ROUTES[name].parameters if parameter.in_path}
+        and "chain_id" not in ROUTES[name].route.key
+    }
+    assert without_chain == {
+        *(f"data.{group}.messages" for group in ("icm", "teleporter")),
+        "data.usage.logs",
+        "data.webhooks.list",
+        "metrics.chains.btcb_bridgers",  # of the one chain that is written in the path
+        "metrics.chains.list",  # its blockchain IDs name chains of a network
+        "metrics.icm.timeseries",  # as above, of both chains of a message
+        "metrics.looking_glass.composite_query",  # its rows are texts, and have no key
+        "metrics.looking_glass.composite_query_v1",
+    }
+
+
+def test_conditions_are_sound() -> None:
+    """Conditions name optional parameters and allowed values; an order that the caller chooses has one."""
+    for name in LISTS:
+        endpoint = ROUTES[name]
+        parameters = {parameter.name: parameter for parameter in endpoint.parameters}
+        for field, parameter, value in endpoint.route.holds_if:
+            assert getattr(endpoint.route, field), name
+            assert not parameters[parameter].required, name
+            assert value is None or value in parameters[parameter].choices, name
+        conditions = {one for field, one, _ in endpoint.route.holds_if if field == "descending_key"}
+        assert not endpoint.route.descending_key or {*parameters} & {"sort_order", "sort_by"} <= conditions, (
+            name
+        )
+
+
+# Conditions of a call
+
+
+def test_an_order_holds_only_for_calls_that_request_it() -> None:
+    """An order holds only for calls with the sort order that gives it."""
+    endpoint: Endpoint = ROUTES["data.primary_network.subnets"]
+    for sort_order, order in (("desc", "create_block_timestamp"), ("asc", None), (None, None)):
+        called = endpoint.for_call({"sort_order": sort_order})
+        assert called.route.descending_key == order
+        assert called.route.key == ("subnet_id",)
+        assert (called is endpoint) == (order is not None)
+
+
+def test_points_of_several_subnets_have_no_key() -> None:
+    """Points of a staking metric have a key only if one subnet is requested.
+
+    A point does not name its own subnet.
+    """
+    endpoint = ROUTES["metrics.networks.metric"]
+    one, all_of_them = (endpoint.for_call({"subnet_id": given}).route for given in ("11111", None))
+    assert (one.key, all_of_them.key) == (("timestamp",), ())
+    assert all_of_them.descending_key == "timestamp"
+    assert all_of_them.until == "endTimestamp"
+
+
+class Way(enum.Enum):
+    """Enumeration of sort orders by a user."""
+
+    UP = "asc"
+    DOWN = "desc"
+
+
+def test_what_undoes_an_order_undoes_its_bound() -> None:
+    """A call without the order has no bound; an enumeration counts as its value."""
+    route = Route(
+        "/v1/x", descending_key="n", until="end", key=("id",), holds_if=(("descending_key", "way", "desc"),)
+    )
+    assert route.for_call({"way": Way.DOWN}) is route
+    undone = route.for_call({"way": Way.UP})
+    assert (undone.descending_key, undone.until, undone.key) == (None, None, ("id",))
+
+
+# Keys of rows
+
+
+def test_only_declared_keys_are_hashes() -> None:
+    """A key that a caller names has a digest of its text: nothing says that it is a hash."""
+    blocks, transfers = (ROUTES[f"data.evm.{name}"].route for name in ("blocks", "erc20_transactions"))
+    assert identity_of(blocks, declared=True).hashed
+    assert not identity_of(blocks, declared=False).hashed
+    assert not identity_of(transfers, declared=True).hashed  # the index of a log is in the key
+
+
+def row_of(model: Any, **fields: Any) -> Any:
+    """Return a row of a model with these fields."""
+    made = Maker(seed=1, whole=True).record(model)
+    return attrs.evolve(converter().structure(made, model), **fields)
+
+
+def test_keys_are_read_by_kind() -> None:
+    """Transfers have the key of their kind.
+
+    Kinds that a batch may repeat, and unknown kinds, have no key.
+    """
+    read = ROUTES["data.evm.transfers"].route.key_reader()
+    assert read is not None
+    token = row_of(Erc721Transfer).erc721_token
+    assert read(row_of(Erc20Transfer, tx_hash="0x1", log_index=4)) == ("0x1", 4)
+    assert read(row_of(Erc721Transfer, tx_hash="0x1", log_index=4)) == ("0x1", 4, token.token_id)
+    assert read(row_of(Erc1155Transfer)) is None
+    assert read(Unknown({"txHash": "0x1", "logIndex": 4})) is None
+    for name, model in (("erc1155", Erc1155Transfer), ("internal", InternalTransaction)):
+        route = ROUTES[f"data.evm.{name}_transactions"].route
+        assert route.key_reader() is None
+        assert all(attribute(model, path) for path in route.immutable)
+
+
+def test_a_row_without_an_attribute_of_its_key_has_none() -> None:
+    """Blocks without a chain have no key: hashes are not unique over chains."""
+    read = ROUTES["data.evm.blocks_of_all_chains"].route.key_reader()
+    assert read is not None
+    assert read(row_of(EvmBlock, chain_id=7, block_hash="0xa")) == (7, "0xa")
+    assert read(row_of(EvmBlock, chain_id=None, block_hash="0xa")) is None
+    read = ROUTES["data.chains"].route.key_reader()
+    assert read is not None
+    assert read(row_of(ROUTES["data.chains"].route.model, chain_id=None)) is None
+
+
+def test_an_unknown_kind_has_the_key_that_its_fields_give() -> None:
+    """A message of an unknown status has the key of all messages, if it has the field."""
+    read = ROUTES["data.teleporter.messages"].route.key_reader()
+    assert read is not None
+    assert read(Unknown({"messageId": "0x1", "status": "lost"})) == "0x1"
+    assert read(Unknown({"status": "lost"})) is None
+
+
+def test_an_invalid_row_has_the_key_that_its_fields_give() -> None:
+    """A row that does not fit its model has the key of its list, from records inside the row too."""
+    for name in (name for name in LISTS if ROUTES[name].route.key):
+        endpoint = ROUTES[name]
+        raw = Maker(seed=1, whole=True).page(endpoint, 1)[endpoint.route.items or "chains"][0]
+        row = Invalid(raw, DecodeError("invalid", path="$"))
+        for read in (endpoint.route.key_reader(), identity_of(endpoint.route, declared=False).key):
+            assert read is not None
+            key, parts = read(row), [take(raw, path) for path in endpoint.route.key]
+            assert key == (tuple(parts) if len(parts) > 1 else parts[0]), name
+            without = deepcopy(raw)
+            put(without, endpoint.route.key[-1], None)
+            assert read(Invalid(without, row.error)) is None, name
+            assert read(Invalid("no object", row.error)) is None, name
