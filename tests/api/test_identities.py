@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
+import gc
+import inspect
 import typing
+import weakref
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -14,9 +18,9 @@ import pytest
 from chainapi._tooling import keys
 from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES
-from chainapi.api.endpoint import Endpoint
+from chainapi.api.endpoint import Endpoint, _types_of
 from chainapi.api.identity import identity_of
-from chainapi.api.routes import Route
+from chainapi.api.routes import UNITS, Route
 from chainapi.errors import DecodeError
 from chainapi.models import (
     Erc20Transfer,
@@ -28,9 +32,10 @@ from chainapi.models import (
     Unknown,
     converter,
 )
+from chainapi.testing import VirtualLoop
 from tests.api.test_keys import ALL_CHAINS, MAY_BE_MISSING, put, take
 from tests.api.test_routes import kinds_of
-from tests.documents import LISTS, Maker
+from tests.documents import LISTS, Maker, path_pattern
 
 pytestmark = pytest.mark.rule
 
@@ -273,3 +278,42 @@ def test_an_invalid_row_has_the_key_that_its_fields_give() -> None:
             put(without, endpoint.route.key[-1], None)
             assert read(Invalid(without, row.error)) is None, name
             assert read(Invalid("no object", row.error)) is None, name
+
+
+# Records of routes
+
+
+def test_records_are_sound() -> None:
+    """Route records have bounds on existing parameters and known weights."""
+    for name, endpoint in ROUTES.items():
+        route = endpoint.route
+        wires = {parameter.wire for parameter in endpoint.parameters}
+        assert route.until is None or route.until in wires, name
+        assert route.weight is None or route.weight in UNITS, name
+        assert "{" not in path_pattern(endpoint).pattern
+        assert inspect.iscoroutinefunction(endpoint.function) == endpoint.single
+
+
+def test_wrong_names_in_a_record_are_errors() -> None:
+    """A route whose record does not exist fails at first use, naming the command."""
+    with pytest.raises(NameError, match=COMMAND):
+        _types_of({"rows": "NoSuchModel"}, {})
+
+
+def test_a_route_keeps_no_event_loop() -> None:
+    """The loader of records keeps no reference to the loop that waited for it."""
+    known = ROUTES["data.evm.blocks"]
+    endpoint = Endpoint(known.record, known.function, single=False)
+
+    def run() -> weakref.ref[asyncio.AbstractEventLoop]:
+        async def load() -> None:
+            await asyncio.gather(endpoint.load(), endpoint.load())
+
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(load())
+            return weakref.ref(runner.get_loop())
+
+    loop = run()
+    gc.collect()
+    assert endpoint.loaded
+    assert loop() is None
