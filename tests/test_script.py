@@ -89,6 +89,7 @@ chainapi.run(main, data_base_url="https://x.test", api_key="k")
 """
 
 
+@pytest.mark.adapter
 @pytest.mark.program
 def test_an_interrupt_ends_the_program_cleanly() -> None:
     """Ctrl-C runs the `finally` blocks, prints no traceback and exits with 130."""

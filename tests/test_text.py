@@ -8,10 +8,12 @@ import re
 from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi._text import closest, contains, did_you_mean, masked, printable, printable_ends, quoted
+
+pytestmark = pytest.mark.rule
 
 NASTY = {
     "\x1b]8;;http://evil\x1b\\": r"\x1b]8;;http://evil\x1b" + "\\",
@@ -26,12 +28,12 @@ NASTY = {
 }
 
 
-@pytest.mark.parametrize(("text", "shown"), NASTY.items(), ids=map(ascii, NASTY))
-def test_what_steers_a_terminal_is_shown_as_an_escape(text: str, shown: str) -> None:
+def test_what_steers_a_terminal_is_shown_as_an_escape() -> None:
     """OSC, CSI, C1, marks of direction, line ends and lone surrogates become escapes."""
-    assert printable(text) == shown
+    assert {text: printable(text) for text in NASTY} == NASTY
 
 
+@settings(max_examples=50)
 @given(st.text(), st.none() | st.integers(1, 20))
 def test_any_text_is_printable_and_as_short_as_requested(text: str, most: int | None) -> None:
     """Printable text has printable characters only, marks a cut, and is idempotent."""
@@ -45,6 +47,7 @@ def test_any_text_is_printable_and_as_short_as_requested(text: str, most: int | 
         assert shown == printable(text) or shown.endswith("…")
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=50), st.integers(2, 30))
 @example("\x1b…", 20)
 def test_a_long_text_shows_both_of_its_ends(text: str, most: int) -> None:
@@ -60,6 +63,7 @@ def test_a_long_text_shows_both_of_its_ends(text: str, most: int) -> None:
     assert whole.endswith(last)
 
 
+@settings(max_examples=50)
 @given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=8, max_size=40), st.text())
 @example("ab/cd+ef", "")
 def test_a_key_is_masked_in_every_form(key: str, beside: str) -> None:

@@ -5,17 +5,27 @@ from __future__ import annotations
 import copy
 import json
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from chainapi._tooling import compare, generate, keys, pages, record_names, records, route_names
+from chainapi import Session
+from chainapi._tooling import calls, compare, generate, keys, pages, record_names, records, route_names
 from chainapi._tooling.calls import check_names
 from chainapi._tooling.files import COMMAND, HEADER, ROOT, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, find_documents, snake
+from chainapi.api.catalogue import ROUTES, WRITES
+from chainapi.simulator import Simulator
+from chainapi.transport import Request, Response
+from tests.documents import Maker, path_pattern
+from tests.test_session import reply, scripted, session_of
+
+pytestmark = pytest.mark.rule
 
 # The generated files of the checkout
 
@@ -24,8 +34,8 @@ ROUTE_TABLES = "chainapi/_tooling/route_names.py"
 RECORD_TABLES = "chainapi/_tooling/record_names.py"
 
 
-def test_calls_and_docs_are_up_to_date() -> None:
-    """Typed calls and docs equal the generator's output from the declared routes."""
+def test_docs_are_up_to_date() -> None:
+    """Docs equal the generator's output from the declared routes."""
     writer = Writer(check=True)
     generate.write_derived(writer)
     assert writer.changed == [], f"out of date: run {COMMAND}"
@@ -39,18 +49,49 @@ def test_records_and_routes_are_up_to_date() -> None:
     assert writer.changed == [], f"out of date, or changed by hand: run {COMMAND}"
 
 
-def generated_files() -> list[Path]:
-    """Return the modules that the generator writes completely."""
+def test_generated_files_name_the_command() -> None:
+    """Modules that the generator writes completely have their command in the first line."""
     groups = [path for path in (ROOT / "chainapi/api/groups").glob("*.py") if path.stem != "__init__"]
     modules = [ROOT / f"chainapi/models/{name}.py" for name in (*record_names.MODULES, "enums", "__init__")]
-    return [*groups, *modules, ROOT / "tests/typing/every_route.py"]
-
-
-@pytest.mark.parametrize("path", generated_files(), ids=lambda path: f"{path.parent.name}.{path.stem}")
-def test_generated_files_name_the_command(path: Path) -> None:
-    """Generated files have their command in the first line."""
-    assert path.read_text("utf-8").splitlines()[0] == HEADER
+    first = {path: path.read_text("utf-8").splitlines()[0] for path in (*groups, *modules)}
+    assert [path for path, line in first.items() if line != HEADER] == []
     assert COMMAND in HEADER
+
+
+def test_all_routes_are_there() -> None:
+    """Sessions have every route of the tables, each at most three names away."""
+    listed = {dotted for paths in route_names.ROUTES.values() for dotted, _ in paths.values()}
+    assert {*ROUTES, *WRITES} == {*listed, "metrics.avg_tps"}, f"run {COMMAND}"
+    assert set(WRITES) == set(route_names.WRITES)
+    assert max(name.count(".") for name in ROUTES) == 2
+
+
+# Typed calls
+
+
+async def test_the_typed_calls_run() -> None:
+    """The calls of every route whose types are checked have every parameter, and run."""
+    calls_of: dict[str, Any] = {}
+    exec(calls.text(), calls_of)
+    simulator = Simulator(chains=[7], forbidden=[])
+    async with Session(**simulator.arguments()) as session:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            await calls_of["call_every_route"](session)
+    singles = [name for name, endpoint in ROUTES.items() if endpoint.single]
+    assert simulator.stats.answered == {200: len(singles) - 1, 201: 1}
+    maker, declared = Maker(seed=2), iter(WRITES.values())
+
+    def answer(request: Request) -> Response:
+        endpoint = next(declared)
+        assert request.method == endpoint.record.method
+        assert path_pattern(endpoint).fullmatch(urlsplit(request.url).path)
+        return Response(201) if endpoint.bodiless else reply(maker.value(endpoint.route.model))
+
+    transport = scripted(answer)
+    async with session_of(transport) as session:
+        await calls_of["call_every_write"](session)
+    assert len(transport.requests) == len(WRITES)
 
 
 def test_generated_pages_name_the_command() -> None:
@@ -324,49 +365,50 @@ def test_the_same_is_the_same(tmp_path: Path) -> None:
     assert differences(a_document(), tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        (change(f"{GET} x-execution-weight", "xl"), "weight: data.evm.blocks: 'small' is 'xl'"),
-        (change(f"{GET} deprecated", True), "deprecated: data.evm.blocks: False is True"),
-        (change(f"{GET} parameters 1 schema maximum", 500), "bounds: data.evm.blocks pageSize"),
-        (change(f"{GET} parameters 1 schema maximum", 500), "default: data.evm.blocks pageSize"),
-        (change(f"{GET} parameters 1 schema type", "string"), "type: data.evm.blocks pageSize"),
-        (change(f"{GET} parameters 1 required", True), "required: data.evm.blocks pageSize"),
-        (change(f"{GET} parameters 1 name", "size"), "parameter: data.evm.blocks size: not ours"),
-        (change(f"{GET} parameters 1 name", "size"), "parameter: data.evm.blocks pageSize: ours only"),
-        (change(f"{GET} parameters 2 in", "query"), "place: data.evm.blocks chainId"),
-        (change(f"{GET} parameters 2 schema enum", ["1"]), "values: data.evm.blocks chainId"),
-        (change(f"{ANSWER} more", {"type": "string"}), "envelope: data.evm.blocks more: not ours"),
-        (change(f"{BLOCK} properties txCount", None), "field: data.evm.blocks EvmBlock.txCount: ours only"),
-        (
-            change(f"{BLOCK} properties size", {"type": "number"}),
-            "field: data.evm.blocks EvmBlock.size: not ours",
-        ),
-        (change(f"{BLOCK} properties txCount type", "boolean"), "type: data.evm.blocks EvmBlock.txCount"),
-        (change(f"{BLOCK} properties blockHash enum", ["0x"]), "values: data.evm.blocks EvmBlock.blockHash"),
-        (
-            change(f"{BLOCK} required 0", None),
-            "required: data.evm.blocks EvmBlock.blockNumber: True is False",
-        ),
-        (
-            change(f"{BLOCK} required 8", None),
-            "key: data.evm.blocks block_hash: EvmBlock need not have blockHash",
-        ),
-        (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "EvmBlock.blockMinDelayExcess: False is True"),
-        (
-            change("paths /v1/news", {"get": a_document()["paths"][PATH]["get"]}),
-            "not declared: data /v1/news",
-        ),
-    ],
-)
-def test_each_difference_is_noticed(
-    changed: Callable[[dict[str, Any]], None], said: str, tmp_path: Path
-) -> None:
+DIFFERENCES = [
+    (change(f"{GET} x-execution-weight", "xl"), "weight: data.evm.blocks: 'small' is 'xl'"),
+    (change(f"{GET} deprecated", True), "deprecated: data.evm.blocks: False is True"),
+    (change(f"{GET} parameters 1 schema maximum", 500), "bounds: data.evm.blocks pageSize"),
+    (change(f"{GET} parameters 1 schema maximum", 500), "default: data.evm.blocks pageSize"),
+    (change(f"{GET} parameters 1 schema type", "string"), "type: data.evm.blocks pageSize"),
+    (change(f"{GET} parameters 1 required", True), "required: data.evm.blocks pageSize"),
+    (change(f"{GET} parameters 1 name", "size"), "parameter: data.evm.blocks size: not ours"),
+    (change(f"{GET} parameters 1 name", "size"), "parameter: data.evm.blocks pageSize: ours only"),
+    (change(f"{GET} parameters 2 in", "query"), "place: data.evm.blocks chainId"),
+    (change(f"{GET} parameters 2 schema enum", ["1"]), "values: data.evm.blocks chainId"),
+    (change(f"{ANSWER} more", {"type": "string"}), "envelope: data.evm.blocks more: not ours"),
+    (change(f"{BLOCK} properties txCount", None), "field: data.evm.blocks EvmBlock.txCount: ours only"),
+    (
+        change(f"{BLOCK} properties size", {"type": "number"}),
+        "field: data.evm.blocks EvmBlock.size: not ours",
+    ),
+    (change(f"{BLOCK} properties txCount type", "boolean"), "type: data.evm.blocks EvmBlock.txCount"),
+    (change(f"{BLOCK} properties blockHash enum", ["0x"]), "values: data.evm.blocks EvmBlock.blockHash"),
+    (
+        change(f"{BLOCK} required 0", None),
+        "required: data.evm.blocks EvmBlock.blockNumber: True is False",
+    ),
+    (
+        change(f"{BLOCK} required 8", None),
+        "key: data.evm.blocks block_hash: EvmBlock need not have blockHash",
+    ),
+    (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "EvmBlock.blockMinDelayExcess: False is True"),
+    (
+        change("paths /v1/news", {"get": a_document()["paths"][PATH]["get"]}),
+        "not declared: data /v1/news",
+    ),
+]
+
+
+def test_each_difference_is_noticed(tmp_path: Path) -> None:
     """A single change of the document is one line with the place."""
-    content = copy.deepcopy(a_document())
-    changed(content)
-    assert any(said in line for line in differences(content, tmp_path))
+    unnoticed = []
+    for changed, said in DIFFERENCES:
+        content = copy.deepcopy(a_document())
+        changed(content)
+        if not any(said in line for line in differences(content, tmp_path)):
+            unnoticed.append(said)
+    assert not unnoticed
 
 
 def test_the_command_reports_routes_that_the_document_lacks(
@@ -392,24 +434,18 @@ def test_comparison_without_documents_fails(
     assert "no OpenAPI documents" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("wire", "name"),
-    [("blockNumber", "block_number"), ("erc20Token", "erc20_token"), ("l1ValidationId", "l1_validation_id")],
-)
-def test_names_become_those_of_python(wire: str, name: str) -> None:
+def test_names_become_those_of_python() -> None:
     """JSON names become Python names."""
-    assert snake(wire) == name
+    named = {"blockNumber": "block_number", "erc20Token": "erc20_token", "l1ValidationId": "l1_validation_id"}
+    assert {wire: snake(wire) for wire in named} == named
 
 
-@pytest.mark.parametrize(
-    ("name", "docstring"),
-    [
-        ("EvmBlock", "An EVM block."),
-        ("Erc20Transfer", "An ERC-20 transfer."),
-        ("XChainVertex", "An X-Chain vertex."),
-        ("Rewards", "Rewards."),
-    ],
-)
-def test_docstrings_are_made_by_rule(name: str, docstring: str) -> None:
+def test_docstrings_are_made_by_rule() -> None:
     """Docstrings of classes follow from their names, never from a document's text."""
-    assert records.sentence(name) == docstring
+    described = {
+        "EvmBlock": "An EVM block.",
+        "Erc20Transfer": "An ERC-20 transfer.",
+        "XChainVertex": "An X-Chain vertex.",
+        "Rewards": "Rewards.",
+    }
+    assert {name: records.sentence(name) for name in described} == described

@@ -9,25 +9,37 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainapi
-from chainapi.core.canonical_json import canonical_json
 from chainapi.errors import ConfigurationError, DecodeError, WebhookSignatureError
 from chainapi.models import AddressActivityEvent, SharedSecret, Unknown
 from chainapi.webhooks import validate_webhook
 from tests.documents import Maker
 
 SECRET = "c13cc017c4ed63bcc842c8edfb49df37512280326a32826de3b885340b8a3d53"
-EVENT: dict[str, Any] = Maker(seed=3, whole=True).record(AddressActivityEvent)
+
+
+def small(value: Any) -> Any:
+    """Return a value with small numbers, which have one form in JSON: that of Python is the canonical one."""
+    if isinstance(value, dict):
+        return {name: small(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [*map(small, value)]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) % 1_000 if is_number else value
+
+
+EVENT: dict[str, Any] = small(Maker(seed=3, whole=True).record(AddressActivityEvent))
 EVENT["eventType"] = "address_activity"
 BODY = json.dumps(EVENT).encode()
 
 
 def signed(body: bytes, secret: str = SECRET) -> str:
-    """Return the signature of a body as the service makes it."""
-    return b64encode(hmac.digest(bytes.fromhex(secret), canonical_json(body), "sha256")).decode()
+    """Return the signature of a body as the service makes it, of JSON in its canonical form (RFC 8785)."""
+    canonical = json.dumps(json.loads(body), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return b64encode(hmac.digest(bytes.fromhex(secret), canonical.encode(), "sha256")).decode()
 
 
 def test_a_signed_call_is_an_event() -> None:
@@ -47,16 +59,20 @@ def test_a_known_signature_stays_valid() -> None:
     assert event.raw == {"a": [200], "eventType": "later", "n": 1}
 
 
-@pytest.mark.parametrize("form", [{"indent": 2}, {"sort_keys": True}, {"ensure_ascii": False}])
-def test_the_form_of_the_json_does_not_matter(form: dict[str, Any]) -> None:
+def test_the_form_of_the_json_does_not_matter() -> None:
     """White space, the order of names and escapes change nothing: the canonical JSON is signed."""
     event = {**EVENT, "webhookId": "h\u00f6ok"}
-    body = json.dumps(event, **form).encode()
-    made = validate_webhook(body, signed(json.dumps(event).encode()), SECRET)
-    assert isinstance(made, AddressActivityEvent)
-    assert made.webhook_id == event["webhookId"]
+    for body in (
+        json.dumps(event, indent=2),
+        json.dumps(event, sort_keys=True),
+        json.dumps(event, ensure_ascii=False),
+    ):
+        made = validate_webhook(body.encode(), signed(json.dumps(event).encode()), SECRET)
+        assert isinstance(made, AddressActivityEvent)
+        assert made.webhook_id == event["webhookId"]
 
 
+@settings(max_examples=30)
 @given(st.data())
 def test_any_change_is_refused(data: st.DataObject) -> None:
     """A changed value, signature or secret is refused, and never an event."""
@@ -73,11 +89,11 @@ def test_any_change_is_refused(data: st.DataObject) -> None:
         validate_webhook(body, signature, secret)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[1e999]", b"[" * 100_000])
-def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
+def test_a_body_that_is_no_json_is_refused() -> None:
     """Bodies that no service signs are refused with the same class of error."""
-    with pytest.raises(WebhookSignatureError, match=r"no JSON.*whole and unchanged.*answer it with 401"):
-        validate_webhook(body, "x", SECRET)
+    for body in (b"", b"{", b"\xff", b"[1e999]", b"[" * 100_000):
+        with pytest.raises(WebhookSignatureError, match=r"no JSON.*whole and unchanged.*answer it with 401"):
+            validate_webhook(body, "x", SECRET)
 
 
 def test_a_call_without_a_signature_is_refused() -> None:
@@ -96,38 +112,32 @@ def test_a_signed_event_of_a_wrong_form_is_a_decode_error() -> None:
     assert caught.value.path == "$.event.transaction"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_arguments_of_another_type_are_refused() -> None:
+    """A parsed body, or a secret of another form, is the receiver's fault, and its value is not shown."""
+    cases: list[tuple[Any, str]] = [
         ((BODY.decode(), "x", SECRET), "body must be bytes, as the call arrived, not a str"),
         ((EVENT, "x", SECRET), "body must be bytes, as the call arrived, not a dict"),
         ((BODY, b"x", SECRET), "signature must be the text of the header x-signature, or None, not a bytes"),
-        ((BODY, "x", SECRET.encode()), "hexadecimal"),
-        ((BODY, "x", None), "hexadecimal"),
-    ],
-)
-def test_arguments_of_another_type_are_refused(arguments: Any, message: str) -> None:
-    """A parsed body, or a variable that is not set, is the receiver's fault, and its value is not shown."""
-    with pytest.raises(ConfigurationError, match=message) as caught:
-        validate_webhook(*arguments)
-    assert SECRET not in str(caught.value)
+        *(
+            ((BODY, "x", secret), "hexadecimal")
+            for secret in (SECRET.encode(), None, "", "no digits", "abc", "h\u00e9x")
+        ),
+    ]
+    for arguments, message in cases:
+        with pytest.raises(ConfigurationError, match=message) as caught:
+            validate_webhook(*arguments)
+        assert SECRET not in str(caught.value)
+        assert not arguments[2] or str(arguments[2]) not in str(caught.value)
 
 
-@pytest.mark.parametrize("secret", ["", "not hexadecimal", "abc", "h\u00e9x"])
-def test_a_secret_of_another_form_is_refused(secret: str) -> None:
-    """Secrets without hexadecimal digits are ConfigurationError, and are not shown."""
-    with pytest.raises(ConfigurationError, match="hexadecimal") as caught:
-        validate_webhook(BODY, signed(BODY), secret)
-    assert not secret or secret not in str(caught.value)
-
-
-@pytest.mark.parametrize("body", [BODY, b"{", json.dumps({**EVENT, "event": {}}).encode()])
-def test_no_error_shows_the_secret(body: bytes) -> None:
+def test_no_error_shows_the_secret() -> None:
     """No error has the secret or the expected signature in its text or its chain."""
-    signature = signed(body) if body.endswith(b"}") and b'"event": {}' in body else "wrong"
-    with pytest.raises((WebhookSignatureError, DecodeError)) as caught:
-        validate_webhook(body, signature, SECRET)
-    shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(vars(caught.value))
-    assert SECRET not in shown
-    assert signed(BODY) not in shown
+    wrong = json.dumps({**EVENT, "event": {}}).encode()
+    for body, signature in ((BODY, "wrong"), (b"{", "wrong"), (wrong, signed(wrong))):
+        with pytest.raises((WebhookSignatureError, DecodeError)) as caught:
+            validate_webhook(body, signature, SECRET)
+        error = caught.value
+        shown = "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
+        assert SECRET not in shown
+        assert signed(BODY) not in shown
     assert SECRET not in repr(SharedSecret(secret=SECRET))

@@ -1,25 +1,30 @@
-"""Typed calls of every route: the source of tests/typing/every_route.py.
+"""Typed calls of every route, for the type checkers.
 
-The type checkers read that module.
+Run it as `python -m chainapi._tooling.calls --check`: it writes the calls into a temporary folder, and mypy
+checks them. Without `--check` it prints them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from chainapi import models
 from chainapi._tooling import route_names
-from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
+from chainapi._tooling.files import COMMAND, ROOT, GeneratorError, Writer
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.models.schema import Type, fields_of, is_record
 
-__all__ = ["check_names", "example", "write"]
+__all__ = ["check_names", "check_types", "example", "main", "text"]
 
-FILE = "tests/typing/every_route.py"
+FILE = "every_route.py"
 
 
 def check_names() -> None:
@@ -112,7 +117,6 @@ def text() -> str:
     words = sorted({word for source in sources for word in re.findall(r"(?<!\w)[A-Z]\w+", source)})
     records = [word for word in words if word in dir(models)]
     lines = [
-        HEADER,
         '"""Every route with every parameter, for the type checkers."""',
         "",
         "from __future__ import annotations",
@@ -136,6 +140,21 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(writer: Writer) -> None:
-    """Write the module."""
-    writer.write_python(FILE, text())
+def check_types() -> int:
+    """Check the types of the calls with mypy, and return its exit code."""
+    with TemporaryDirectory() as folder:
+        Writer(Path(folder)).write_python(FILE, text())
+        command = (sys.executable, "-m", "mypy", str(Path(folder, FILE)))
+        return subprocess.run(command, check=False, cwd=ROOT).returncode
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check the types of the calls, or print them; return the exit code."""
+    if "--check" in arguments:
+        return check_types()
+    print(text(), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

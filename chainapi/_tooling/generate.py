@@ -1,9 +1,9 @@
-"""Generate records, routes, typed calls and docs.
+"""Generate records, routes and docs.
 
 Run it as `python -m chainapi._tooling.generate [--check]`. Records and routes come from the OpenAPI documents
 (`find_documents`) and from the tables in `names`, `fields` and `keys`; without the documents they stay as
-they are. Typed calls and docs come from the declared routes. With `--check` nothing is written, and the
-command fails if a file is out of date.
+they are. Docs come from the declared routes. With `--check` nothing is written, and the command fails if a
+file is out of date.
 """
 
 from __future__ import annotations
@@ -79,12 +79,11 @@ def write_sources(documents: Iterable[Document], writer: Writer, routes: Routes 
 
 
 def write_derived(writer: Writer) -> None:
-    """Write the typed calls and the docs from the declared routes."""
+    """Write the docs from the declared routes."""
     # Imported here: they read the routes that `write_sources` may just have written.
     from chainapi._tooling import calls, pages
 
     calls.check_names()
-    calls.write(writer)
     pages.write(writer)
 
 
