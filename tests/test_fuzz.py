@@ -81,7 +81,7 @@ def mutated(name: str, rounds: int) -> Iterator[bytes]:
 def check(rounds: int) -> None:
     """Check that mutated responses of every route are rows, or raise DecodeError and nothing else."""
     made = refused = 0
-    for name, body in ((name, body) for name in ROUTES for body in mutated(name, rounds)):
+    for name, body in ((route, body) for route in ROUTES for body in mutated(route, rounds)):
         for options in ({},) if ROUTES[name].single else ({}, {"on_invalid": "raw"}):
             try:
                 found = called(name, body, **options)

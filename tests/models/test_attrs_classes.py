@@ -216,9 +216,9 @@ def test_wrong_types_are_reported_by_their_names_in_json() -> None:
         error = refused(decoded, model, good[model], row)
         assert error.path == f"$.rows[1].{path}", change
         assert reason in error.reason, change
-    for row in (None, 5, "x", []):
+    for other in list[Any]([None, 5, "x", []]):
         for model in good:
-            error = refused(decoded, model, good[model], row)
+            error = refused(decoded, model, good[model], other)
             assert error.path == "$.rows[1]"
             assert error.reason.startswith("Expected `object`, got `")
 
@@ -536,7 +536,10 @@ def aliased(hint: Any) -> Any:
 
 
 NO_MODELS: list[tuple[Any, str]] = [
-    *((model, "^model=") for model in (Plain, object, 5, "Block", [], {}, Plain(), list[Plain], Undefined)),
+    *(
+        (one, "^model=")
+        for one in list[Any]([Plain, object, 5, "x", [], {}, Plain(), list[Plain], Undefined])
+    ),
     *((model, r"IPv4Address.*no structure hook: register one") for model in (Host, aliased(IPv4Address))),
     *((model, r"Plain'> has no structure hook: register one") for model in (aliased(Plain | None),)),
     *(

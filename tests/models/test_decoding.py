@@ -54,7 +54,7 @@ def test_the_page_token() -> None:
     longest = "&#\n+%" * (LONGEST_TOKEN // 5)
     body = json.dumps({"rows": [], "nextPageToken": longest}).encode()
     assert page_of(body).next_page_token == longest
-    for token in (5, True, [], {}, 1.5, "x" * (LONGEST_TOKEN + 1)):
+    for token in list[Any]([5, True, [], {}, 1.5, "x" * (LONGEST_TOKEN + 1)]):
         error = refused(page_of, json.dumps({"rows": [], "nextPageToken": token}).encode())
         assert (error.path, error.malformed) == ("$.nextPageToken", False)
 
@@ -73,7 +73,7 @@ async def test_each_page_has_the_fields_of_its_own_response() -> None:
         def content(self, number: int) -> bytes:
             more = {} if runs[number - 1] is None else {"lastRun": runs[number - 1]}
             point = {"timestamp": 9 - number, "value": 1}
-            token = {} if number == len(runs) else {"nextPageToken": str(number)}
+            token: dict[str, str] = {} if number == len(runs) else {"nextPageToken": str(number)}
             return json.dumps({"results": [point], **more, **token}).encode()
 
     async with reaching(Service()) as session:
@@ -85,13 +85,14 @@ async def test_each_page_has_the_fields_of_its_own_response() -> None:
 
 def test_the_only_list_is_found() -> None:
     """Without `items=`, the only list of the first page is the list field, or else the only null."""
-    for body, found in (
+    bodies: list[tuple[dict[str, Any], str]] = [
         ({"blocks": [1]}, "blocks"),
         ({"n": 1, "utxos": [1], "nextPageToken": "t", "x": None}, "utxos"),
         ({"chains": [], "more": None}, "chains"),
         ({"transactions": None, "n": 1}, "transactions"),
-    ):
-        assert rows_of(json.dumps(body).encode(), items=None) == (body[found] or [])  # type: ignore[index]
+    ]
+    for body, found in bodies:
+        assert rows_of(json.dumps(body).encode(), items=None) == (body[found] or [])
 
 
 async def test_later_pages_keep_the_list_field() -> None:
@@ -102,7 +103,8 @@ async def test_later_pages_keep_the_list_field() -> None:
             return b'{"rows":[1],"nextPageToken":"t"}' if number == 1 else b'{"rows":[5],"other":[6]}'
 
     async with reaching(Service()) as session:
-        assert await session.data.list("/v1/x").collect() == [1, 5]
+        rows: list[Any] = await session.data.list("/v1/x").collect()
+    assert rows == [1, 5]
 
 
 UNCLEAR: list[tuple[Any, str]] = [
@@ -131,10 +133,10 @@ def test_a_page_without_a_clear_list() -> None:
 
 def test_bad_names_of_a_list_field() -> None:
     """A name that no list field can have is refused before a request."""
-    for items in ("nextPageToken", 'a"b', "a\\b", "a\nb", "a\ud800", 5, b"blocks", ["blocks"]):
+    for items in list[Any](["nextPageToken", 'a"b', "a\\b", "a\nb", "a\ud800", 5, b"blocks", ["blocks"]]):
         transport = Answering()
         with pytest.raises(ConfigurationError, match=r"^items="):
-            reaching(transport).data.list("/v1/x", items=items)  # type: ignore[call-overload]
+            reaching(transport).data.list("/v1/x", items=items)
         assert transport.requests == []
 
 

@@ -323,8 +323,8 @@ async def test_the_key_is_in_no_error_of_a_row() -> None:
     """An echoed key is masked in the error of an invalid row."""
     strange = attrs.make_class("Strange", {"by_name": attrs.field(type=dict[str, int])}, frozen=True)
     async with session_of(blocks(b'{"byName":{"secret-key-of-mine":"x"}}')) as session:
-        walk = session.data.list(BLOCKS, items="blocks", model=strange, on_invalid="raw")
-        rows: list[Any] = await walk.collect()
+        walk: Any = session.data.list(BLOCKS, items="blocks", model=strange, on_invalid="raw")
+        rows = await walk.collect()
     assert all(isinstance(row, Invalid) for row in rows)
     assert "secret-key-of-mine" not in "".join(str(row.error) for row in rows)
 

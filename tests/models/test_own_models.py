@@ -406,7 +406,8 @@ def test_a_number_or_a_collection() -> None:
         (set[int], [6, 6], {6}),
         (dict[str, int], {"a": "6"}, {"a": 6}),
     ):
-        model = attrs.make_class("Either", {"content": attrs.field(type=int | other | None)})
+        hint: Any = int | other | None
+        model = attrs.make_class("Either", {"content": attrs.field(type=hint)})
         rows = decoded(model, {"content": "5"}, {"content": given}, {"content": None})
         assert rows == [model(5), model(made), model(None)]
         assert refused(decoded, model, {"content": "x"}).path == "$.rows[0].content"

@@ -54,7 +54,7 @@ def is_cell(cell: Any, value: Any, kind: Any) -> bool:
     if pa.types.is_string(kind) and not isinstance(value, str):
         if isinstance(value, dict):  # JSON of records has null where a field misses
             value = {name: one.to_dict() if attrs.has(type(one)) else one for name, one in value.items()}
-        return cell == str(value) or json.loads(cell) == json.loads(chainapi.json.dumps(value))
+        return bool(cell == str(value) or json.loads(cell) == json.loads(chainapi.json.dumps(value)))
     if pa.types.is_string(kind):
         return cell in (value, json.dumps(value))
     return bool(cell == value or cell == float(value))
