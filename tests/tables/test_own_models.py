@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import pytest
@@ -222,3 +222,19 @@ def test_a_struct_with_a_long_number_in_an_enumeration_is_refused() -> None:
     """A model that msgspec alone can make, and cannot read, is refused before a request."""
     with pytest.raises(ConfigurationError, match="has no structure hook"):
         decoded(msgspec.defstruct("Row", [("weight", Weight)]), {"weight": 1})
+
+
+class Named(TypedDict):
+    """A TypedDict."""
+
+    name: str
+    fees: Decimal
+
+
+def test_rows_without_columns(tmp_path: Path) -> None:
+    """Rows of a TypedDict or a Pydantic class have inferred types in a table, and no file with columns."""
+    for model, sent in ((Named, {"name": "n", "fees": "0.5"}), (Block, {"blockNumber": 1, "fees": "0.5"})):
+        body = json.dumps({"rows": [sent]}).encode()
+        assert table_of(body, model)["fees"].to_pylist() == [Decimal("0.5")]
+        with pytest.raises(ConfigurationError, match="columns"):
+            exported(body, tmp_path / "out.parquet", model)
