@@ -30,7 +30,7 @@ from chainapi import MetricPoint, models
 from chainapi.api.catalogue import ROUTES
 from chainapi.models import EvmBlock, Money, SharedSecret, Unknown
 from tests.answers import called, decoded, refused, rows_of
-from tests.documents import RECORDS, Maker
+from tests.documents import RECORDS, RETURNED, Maker
 
 POINT = MetricPoint(1_700_000_000, 1.5)
 
@@ -52,7 +52,7 @@ def times_of(record: Any) -> list[str]:
 
 def fault_of(record: Any) -> str | None:
     """Return what a record does wrong, or None."""
-    rows = decoded(record, *(Maker(seed).record(record) for seed in range(6)))
+    rows = decoded(record, *(Maker(seed).record(record) for seed in range(3)))
     if {type(row) for row in rows} != {record}:
         return "other classes"
     for row in rows:
@@ -81,10 +81,12 @@ def test_every_record() -> None:
     assert not failures
 
 
-def test_every_record_equals_one_with_further_fields() -> None:
+def test_records_equal_those_with_further_fields() -> None:
     """A record that keeps a field that it does not name is equal to one without: equal hash, equal repr."""
     failures = []
-    for name, record in RECORDS.items():
+    for name, record in RETURNED.items():
+        if not attrs.has(record):
+            continue
         row = Maker(seed=1).record(record)
         plain, further = decoded(record, row, {**row, "more": 1})
         hashes = [hash(one) if isinstance(one, msgspec.Struct) else 0 for one in (plain, further)]
