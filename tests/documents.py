@@ -47,7 +47,7 @@ UNIONS: dict[str, Any] = {name: model for name in models.__all__ if tags_of(mode
 # What routes return, by the first of them: records inside of others are in these.
 RETURNED: dict[str, Any] = {
     name: model
-    for model, name in {declared.rows: name for name, declared in reversed(ROUTES.items())}.items()
+    for model, name in {declared.rows: name for name, declared in reversed([*ROUTES.items()])}.items()
     if model is not str
 }
 

@@ -46,7 +46,10 @@ async def test_the_public_services(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_specification() -> None:
     """The specification's deployment has its own path of the metric, and demands a key for the Data API."""
-    addresses = {"metrics_base_url": "https://metrics.test", "data_base_url": "https://data.test"}
+    addresses: dict[str, Any] = {
+        "metrics_base_url": "https://metrics.test",
+        "data_base_url": "https://data.test",
+    }
     metrics, data = await sent(**addresses, api_key="my-key")
     assert metrics.url == "https://metrics.test/v1/avg_tps/43114"
     assert data.headers["x-data-api-key"] == "my-key"
@@ -79,7 +82,7 @@ async def test_which_setting_takes_precedence(monkeypatch: pytest.MonkeyPatch) -
     given = Provider(
         data_base_url="https://provider.test", metrics_base_url=OTHER, api_key_header="x-provider"
     )
-    for options, address, header in (
+    cases: list[tuple[dict[str, Any], str, str]] = [
         ({}, "https://variable.test", "x-variable"),
         ({"provider": given}, "https://provider.test", "x-provider"),
         (
@@ -88,7 +91,8 @@ async def test_which_setting_takes_precedence(monkeypatch: pytest.MonkeyPatch) -
             "x-provider",
         ),
         ({"api_key_header": "x-argument"}, "https://variable.test", "x-argument"),
-    ):
+    ]
+    for options, address, header in cases:
         _, data = await sent(**options)
         assert data.url.startswith(address), options
         assert data.headers[header] == "key-of-the-variable", options

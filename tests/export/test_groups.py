@@ -39,7 +39,7 @@ from chainapi.simulator import Fault, Simulator
 from chainapi.tables.codec import Codec
 from chainapi.tables.structs import StructDecoder
 from chainapi.tables.types import AMOUNTS
-from tests.documents import Maker
+from tests.documents import LISTS, Maker
 from tests.export.crashes import groups_of
 from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of
@@ -47,7 +47,7 @@ from tests.export.test_growth import model
 from tests.export.test_journal import batch_of
 from tests.export.test_row_groups import groups_of as rows_of_groups
 from tests.sessions import simulated
-from tests.tables.test_pages import LISTS, TEXTS, Reading, rows_of
+from tests.tables.test_pages import TEXTS, Reading, rows_of
 
 
 def both_ways(folder: Path, codec: Codec, body: bytes) -> tuple[Any, Any] | None:

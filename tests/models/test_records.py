@@ -81,6 +81,14 @@ def test_every_record() -> None:
     assert not failures
 
 
+def hash_of(row: Any) -> int | None:
+    """Return the hash of a row; None if it has a list in it."""
+    try:
+        return hash(row)
+    except TypeError:
+        return None
+
+
 def test_records_equal_those_with_further_fields() -> None:
     """A record that keeps a field that it does not name is equal to one without: equal hash, equal repr."""
     failures = []
@@ -89,13 +97,12 @@ def test_records_equal_those_with_further_fields() -> None:
             continue
         row = Maker(seed=1).record(record)
         plain, further = decoded(record, row, {**row, "more": 1})
-        hashes = [hash(one) if isinstance(one, msgspec.Struct) else 0 for one in (plain, further)]
-        same = (plain, repr(plain), hashes[0]) == (further, repr(further), hashes[1]) and further == plain
+        shown = [(repr(one), hash_of(one), attrs.asdict(one)) for one in (plain, further)]
+        same = plain == further == plain and shown[0] == shown[1]
         if not same or (plain.extra, further.extra) != ({}, {"more": 1}):
             failures.append(name)
-        if attrs.asdict(plain) != attrs.asdict(further) or not isinstance(further, record):
-            failures.append(name)
-        if pickle.loads(pickle.dumps(further)).extra != further.extra:
+        again: Any = pickle.loads(pickle.dumps(further))
+        if not isinstance(further, record) or again.extra != {"more": 1}:
             failures.append(name)
     assert not failures
 
