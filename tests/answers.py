@@ -15,7 +15,7 @@ import pytest
 
 from chainapi import Page, Session
 from chainapi.api.catalogue import ROUTES
-from chainapi.errors import DecodeError
+from chainapi.errors import APIStatusError, DecodeError
 from chainapi.export import export
 from chainapi.testing import VirtualLoop
 from tests.documents import Maker, values
@@ -26,6 +26,7 @@ __all__ = [
     "called",
     "decoded",
     "exported",
+    "failure_of",
     "page_of",
     "refused",
     "resource_of",
@@ -101,6 +102,17 @@ def exported(body: bytes, out: Path, model: Any = None, **options: Any) -> Path:
     return out
 
 
+def failure_of(body: bytes) -> APIStatusError:
+    """Return the error of a response of 400 with a body."""
+
+    async def read(session: Session) -> None:
+        await session.data.get("/v1/x")
+
+    with pytest.raises(APIStatusError) as caught:
+        _read(body, read, 400)
+    return caught.value
+
+
 def refused(read: Any, *arguments: Any, **options: Any) -> DecodeError:
     """Return the DecodeError of a call of one of the functions above; its text is short and printable."""
     with pytest.raises(DecodeError) as caught:
@@ -110,9 +122,9 @@ def refused(read: Any, *arguments: Any, **options: Any) -> DecodeError:
     return caught.value
 
 
-def _read(body: bytes, read: Callable[[Session], Awaitable[T]]) -> T:
+def _read(body: bytes, read: Callable[[Session], Awaitable[T]], status: int = 200) -> T:
     runner, session, transport = _opened()
-    transport.body = body
+    transport.body, transport.status = body, status
     transport.requests.clear()
     return runner.run(_awaited(read(session)))
 

@@ -12,9 +12,8 @@ import pytest
 import chainapi.json
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import DecodeError
-from tests.answers import called
+from tests.answers import called, failure_of
 from tests.documents import Maker
-from tests.models.test_decoding import failed
 
 DEEP = 975  # levels: a decoder that gets there by several calls runs out of stack, the first one does not
 
@@ -115,7 +114,7 @@ def test_mutated_error_bodies_have_messages() -> None:
         body = json.dumps(MENTIONED).encode()
         for mutate in (MUTATIONS[number % len(MUTATIONS)], *draw.choices(MUTATIONS, k=number % 2)):
             body = mutate(body, draw) if body else body
-        error = failed(body)
+        error = failure_of(body)
         assert error.status == 400
         assert str(error).isprintable()
         assert all(len(message) <= 301 for message in error.messages)

@@ -185,6 +185,26 @@ def to_float(price: Decimal) -> Any:
     return float(price)
 
 
+def to_sum(prices: list[Decimal]) -> Any:
+    """Return one number in place of several."""
+    return sum(prices)
+
+
+@frozen
+class Summed:
+    """A class with decimals in JSON, and one number in its field."""
+
+    price: list[Decimal] = attrs.field(converter=to_sum)
+
+
+@frozen
+class Unset:
+    """A class with a field that has no value."""
+
+    price: Decimal
+    later: Decimal = attrs.field(init=False)
+
+
 @frozen
 class AsFloat:
     """A class with another number than a decimal in its field."""
@@ -199,6 +219,8 @@ def test_defaults_and_results_of_converters_are_no_fault() -> None:
         (WholeData, [b"{}", b'{"price":"1.5","count":"2"}'], [0.0, Decimal("1.5")]),
         (WholeStruct, [b"{}", b'{"price":"1.5"}'], [0, Decimal("1.5")]),
         (AsFloat, [b'{"price":1.5}'], [1.5]),
+        (Summed, [b'{"price":["1.5",2]}'], [Decimal("3.5")]),
+        (Unset, [b'{"price":"1.5"}'], [Decimal("1.5")]),
         (Attrs | None, [b"null", b'{"price":"1.5"}'], [None, Decimal("1.5")]),
         (Decimal | None, [b"null", b'"1.5"'], [None, Decimal("1.5")]),
         (list[Decimal] | None, [b"null", b'["1.5"]'], [None, [Decimal("1.5")]]),

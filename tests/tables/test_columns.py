@@ -177,6 +177,9 @@ def test_fields_that_no_record_names() -> None:
     details["erc20Transfers"] = [transfer, {**transfer, "news": 1}]
     extra = cells_of(models.EvmTransaction, details)[0]["extra"]
     assert json.loads(extra) == {"erc20Transfers": [{}, {"news": 1}]}
+    health = {"status": "ok", "info": {"db": {"status": "up", "news": 1}, "cache": {"status": "up"}}}
+    extra = cells_of(models.HealthCheck, health)[0]["extra"]
+    assert json.loads(extra)["info"]["db"] == {"news": 1}
     points = [{"timestamp": 1, "value": 2.5}, {"timestamp": 2, "value": 0.5, "partial": True}]
     assert [row["extra"] for row in cells_of(MetricPoint, *points)] == [None, '{"partial":true}']
 
