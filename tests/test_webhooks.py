@@ -22,7 +22,7 @@ SECRET = "c13cc017c4ed63bcc842c8edfb49df37512280326a32826de3b885340b8a3d53"
 
 
 def small(value: Any) -> Any:
-    """Return a value with small numbers, which have one form in JSON: that of Python is the canonical one."""
+    """Return a value with small numbers, which Python writes in the canonical form."""
     if isinstance(value, dict):
         return {name: small(one) for name, one in value.items()}
     if isinstance(value, list):

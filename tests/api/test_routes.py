@@ -77,7 +77,7 @@ async def test_every_route() -> None:
 
 
 async def called(name: str, endpoint: Any, maker: Maker, given: dict[str, Any]) -> tuple[list[Request], Any]:
-    """Call a route with some values, of which three pages exist; return the requests and the rows."""
+    """Call a route that has three pages with some values; return the requests and the rows."""
 
     def answer(request: Request) -> Response:
         if endpoint.single:
@@ -251,7 +251,7 @@ async def test_times_are_sent_in_unix_seconds() -> None:
 
 
 async def test_lists_are_joined() -> None:
-    """Addresses are sent as one parameter, with commas; those of a set are sorted."""
+    """Addresses are sent as one parameter, with commas; a set is sorted first."""
     for addresses, text in ((["a", "b"], "a,b"), ("a,b", "a,b"), (("b", "a"), "b,a"), ({"b", "a"}, "a,b")):
         given: dict[str, Any] = {"addresses": addresses, "page_size": None}
         query = await sent(lambda data, g=given: data.primary_network.utxos("mainnet", "p-chain", **g))

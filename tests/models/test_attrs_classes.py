@@ -480,7 +480,7 @@ VALUES = (
 
 
 def made_of(hint: Any, converter: Any) -> list[Any]:
-    """Return type and value of a field of a type for each of `VALUES`; Invalid where it is refused."""
+    """Return type and value of a field of a type for each of `VALUES`; Invalid if it is refused."""
     beside = attrs.field(type=int, default=0, converter=converter)
     model = attrs.make_class("Row", {"value": attrs.field(type=hint), "beside": beside}, frozen=True)
     body = f'{{"rows":[{",".join(f"""{{"value":{value}}}""" for value in VALUES)}]}}'

@@ -61,7 +61,7 @@ def test_a_list_field_may_be_null() -> None:
 
 
 async def test_each_page_has_the_fields_of_its_own_response() -> None:
-    """The fields beside the list are those of the response of the page, also after equal or other ones."""
+    """Each page has the fields of its own response, also after a page with equal or other ones."""
     runs = (7, 7, None, 8, 7)
 
     class Service(Answering):

@@ -448,7 +448,7 @@ async def test_an_end_that_is_too_long_for_a_number_is_sent_as_it_is() -> None:
 
 
 async def test_a_misspelt_key_names_the_field() -> None:
-    """A misspelt key raises an error with its name before any row; that of a model is an attribute."""
+    """A misspelt key raises an error with its name before any row; a model has a key of attributes."""
     async with session_of(Service([{"id": 1, "name": "x", "a": {"b": 5}}])) as session:
         for key in ("idd", "id.x", ["id", "nme"], "a.b.c"):
             pages = session.data.list(ROWS, key=key)

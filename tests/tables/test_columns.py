@@ -52,7 +52,7 @@ def is_cell(cell: Any, value: Any, kind: Any) -> bool:
     if pa.types.is_fixed_size_binary(kind):
         return bool(cell == int(value).to_bytes(32, "big"))
     if pa.types.is_string(kind) and not isinstance(value, str):
-        if isinstance(value, dict):  # JSON of records has null where a field misses
+        if isinstance(value, dict):  # JSON of records has null for a missing field
             value = {name: one.to_dict() if attrs.has(type(one)) else one for name, one in value.items()}
         return bool(cell == str(value) or json.loads(cell) == json.loads(chainapi.json.dumps(value)))
     if pa.types.is_string(kind):
@@ -79,7 +79,7 @@ def fault_of(model: Any, seeds: range, amounts: Any = "text") -> str | None:
 
 
 def test_tables_of_every_route_have_the_values_of_its_rows() -> None:
-    """Each column of each model has the values of its field, by the name in Python, null where it misses."""
+    """Each column of each model has the values of its field, by its name in Python; a missing value is null."""
     seeds = range(4)
     failures = [f"{name}: {fault}" for name, model in RETURNED.items() if (fault := fault_of(model, seeds))]
     assert not failures
@@ -164,7 +164,7 @@ def test_an_unknown_kind_loses_nothing() -> None:
 
 
 def test_fields_that_no_record_names() -> None:
-    """Unnamed fields are JSON in the column ``extra``, those of records inside in their places, if any."""
+    """Unnamed fields are JSON in the column ``extra``; those of inner records stand in their places."""
     fields = Maker(1, whole=True).record(EvmBlock)
     rows = cells_of(EvmBlock, fields, {**fields, "news": {"a": 2**70}, "burned": "5"}, fields)
     assert [row.pop("extra") for row in rows] == [None, f'{{"news":{{"a":{2**70}}},"burned":"5"}}', None]
