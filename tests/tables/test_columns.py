@@ -79,7 +79,7 @@ def fault_of(model: Any, seeds: range, amounts: Any = "text") -> str | None:
 
 
 def test_tables_of_every_route_have_the_values_of_its_rows() -> None:
-    """Each column of each model has the values of its field, by its name in Python; a missing value is null."""
+    """Each column has the values of its field, by its name in Python; a missing value is null."""
     seeds = range(4)
     failures = [f"{name}: {fault}" for name, model in RETURNED.items() if (fault := fault_of(model, seeds))]
     assert not failures
