@@ -27,6 +27,7 @@ from chainapi.cli.wording import shell_words, worded
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.url import query_params
 from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
+from chainapi.export.progress import ExportProgress
 from chainapi.models import HealthCheck, HealthIndicator, MetricPoint, Money, Unknown
 from tests.cli.terminal import plain as seen
 
@@ -263,6 +264,21 @@ def test_the_end_of_a_wait(seconds: float, said: str) -> None:
     now = datetime(2026, 1, 31, 23, 59, tzinfo=UTC)
     view = ExportView(Progress(lambda: 0.0), lambda: {"data": stopped}, lambda: now, None)
     assert view.waits() == [f"data: 0 of 6,000 left, {said}"]
+
+
+def test_stages_and_failures_of_an_export_are_seen() -> None:
+    """Failed sources are counted, and the writing of the file is shown; nothing is kept before a page."""
+    progress = ExportProgress(1_000, "writing", seen=1_000, done=997, failed=3, pages=5_000, rows=123_456)
+    progress.begin_writing(123_456, 0)
+    progress.clock = lambda: 3.4
+    progress.wrote(50_000)
+    view = ExportView(Progress(lambda: 0.0), dict[str, QuotaSnapshot], datetime.now, progress)
+    assert view.line() == (
+        "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 0 requests · 3 failed · "
+        "50,000 of 123,456 rows written · about 5 s left"
+    )
+    begun = ExportView(None, dict[str, QuotaSnapshot], datetime.now)
+    assert (begun.counts(), begun.kept()) == ("no pages yet", "0 new rows kept")
 
 
 # Tables
