@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
-import gc
 import inspect
 import typing
-import weakref
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -32,7 +29,6 @@ from chainapi.models import (
     Unknown,
     converter,
 )
-from chainapi.testing import VirtualLoop
 from tests.api.test_keys import ALL_CHAINS, MAY_BE_MISSING, put, take
 from tests.api.test_routes import kinds_of
 from tests.documents import LISTS, Maker, path_pattern
@@ -298,22 +294,3 @@ def test_wrong_names_in_a_record_are_errors() -> None:
     """A route whose record does not exist fails at first use, naming the command."""
     with pytest.raises(NameError, match=COMMAND):
         _types_of({"rows": "NoSuchModel"}, {})
-
-
-def test_a_route_keeps_no_event_loop() -> None:
-    """The loader of records keeps no reference to the loop that waited for it."""
-    known = ROUTES["data.evm.blocks"]
-    endpoint = Endpoint(known.record, known.function, single=False)
-
-    def run() -> weakref.ref[asyncio.AbstractEventLoop]:
-        async def load() -> None:
-            await asyncio.gather(endpoint.load(), endpoint.load())
-
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            runner.run(load())
-            return weakref.ref(runner.get_loop())
-
-    loop = run()
-    gc.collect()
-    assert endpoint.loaded
-    assert loop() is None

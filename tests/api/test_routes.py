@@ -410,7 +410,7 @@ def test_what_cannot_be_estimated() -> None:
             (lambda: data.evm.blocks(1).estimate(rows=10**400), "from 1 to 1000000000000000"),
             (lambda: data.chains().estimate(rows=1, page_size=0), "page_size=0 must be"),
             (
-                lambda: data.usage.logs().estimate(rows=1, limits=[Limit(100, 60)]),
+                lambda: data.usage.logs().estimate(rows=1, limits=[Limit(100, 60, units=True)]),
                 "a request costs 200 units: more than 100 in 60 s",
             ),
         ]
