@@ -34,9 +34,40 @@ def types(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests with branch coverage on a supported Python, if it is installed."""
-    session.install("-e", ".[dev]")
-    session.run("python", "-m", "pytest", "--cov", "--cov-branch", *session.posargs)
+    """Run the README's tests with branch coverage on a supported Python, if it is installed."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "pytest", "-n", "auto", "--cov", "--cov-branch", *session.posargs)
+
+
+@nox.session
+def proofs(session: nox.Session) -> None:
+    """Run what takes long: kills, power cuts, mutants, laboratory, judge, soak; then other sessions."""
+    session.install("-e", ".[test]")
+    chosen = "proof and not recipes and not browser"
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", chosen, *session.posargs)
+    for name in ("judge", "limits", "soak", "conform", "recipes", "browser", "lowest", "bench"):
+        session.notify(name, posargs=())
+
+
+@nox.session
+def recipes(session: nox.Session) -> None:
+    """Run the recipes of docs/examples on their frameworks: Dagster, dlt, Litestar, Quart."""
+    session.install("-e", ".[recipes]")
+    session.run("python", "-m", "pytest", "-m", "recipes", *session.posargs)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Run the live page in the Chromium of the system, which has to be installed."""
+    session.install("-e", ".[browser]")
+    session.run("python", "-m", "pytest", "-m", "browser", *session.posargs)
+
+
+@nox.session
+def cost(session: nox.Session) -> None:
+    """Run the README's tests, and print their CPU; more than 240 seconds fail."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "tests.cost", *session.posargs)
 
 
 @nox.session
@@ -61,14 +92,14 @@ def docs(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """Run the tests with the lowest versions of all dependencies that pyproject.toml permits."""
     session.install("uv")
-    session.run("uv", "pip", "install", "--resolution", "lowest-direct", "-e", ".[dev]")
-    session.run("python", "-m", "pytest", *session.posargs)
+    session.run("uv", "pip", "install", "--resolution", "lowest-direct", "-e", ".[test]")
+    session.run("python", "-m", "pytest", "-n", "auto", *session.posargs)
 
 
 @nox.session
 def limits(session: nox.Session) -> None:
     """Run the rate-limit laboratory: simulated servers in virtual time, figures beside targets."""
-    session.install("-e", ".[dev]")
+    session.install("-e", ".[test]")
     session.run("python", "-m", "tests.limits", *session.posargs)
 
 
@@ -82,21 +113,21 @@ def compare(session: nox.Session) -> None:
 @nox.session
 def conform(session: nox.Session) -> None:
     """Check responses of the simulator against the OpenAPI documents, or those that are named."""
-    session.install("-e", ".[dev]")
+    session.install("-e", ".[test]")
     session.run("python", "-m", "tests.simulator.conform", *session.posargs)
 
 
 @nox.session
 def soak(session: nox.Session) -> None:
     """Run random walks over lists that change: `nox -s soak -- --examples 100000 --seed 1`."""
-    session.install("-e", ".[dev]")
+    session.install("-e", ".[test]")
     session.run("python", "-m", "tests.paging", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure speed and memory beside hand-written loops; `-- walks tables` measures only these."""
-    session.install("-e", ".[dev]")
+    session.install("-e", ".[test]")
     session.run("python", "-m", "tests.bench", *session.posargs)
 
 
