@@ -32,10 +32,8 @@ settings.load_profile("chainapi")
 # clock that jumps, which uvloop does not have.
 ON_OTHER_LOOPS = frozenset(
     {
-        "test_gate_outside",
         "test_gates",
         "test_lifecycle",
-        "test_limits_loopback",
         "test_local",
         "test_session",
     }
