@@ -33,6 +33,7 @@ from chainapi.core.share.messages import (
     limits_of,
     read_host_frame,
 )
+from chainapi.errors import ShareUnavailableError
 from chainapi.share.gate import SharedGate
 from chainapi.share.host import Host
 from chainapi.share.link import Link, Serve, linked_pair
@@ -163,13 +164,15 @@ class PlayedHost:
     def __init__(self) -> None:
         self.connections = 0
         self.link: Any = None
+        self.welcomes = True
 
     async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
         """Return a link to the host."""
         self.connections += 1
         near, self.link = linked_pair()
         self.link.start(lambda _: None, lambda: None)
-        self.link.send(encode([Welcome(VERSION)]))
+        if self.welcomes:
+            self.link.send(encode([Welcome(VERSION)]))
         return near
 
     def store(self, name: str, memory: bytes) -> None:
@@ -200,3 +203,20 @@ async def test_malformed_frames_of_a_host_break_the_link(caplog: pytest.LogCaptu
         task.cancel()
         gate.leave(member)
         await gate.aclose()
+
+
+async def test_a_denied_process_gets_the_reason() -> None:
+    """A refusal by the host ends the link; the error of the call has the reason."""
+    host, member = PlayedHost(), Member()
+    host.welcomes = False
+    gate = SharedGate("quota", "https://data.test", host, "fail")
+    gate.join(member)
+    task = asyncio.create_task(gate.acquire("/a", member=member))
+    while not task.done():
+        await asyncio.sleep(0.26)
+        host.link.send(encode([Denied("version 9 of the protocol")]))
+    with pytest.raises(ShareUnavailableError, match="refused this process: version 9 of the protocol"):
+        task.result()
+    assert 2 <= host.connections <= 12
+    gate.leave(member)
+    await gate.aclose()

@@ -253,3 +253,32 @@ async def test_without_a_host_a_session_sends_by_its_last_share(caplog: pytest.L
     assert [("unavailable" in text, "available again" in text) for text in own].count((False, True)) >= 1
     for session in sessions:
         await session.aclose()
+
+
+async def test_a_longer_timeout_of_a_view_counts() -> None:
+    """A request keeps its permit as long as the timeout of its view, not only that of its session."""
+    sim, exchange = Simulator(latency=300.0, limit=10, window=1000.0), Exchange()
+    async with opened(sim, exchange, timeout=20.0) as session:
+        view = session.with_options(timeout=400.0)
+        call = asyncio.create_task(view.data.get(PATH))
+        await asyncio.sleep(200.0)
+        assert session.quota["data"].in_flight == 1
+        assert await call
+
+
+async def test_sessions_from_before_a_fork_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child uses and closes nothing of its parent: the parent's session raises, and a new one works."""
+    sim, exchange = Simulator(), Exchange()
+    arguments: dict[str, Any] = {**sim.arguments(), "share": exchange.carrier()}
+    parent = Session(**arguments)
+    await parent.data.get(PATH)
+    process = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: process + 1)
+    with pytest.raises(ConfigurationError, match="made before a fork"):
+        await parent.data.get(PATH)
+    async with Session(**arguments) as child:
+        assert await child.data.get(PATH)
+        with pytest.raises(ConfigurationError, match="made before a fork"):
+            await parent.aclose()
+    monkeypatch.undo()
+    await parent.aclose()
