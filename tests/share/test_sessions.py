@@ -193,17 +193,18 @@ async def test_a_bucket_of_one_loop_cannot_be_shared() -> None:
         opened(Simulator(), Exchange(), rate=AsyncLimiter(5))
 
 
-async def test_variable_chooses_for_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_variable_chooses_for_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """CHAINAPI_SHARE counts where share= is not given."""
     sim, shared = Simulator(), dict[str, bool]()
     for value in ("", "0", "1", "local", "local, share=False"):
-        folder = Path(tempfile.mkdtemp(dir=tmp_path), "chainapi")
-        monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(folder))
-        monkeypatch.setenv("CHAINAPI_SHARE", value.partition(",")[0])
-        options: dict[str, Any] = {"share": False} if "," in value else {}
-        async with Session(**sim.arguments(), **options) as session:
-            await session.data.get(PATH)
-        shared[value] = os.path.exists(folder)  # noqa: ASYNC240, PTH110 - a folder of the test
+        with tempfile.TemporaryDirectory() as short:  # paths of sockets have at most 107 bytes
+            folder = Path(short, "chainapi")
+            monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(folder))
+            monkeypatch.setenv("CHAINAPI_SHARE", value.partition(",")[0])
+            options: dict[str, Any] = {"share": False} if "," in value else {}
+            async with Session(**sim.arguments(), **options) as session:
+                await session.data.get(PATH)
+            shared[value] = os.path.exists(folder)  # noqa: ASYNC240, PTH110 - a folder of the test
     assert [value for value in shared if shared[value]] == ["1", "local"]
 
 
