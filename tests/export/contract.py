@@ -1,0 +1,481 @@
+"""Contract of the targets of exports: the targets, lists that change, and stops at every step.
+
+`TARGETS` is the only place that says which targets there are, and how other programs read them. `STORIES`
+has the kinds of lists, and what happens to them between two runs. `test_contract` has the promises.
+``python -m tests.export.contract [WORD ...]`` stops each story at every step, at each target whose name has
+one of the words.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import shutil
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow.parquet as pq
+from attrs import define, evolve, field, frozen
+
+from chainapi import Session
+from chainapi.errors import ExportError
+from chainapi.export import export
+from chainapi.testing import run
+from tests.export.buckets import Bucket, bucket
+from tests.export.disks import FullDisk, Images, State, files_of_at_most, restored
+from tests.ledger import ADDRESS, Ledger, Row, block, transfer
+from tests.sessions import reaching
+
+__all__ = ["READERS", "STORIES", "TARGETS", "Place", "Story", "Target", "full_disks", "sample", "stops"]
+
+T = TypeVar("T")
+DAY = 86_400  # seconds
+LATENCY = 0.05  # seconds of a request: more than pages gather for a commit
+
+
+# What other programs read
+
+
+def read_database(connect: Callable[..., Any], path: Path) -> list[Row]:
+    """Return the rows of a database."""
+    with closing(connect(path)) as database:
+        found = database.execute("SELECT * FROM rows")
+        return [
+            dict(zip([name for name, *_ in found.description], row, strict=True)) for row in found.fetchall()
+        ]
+
+
+def read_csv(text: str) -> list[Row]:
+    """Return the rows of CSV."""
+    return [*csv.DictReader(text.splitlines(keepends=True))]
+
+
+READERS: Mapping[str, Callable[[Path], list[Row]]] = {
+    "parquet": lambda path: pq.ParquetFile(path).read().to_pylist(),
+    "jsonl": lambda path: [json.loads(line) for line in path.read_text().splitlines()],
+    "csv": lambda path: read_csv(path.read_text()),
+    "csv.gz": lambda path: read_csv(gzip.decompress(path.read_bytes()).decode()),
+    "sqlite": lambda path: read_database(sqlite3.connect, path),
+    "duckdb": lambda path: read_database(duckdb.connect, path),
+}
+
+
+@frozen
+class Target:
+    """Target of an export.
+
+    Attributes:
+        name: what the tests call it.
+        out: its path below a folder, or in a bucket; that of a folder ends with a slash.
+        format: name of the format.
+        remote: whether it is in a bucket, and not on the disk.
+        divided: whether the rows of the folder are divided by source, and by day if they have a time.
+
+    """
+
+    name: str
+    out: str
+    format: str
+    remote: bool = False
+    divided: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def folder(self) -> bool:
+        """Whether the target is a folder, which gets parts, and not one file."""
+        return self.out.endswith("/")
+
+
+TARGETS = (
+    Target("folder of Parquet", "rows/", "parquet"),
+    Target("folder of JSON lines", "rows/", "jsonl"),
+    Target("folder of CSV", "rows/", "csv.gz"),
+    Target("partitions", "rows/", "parquet", divided=True),
+    Target("text file", "rows.jsonl", "jsonl"),
+    Target("compressed text file", "rows.csv.gz", "csv.gz"),
+    Target("SQLite", "rows.sqlite", "sqlite"),
+    Target("DuckDB", "rows.duckdb", "duckdb"),
+    Target("Parquet file", "rows.parquet", "parquet"),
+    Target("URL of a folder", "rows/", "jsonl", remote=True),
+    Target("URL of partitions", "rows/", "jsonl", remote=True, divided=True),
+    Target("URL of a file", "rows.csv", "csv", remote=True),
+)
+
+
+# Lists, and what happens to them
+
+
+@frozen(kw_only=True)
+class Plain:
+    """Row of a class of a user, without a key and without an order."""
+
+    number: int | None = None
+    text: str | None = None
+
+
+def plain(number: int, serial: int) -> Row:
+    """Return a row that is equal to two others."""
+    return {"number": serial // 3, "text": f"t{serial // 3}"}
+
+
+@frozen
+class Story:
+    """Kind of a list, how it is exported, and how it changes between two runs.
+
+    Attributes:
+        name: what the tests call it.
+        walk: returns the method of a session.
+        sources: arguments of two lists, which are equal.
+        fields: columns that tell the rows apart.
+        make: makes a row of its number and its serial.
+        items: name of the list field.
+        numbers: numbers of the rows at first.
+        invalid: rows that are invalid at first.
+        change: changes the list after the first run.
+        options: further options of the export.
+        again: further options of the run after the change.
+        timed: whether rows have a time.
+
+    """
+
+    name: str
+    walk: Callable[[Session], Any]
+    sources: Sequence[Any]
+    fields: Sequence[str]
+    make: Callable[[int, int], Row]
+    items: str = "transactions"
+    numbers: Sequence[int] = range(12)
+    invalid: Sequence[int] = ()
+    change: Callable[[Ledger], None] = lambda _: None
+    options: Mapping[str, Any] = field(factory=dict[str, Any])
+    again: Mapping[str, Any] = field(factory=dict[str, Any])
+    timed: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+    def ledger(
+        self, *, changed: bool = False, after: Ledger | None = None, latency: float = LATENCY, **options: Any
+    ) -> Ledger:
+        """Return a service with the lists, before or after the change; it refuses the tokens of `after`."""
+        ledger = Ledger([*self.numbers], self.make, self.items, latency=latency, by_number=True, **options)
+        ledger.changed = {serial: {"gasUsed": ""} for serial in self.invalid}
+        if after is not None:
+            ledger._tokens.update(dict.fromkeys(after._tokens, (float("-inf"), 0)))
+        if changed:
+            self.change(ledger)
+        return ledger
+
+    def rows(self, ledger: Ledger) -> Counter[tuple[str, ...]]:
+        """Count the valid rows of the lists; those that are or were invalid are there once, too."""
+        found, invalid = Counter[tuple[str, ...]](), set[tuple[str, ...]]()
+        for one in {id(ledger): ledger, 0: self.ledger()}.values():
+            for serial in {*range(len(one.numbers))} - one.gone:
+                row = {**one.make(one.numbers[serial], serial), **one.changed.get(serial, {})}
+                told = self.told({camel(name): value for name, value in row.items()})
+                if row.get("gasUsed") == "":
+                    invalid |= {("invalid", label, *told) for label in self.labels}
+                elif one is ledger:
+                    found.update((label, *told) for label in self.labels)
+        return found + Counter(invalid)
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the sources."""
+        return ["/".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in self.sources]
+
+    def told(self, row: Row) -> tuple[str, ...]:
+        """Return what tells a row apart, by names of JSON or of columns."""
+        return tuple(str(row[name if name in row else camel(name)]) for name in self.fields)
+
+
+def camel(name: str) -> str:
+    """Return the name of a field in JSON."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def grow(ledger: Ledger) -> None:
+    """Add rows at the head, one of them with the newest number so far."""
+    newest = max(ledger.numbers)
+    ledger.numbers += [newest, newest + 1, newest + 2 * DAY]
+
+
+def correct(ledger: Ledger) -> None:
+    """Change, withdraw and add rows; one becomes valid, and another one invalid."""
+    ledger.changed = {7: {"gasUsed": "70"}, 9: {"gasUsed": "90"}, 10: {"gasUsed": ""}}
+    ledger.gone.add(11)
+    ledger.numbers += [8 * DAY + 1, 12 * DAY]
+
+
+BLOCKS = Story(
+    "key and order",
+    lambda session: session.data.evm.blocks,
+    (1, 2),
+    ("block_number", "block_hash", "gas_used"),
+    block,
+    "blocks",
+    numbers=[DAY // 4 * one for one in range(12)],
+    invalid=(3, 9),
+    change=grow,
+)
+TRANSFERS = Story(
+    "key without an order",
+    lambda session: session.data.evm.erc20_transactions,
+    ((1, ADDRESS), (2, ADDRESS)),
+    ("tx_hash", "log_index", "block_number"),
+    transfer,
+    numbers=[one // 3 for one in range(12)],
+    change=grow,
+)
+STORIES = (
+    BLOCKS,
+    TRANSFERS,
+    Story(
+        "neither",
+        lambda session: session.data.list,
+        ("/v1/a", "/v1/b"),
+        ("number", "text"),
+        plain,
+        options={"model": Plain},
+        timed=False,
+    ),
+    evolve(TRANSFERS, name="ranges", options={"ranges": 2}),
+    evolve(
+        BLOCKS,
+        name="lookback",
+        numbers=[DAY * one for one in range(12)],
+        invalid=(7, 8),
+        change=correct,
+        again={"lookback": "6d"},
+    ),
+)
+
+
+# Where a target is
+
+
+@define
+class Place:
+    """Target of a test: on a disk, or in a bucket with its journal on a disk.
+
+    Attributes:
+        target: what it is.
+        folder: folder with all its files, but for objects.
+        objects: the bucket.
+
+    """
+
+    target: Target
+    folder: Path
+    objects: type[Bucket] | None = None
+
+    @classmethod
+    def of(cls, target: Target, folder: Path, objects: type[Bucket]) -> Place:
+        """Return a new place in a folder that does not exist."""
+        (folder / "journal" if target.remote else folder).mkdir(parents=True)
+        objects.store.clear()
+        return cls(target, folder, objects if target.remote else None)
+
+    @property
+    def out(self) -> str:
+        """What the caller names."""
+        return f"{'bucket://b' if self.objects else self.folder}/{self.target.out}"
+
+    async def export(self, session: Session, story: Story, **options: Any) -> Any:
+        """Run the export once."""
+        given: dict[str, Any] = {"format": self.target.format, "page_size": 4, "on_invalid": "raw"}
+        if self.objects:
+            given["journal"] = self.folder / "journal"
+        if self.target.divided:
+            given["partition"] = ["source", "day"] if story.timed else ["source"]
+        if self.target.folder:
+            given["part_rows"] = 10
+        given |= {**story.options, **options}
+        return await export(story.walk(session), story.sources, self.out, **given)
+
+    def local(self) -> Path:
+        """Return the folder, or a local copy of the bucket, in which the target has its name."""
+        if self.objects is None:
+            return self.folder
+        copy = self.folder.with_name(f"{self.folder.name}-objects")
+        shutil.rmtree(copy, ignore_errors=True)
+        for name, content in self.objects.objects().items():
+            path = copy / name.removeprefix("/b/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return copy
+
+    def files(self) -> list[Path]:
+        """Return the files with rows, in the folder or its copy."""
+        found = self.local() / self.target.out
+        return sorted(found.rglob("part-*")) if self.target.folder else [found] if found.exists() else []
+
+    def listed(self) -> list[Path]:
+        """Return the files with rows that the export names: those of the manifest, of a folder."""
+        if not self.target.folder:
+            return self.files()
+        folder = self.local() / self.target.out
+        lines = (folder / "_manifest.ndjson").read_text().splitlines()
+        return sorted(folder / json.loads(line)["name"] for line in lines)
+
+    def rows(self, story: Story, files: Iterable[Path] | None = None) -> Counter[tuple[str, ...]]:
+        """Count the rows that other programs find, and the invalid ones."""
+        found = Counter[tuple[str, ...]]()
+        for path in self.files() if files is None else files:
+            keys = dict(part.split("=") for part in path.parts if "=" in part)
+            for row in READERS[self.target.format](path):
+                source = row["source"] if "source" in row else unquote(keys["source"])
+                found[source, *story.told(row)] += 1
+                if "day" in keys:
+                    assert (
+                        day_of(row["block_timestamp" if "block_timestamp" in row else "day"]) == keys["day"]
+                    )
+        for path in [*self.local().rglob("_invalid-*"), *self.local().glob("*.invalid")]:
+            for line in map(json.loads, path.read_text().splitlines()):
+                found["invalid", line["source"], *story.told(line["row"])] += 1
+        return found
+
+    def check(self, story: Story, ledger: Ledger) -> None:
+        """Compare the target with the list, and look for what a stopped run has left behind."""
+        expected, found = story.rows(ledger), self.rows(story)
+        assert found == expected, (found - expected, expected - found)
+        assert self.listed() == self.files()
+        left = [path.name for folder in (self.folder, self.local()) for path in folder.rglob("*")]
+        assert [name for name in left if "partial" in name or "unfinished" in name] == []
+
+
+def day_of(value: Any) -> str:
+    """Return the date of a time in UTC."""
+    seconds = value if isinstance(value, int) else value.timestamp()
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
+# Stops at every step
+
+
+def sample(states: Sequence[T], most: int) -> Iterator[T]:
+    """Yield at most `most` of the states, evenly spread."""
+    step = max(1, len(states) / most)
+    return (states[int((place + 0.5) * step)] for place in range(min(most, len(states))))
+
+
+async def stops(
+    target: Target, story: Story, folder: Path, objects: type[Bucket], most: int = sys.maxsize, twice: int = 0
+) -> int:
+    """Continue an export from what a kill or a power cut leaves; return the number of stops.
+
+    The service refuses the page tokens that it gave before the stop. Runs that continue are themselves
+    stopped, at `twice` steps each.
+    """
+    place, ledger = Place.of(target, folder / "run", objects), story.ledger()
+    states = list[tuple[bool, State]]()
+    async with reaching(ledger) as session:
+        for changed in (False, True):
+            if changed:
+                story.change(ledger)
+            with Images(place.folder, place.objects) as images:
+                await place.export(session, story, **(story.again if changed else {}))
+            states += [(changed, state) for state in images.take()]
+    place.check(story, ledger)
+    assert len(states) >= 10
+    count = 0
+    for changed, state in sample(states, most):
+        count += 1
+        place.folder = restored(state, folder / f"{count}", place.objects)
+        with Images(place.folder, place.objects) as images:
+            ledger = await _finish(place, story, ledger, changed=changed)
+        for second, again in enumerate(sample(images.take(), twice) if twice else ()):
+            place.folder = restored(again, folder / f"{count}-{second}", place.objects)
+            ledger = await _finish(place, story, ledger, changed=True)
+    return count
+
+
+async def _finish(place: Place, story: Story, ledger: Ledger, *, changed: bool) -> Ledger:
+    """Continue an export, change the list unless it has changed, and export it again."""
+    for now in sorted({changed, True}):
+        ledger = story.ledger(changed=now, after=ledger)
+        async with reaching(ledger) as session:
+            await place.export(session, story, **(story.again if now else {}))
+    place.check(story, ledger)
+    return ledger
+
+
+async def full_disks(
+    target: Target, story: Story, folder: Path, objects: type[Bucket], most: int = sys.maxsize
+) -> int:
+    """Let the disk be full from a step on, then make room; return the number of full disks."""
+    place, full = Place.of(target, folder / "counted", objects), 0
+    disk = FullDisk(objects=place.objects)
+    async with reaching(story.ledger()) as session:
+        with disk:
+            await place.export(session, story)
+    for at in sample(range(1, disk.steps + 1), most):
+        place = Place.of(target, folder / f"{at}", objects)
+        ledger = story.ledger()
+        async with reaching(ledger) as session:
+            with FullDisk(at, objects=place.objects):
+                full += await no_room(place.export(session, story))
+            await place.export(session, story)
+            place.check(story, ledger)
+    return full
+
+
+async def small_disks(
+    target: Target, story: Story, folder: Path, objects: type[Bucket], most: int = sys.maxsize
+) -> int:
+    """Let no file grow beyond a size, then make room; return the number of full disks."""
+    full = 0
+    for size in sample([0, 500, 2_000, 6_000, 20_000, 60_000, 250_000], most):
+        place, ledger = Place.of(target, folder / f"{size}", objects), story.ledger()
+        async with reaching(ledger) as session:
+            with files_of_at_most(size):
+                full += await no_room(place.export(session, story))
+            await place.export(session, story)
+        place.check(story, ledger)
+    return full
+
+
+async def no_room(exporting: Any) -> bool:
+    """Await an export; return whether a full disk ended it, with advice."""
+    try:
+        await exporting
+    except ExportError as error:
+        if not any(advice in str(error) for advice in ("again", "choose another")):
+            raise
+        return True
+    return False
+
+
+async def _main(words: Sequence[str]) -> None:
+    print(f"{'':24}{'':24}{'stops':>8}{'full disks':>12}{'small disks':>12}{'seconds':>10}")
+    with bucket() as objects:
+        for target in TARGETS:
+            if words and not any(word in target.name for word in words):
+                continue
+            for story in STORIES:
+                begun = time.perf_counter()
+                with tempfile.TemporaryDirectory() as place:
+                    counts = [
+                        await stops(target, story, Path(place, "stops"), objects, twice=1),
+                        await full_disks(target, story, Path(place, "full"), objects),
+                        await small_disks(target, story, Path(place, "small"), objects),
+                    ]
+                seconds = time.perf_counter() - begun
+                print(f"{target!s:24}{story!s:24}{counts[0]:8}{counts[1]:12}{counts[2]:12}{seconds:10.0f}")
+
+
+if __name__ == "__main__":
+    run(_main(sys.argv[1:]))

@@ -1,0 +1,379 @@
+"""Promises that every target of an export keeps; `contract` has the targets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve, frozen
+
+from chainapi.errors import ExportError
+from tests.export.buckets import Bucket, bucket
+from tests.export.contract import (
+    BLOCKS,
+    READERS,
+    STORIES,
+    TARGETS,
+    Place,
+    Plain,
+    Story,
+    Target,
+    full_disks,
+    small_disks,
+    stops,
+)
+from tests.export.disks import Images, State, restored
+from tests.sessions import reaching
+
+REFUSED = ExportError  # the error of a second writer, of a target of others, and of damage
+NEITHER = next(story for story in STORIES if story.name == "neither")
+FOLDERS = [target for target in TARGETS if target.folder]
+FILES = [target for target in TARGETS if not target.folder]
+
+each_target = pytest.mark.parametrize("target", TARGETS, ids=str)
+
+
+@pytest.fixture
+def objects() -> Iterator[type[Bucket]]:
+    """Return an empty bucket."""
+    with bucket() as files:
+        yield files
+
+
+def quick_and_whole() -> list[Any]:
+    """Return each target with one of the stories, by turns, and as proofs with all of them."""
+    turns = [(target, STORIES[(place + 4) % len(STORIES)], True) for place, target in enumerate(TARGETS)]
+    whole = [
+        pytest.param(*case, False, marks=pytest.mark.proof, id=f"{case[0]}, {case[1]}, whole")
+        for case in product(TARGETS, STORIES)
+    ]
+    return [*(pytest.param(*case, id=f"{case[0]}, {case[1]}") for case in turns), *whole]
+
+
+# The rows
+
+
+@each_target
+async def test_each_row_is_there_once(target: Target, objects: type[Bucket], tmp_path: Path) -> None:
+    """A first run exports all rows, a second one nothing, and a third one the new rows alone."""
+    place, ledger = Place.of(target, tmp_path / "run", objects), BLOCKS.ledger()
+    async with reaching(ledger) as session:
+        first = await place.export(session, BLOCKS)
+        place.check(BLOCKS, ledger)
+        before = {path: path.read_bytes() for path in place.files()}
+        second = await place.export(session, BLOCKS)
+        assert {path: path.read_bytes() for path in place.files()} == before
+        BLOCKS.change(ledger)
+        third = await place.export(session, BLOCKS)
+        place.check(BLOCKS, ledger)
+    assert [(one.rows, one.invalid, one.sources) for one in (first, second, third)] == [
+        (20, 4, 2),
+        (0, 0, 2),
+        (6, 0, 2),
+    ]
+    assert bool(first.written) == bool(third.written) == bool(second.written == ())
+    names = {str(path) for path in place.files()}
+    assert {str(one).rpartition("rows")[2] for one in third.written} <= {
+        name.rpartition("rows")[2] for name in names
+    }
+    if target.folder:  # earlier parts stay as they are
+        assert all(path.read_bytes() == content for path, content in before.items())
+
+
+@frozen(kw_only=True)
+class Grown(Plain):
+    """Row with more fields than before."""
+
+    more: str | None = None
+
+
+@each_target
+async def test_a_model_that_gains_a_field(target: Target, objects: type[Bucket], tmp_path: Path) -> None:
+    """A field that the model gained is a new column, and earlier rows have no value there."""
+    place, ledger = Place.of(target, tmp_path / "run", objects), NEITHER.ledger()
+    grown = evolve(NEITHER, sources=[*NEITHER.sources, "/v1/c"])
+    async with reaching(ledger) as session:
+        await place.export(session, NEITHER)
+        ledger.changed = {serial: {"more": "x"} for serial in range(12)}
+        await place.export(session, grown, model=Grown)
+        place.check(grown, ledger)
+        rows = [row for path in place.files() for row in READERS[target.format](path)]
+        assert Counter(row.get("more") or None for row in rows) == {None: 24, "x": 12}
+        assert "more" in [*rows[-1]]
+        before = {path: path.read_bytes() for path in place.files()}
+        with pytest.raises(REFUSED, match="column more is gone"):
+            await place.export(session, NEITHER)
+    assert {path: path.read_bytes() for path in place.files()} == before
+
+
+# Stops
+
+
+@pytest.mark.parametrize(("target", "story", "quick"), quick_and_whole())
+async def test_a_kill_or_a_power_cut_at_any_step(
+    target: Target, story: Story, objects: type[Bucket], tmp_path: Path, *, quick: bool
+) -> None:
+    """After a kill or a power cut, and with dead page tokens, the next run leaves each row there once."""
+    if quick:
+        slow = target.divided or target.format == "duckdb"
+        assert await stops(target, story, tmp_path, objects, 2 if slow else 5) >= 2
+    else:
+        assert await stops(target, story, tmp_path, objects, twice=2) >= 10
+
+
+@pytest.mark.parametrize(("target", "story", "quick"), quick_and_whole())
+async def test_a_full_disk(
+    target: Target, story: Story, objects: type[Bucket], tmp_path: Path, *, quick: bool
+) -> None:
+    """A full disk, at any step or any size, is an error with advice; with room the rows are complete."""
+    most = {"most": 1} if quick else {}
+    assert await full_disks(target, story, tmp_path / "full", objects, **most)
+    await small_disks(target, story, tmp_path / "small", objects, **most)
+
+
+@pytest.mark.parametrize(
+    ("target", "story"), [(one, STORIES[place % len(STORIES)]) for place, one in enumerate(TARGETS)], ids=str
+)
+async def test_a_run_that_is_cancelled_again_and_again(
+    target: Target, story: Story, objects: type[Bucket], tmp_path: Path
+) -> None:
+    """Runs that are cancelled after a page or two, while all page tokens die, lead to each row once."""
+    place, ledger = Place.of(target, tmp_path / "run", objects), story.ledger(latency=1.0, lifetime=20.0)
+    async with reaching(ledger) as session:
+        for changed in (False, True):
+            if changed:
+                story.change(ledger)
+            for seconds in (1.5, 2.5, 30.0):
+                running = asyncio.create_task(
+                    place.export(session, story, **(story.again if changed else {}))
+                )
+                await asyncio.wait([running], timeout=seconds)
+                running.cancel()
+                await asyncio.wait([running])
+                await asyncio.sleep(ledger.lifetime)
+            running.result()
+            place.check(story, ledger)
+
+
+# Other writers, and people
+
+
+@each_target
+async def test_a_second_writer_is_refused(target: Target, objects: type[Bucket], tmp_path: Path) -> None:
+    """A second export to a target is refused before its first request, and the first one completes."""
+    place, ledger, other = (
+        Place.of(target, tmp_path / "run", objects),
+        BLOCKS.ledger(latency=1.0),
+        BLOCKS.ledger(),
+    )
+    async with reaching(ledger) as session, reaching(other) as another:
+        first = asyncio.create_task(place.export(session, BLOCKS))
+        await asyncio.sleep(1.5)
+        with pytest.raises(REFUSED, match="another export is writing to this target"):
+            await place.export(another, BLOCKS)
+        await first
+    assert not other.sent
+    place.check(BLOCKS, ledger)
+
+
+@each_target
+async def test_files_of_others_stay(target: Target, objects: type[Bucket], tmp_path: Path) -> None:
+    """A target with files of others is refused untouched; files that others add beside it are left alone."""
+    place, ledger = Place.of(target, tmp_path / "run", objects), BLOCKS.ledger()
+    theirs = f"{target.out}notes.{target.format}" if target.folder else target.out
+    async with reaching(ledger) as session:
+        put(place, theirs, b"theirs")
+        with pytest.raises(REFUSED, match=r"no export wrote it|is not the journal"):
+            await place.export(session, BLOCKS)
+        assert got(place, theirs) == b"theirs"
+        assert not ledger.sent
+        put(place, theirs, None)
+        await place.export(session, BLOCKS)
+        beside = f"{target.out}notes.{target.format}" if target.folder else f"other.{target.format}"
+        put(place, beside, b"theirs")
+        BLOCKS.change(ledger)
+        await place.export(session, BLOCKS)
+        place.check(BLOCKS, ledger)
+    assert got(place, beside) == b"theirs"
+
+
+@pytest.mark.parametrize("target", FOLDERS, ids=str)
+async def test_parts_may_be_moved_or_deleted(target: Target, objects: type[Bucket], tmp_path: Path) -> None:
+    """Parts that a person has moved away are not written again; a window that needs them is refused."""
+    place, ledger = Place.of(target, tmp_path / "run", objects), BLOCKS.ledger()
+    async with reaching(ledger) as session:
+        await place.export(session, BLOCKS)
+        whole = state_of(place)
+        names = [name for name in whole if "part-" in name]
+        for name in names:
+            remove(place, name)
+        requests = len(ledger.sent)
+        with pytest.raises(REFUSED, match="is missing, and has rows of"):
+            await place.export(session, BLOCKS, lookback="9d")
+        assert len(ledger.sent) == requests
+        BLOCKS.change(ledger)
+        assert (await place.export(session, BLOCKS)).rows == 6
+    both = restored({**whole, **state_of(place)}, tmp_path / "both", place.objects)
+    assert evolve(place, folder=both).rows(BLOCKS) == BLOCKS.rows(ledger)
+    assert len(names) > 1
+
+
+@pytest.mark.parametrize("target", FILES, ids=str)
+async def test_a_file_that_was_changed_or_deleted(
+    target: Target, objects: type[Bucket], tmp_path: Path
+) -> None:
+    """A file that a person has changed or deleted is refused untouched; put back, it is continued."""
+    place, ledger = Place.of(target, tmp_path / "run", objects), BLOCKS.ledger()
+    async with reaching(ledger) as session:
+        await place.export(session, BLOCKS)
+        content, requests = got(place, target.out), len(ledger.sent)
+        assert content
+        BLOCKS.change(ledger)
+        for change, said in (
+            (content[:-9], "changed|other rows"),
+            (b"{}", "changed|other rows"),
+            (None, "missing"),
+        ):
+            put(place, target.out, change)
+            with pytest.raises(REFUSED, match=said):
+                await place.export(session, BLOCKS)
+            assert got(place, target.out) == change
+        assert len(ledger.sent) == requests
+        put(place, target.out, content)
+        await place.export(session, BLOCKS)
+    place.check(BLOCKS, ledger)
+
+
+DAMAGES: Sequence[Callable[[bytes], bytes | None]] = (
+    lambda content: content[: len(content) // 2],
+    lambda content: content[: len(content) // 3] + bytes(200) + content[len(content) // 3 + 200 :],
+    lambda _: b"text of others\n" * 20,
+    lambda _: None,
+)
+
+
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.proof)])
+@each_target
+async def test_a_damaged_record(target: Target, every: int, objects: type[Bucket], tmp_path: Path) -> None:
+    """A record that is damaged or gone is named before the first request, or it does no harm.
+
+    So it is with records of a run that was stopped, and with those of one that ended. A stopped run may be
+    refused later if only the log of its newest steps is damaged.
+    """
+    place, ledger = Place.of(target, tmp_path / "run", objects), BLOCKS.ledger()
+    async with reaching(ledger) as session:
+        with Images(place.folder, place.objects) as images:
+            await place.export(session, BLOCKS)
+        states = (images.kills[len(images.kills) // 2], state_of(place))
+        damages = [(state, *one) for state in states for one in product(filter(is_record, state), DAMAGES)]
+        refused = 0
+        for number, (state, name, damage) in enumerate(damages[::every]):
+            damaged = {**state, name: damage(state[name])}
+            place.folder = restored(
+                {one: content for one, content in damaged.items() if content is not None},
+                tmp_path / f"{number}",
+                place.objects,
+            )
+            before, requests = rows_of(state_of(place)), len(ledger.sent)
+            error = await error_of(place.export(session, BLOCKS))
+            if error is None:
+                place.check(BLOCKS, ledger)
+                continue
+            refused += 1
+            assert len(ledger.sent) == requests or name.endswith("-wal")
+            assert rows_of(state_of(place)) == before
+            assert target.out.split(".")[0].strip("/") in str(error) or Path(name).name in str(error)
+    assert refused
+
+
+@each_target
+async def test_an_old_copy_of_the_records(target: Target, objects: type[Bucket], tmp_path: Path) -> None:
+    """Records of an earlier moment are refused, and no file or object with rows is changed."""
+    place, ledger = Place.of(target, tmp_path / "run", objects), BLOCKS.ledger()
+    async with reaching(ledger) as session:
+        await place.export(session, BLOCKS)
+        old = {name: content for name, content in state_of(place).items() if is_local_record(name)}
+        BLOCKS.change(ledger)
+        await place.export(session, BLOCKS)
+        new, requests = state_of(place), len(ledger.sent)
+        place.folder = restored({**new, **old}, tmp_path / "old", place.objects)
+        with pytest.raises(REFUSED):
+            await place.export(session, BLOCKS)
+        assert len(ledger.sent) == requests
+        assert rows_of(state_of(place)) == rows_of(new)
+
+
+async def error_of(exporting: Coroutine[Any, Any, Any]) -> ExportError | None:
+    """Await an export; return the error that refused it."""
+    try:
+        await exporting
+    except REFUSED as error:
+        return error
+    return None
+
+
+# What is where
+
+
+def state_of(place: Place) -> State:
+    """Return all files and objects of a place."""
+    images = Images(place.folder, place.objects)
+    images.keep()
+    return images.kills[-1]
+
+
+def is_record(name: str) -> bool:
+    """Check for a file that the export keeps for itself."""
+    files = {end for target in FILES for end in (target.out, f"bucket://b/{target.out}")}
+    return name not in files and "part-" not in name and "invalid" not in name
+
+
+def is_local_record(name: str) -> bool:
+    """Check for a record on the disk: those in a bucket stay as they are."""
+    return is_record(name) and not name.startswith("bucket:") and "_manifest" not in name
+
+
+def rows_of(state: State) -> State:
+    """Return the files and objects with rows."""
+    return {name: content for name, content in state.items() if not is_record(name)}
+
+
+def path_of(place: Place, name: str) -> tuple[str, Path]:
+    """Return the names of an object, or of a file, of a place."""
+    return f"/b/{name}", place.folder / name
+
+
+def put(place: Place, name: str, content: bytes | None) -> None:
+    """Create, change or remove a file or an object."""
+    key, path = path_of(place, name)
+    if place.objects is None:
+        path.parent.mkdir(exist_ok=True)
+        path.unlink() if content is None else path.write_bytes(content)
+        if content is None and place.target.folder:
+            path.parent.rmdir()
+    elif content is None:
+        del place.objects.store[key]
+    else:
+        place.objects.store_object(key, content)
+
+
+def got(place: Place, name: str) -> bytes | None:
+    """Return the content of a file or an object."""
+    key, path = path_of(place, name)
+    if place.objects is None:
+        return path.read_bytes() if path.exists() else None
+    return place.objects.objects().get(key)
+
+
+def remove(place: Place, name: str) -> None:
+    """Remove a file or an object by its name in a state."""
+    if name.startswith("bucket:"):
+        assert place.objects
+        del place.objects.store[name.removeprefix("bucket:/")]
+    else:
+        (place.folder / name).unlink()
