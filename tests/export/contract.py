@@ -9,7 +9,7 @@ one of the words.
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import json
 import shutil
 import sqlite3
@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import define, evolve, field, frozen
 
@@ -36,9 +37,21 @@ from tests.export.disks import FullDisk, Images, State, files_of_at_most, restor
 from tests.ledger import ADDRESS, Ledger, Row, block, transfer
 from tests.sessions import reaching
 
-__all__ = ["READERS", "STORIES", "TARGETS", "Place", "Story", "Target", "full_disks", "sample", "stops"]
+__all__ = [
+    "FORMATS",
+    "STORIES",
+    "TARGETS",
+    "Place",
+    "Story",
+    "Target",
+    "full_disks",
+    "read",
+    "sample",
+    "stops",
+]
 
 T = TypeVar("T")
+FORMATS = ("jsonl", "jsonl.gz", "jsonl.zst", "csv", "csv.gz", "csv.zst", "parquet", "sqlite", "duckdb")
 DAY = 86_400  # seconds
 LATENCY = 0.05  # seconds of a request: more than pages gather for a commit
 
@@ -55,19 +68,25 @@ def read_database(connect: Callable[..., Any], path: Path) -> list[Row]:
         ]
 
 
-def read_csv(text: str) -> list[Row]:
-    """Return the rows of CSV."""
-    return [*csv.DictReader(text.splitlines(keepends=True))]
+def text_of(path: Path) -> str:
+    """Return the text of a file, compressed or not."""
+    compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
+    with pa.input_stream(str(path), compression=compression) as file:
+        return str(file.read().decode())
 
 
 READERS: Mapping[str, Callable[[Path], list[Row]]] = {
+    "jsonl": lambda path: [json.loads(line) for line in text_of(path).split("\n")[:-1]],
+    "csv": lambda path: [*csv.DictReader(io.StringIO(text_of(path), newline=""))],
     "parquet": lambda path: pq.ParquetFile(path).read().to_pylist(),
-    "jsonl": lambda path: [json.loads(line) for line in path.read_text().splitlines()],
-    "csv": lambda path: read_csv(path.read_text()),
-    "csv.gz": lambda path: read_csv(gzip.decompress(path.read_bytes()).decode()),
     "sqlite": lambda path: read_database(sqlite3.connect, path),
     "duckdb": lambda path: read_database(duckdb.connect, path),
 }
+
+
+def read(path: Path, format_: str) -> list[Row]:
+    """Return the rows of a file, as another program reads them."""
+    return READERS[format_.partition(".")[0]](path)
 
 
 @frozen
@@ -336,7 +355,7 @@ class Place:
         found = Counter[tuple[str, ...]]()
         for path in self.files() if files is None else files:
             keys = dict(part.split("=") for part in path.parts if "=" in part)
-            for row in READERS[self.target.format](path):
+            for row in read(path, self.target.format):
                 source = row["source"] if "source" in row else unquote(keys["source"])
                 found[source, *story.told(row)] += 1
                 if "day" in keys:

@@ -16,7 +16,6 @@ from chainapi.errors import ExportError
 from tests.export.buckets import Bucket, bucket
 from tests.export.contract import (
     BLOCKS,
-    READERS,
     STORIES,
     TARGETS,
     Place,
@@ -24,6 +23,7 @@ from tests.export.contract import (
     Story,
     Target,
     full_disks,
+    read,
     small_disks,
     stops,
 )
@@ -35,7 +35,15 @@ NEITHER = next(story for story in STORIES if story.name == "neither")
 FOLDERS = [target for target in TARGETS if target.folder]
 FILES = [target for target in TARGETS if not target.folder]
 
-each_target = pytest.mark.parametrize("target", TARGETS, ids=str)
+every_target = pytest.mark.parametrize("target", TARGETS, ids=str)
+# A database of DuckDB takes ten times as long as the others; its cases of some promises are proofs.
+each_target = pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(one, id=one.name, marks=[pytest.mark.proof] if one.format == "duckdb" else [])
+        for one in TARGETS
+    ],
+)
 
 
 @pytest.fixture
@@ -47,7 +55,10 @@ def objects() -> Iterator[type[Bucket]]:
 
 def quick_and_whole() -> list[Any]:
     """Return each target with one of the stories, by turns, and as proofs with all of them."""
-    turns = [(target, STORIES[(place + 4) % len(STORIES)], True) for place, target in enumerate(TARGETS)]
+    turns = [
+        (target, STORIES[2 if target.format == "duckdb" else (place + 4) % len(STORIES)], True)
+        for place, target in enumerate(TARGETS)
+    ]
     whole = [
         pytest.param(*case, False, marks=pytest.mark.proof, id=f"{case[0]}, {case[1]}, whole")
         for case in product(TARGETS, STORIES)
@@ -58,7 +69,7 @@ def quick_and_whole() -> list[Any]:
 # The rows
 
 
-@each_target
+@every_target
 async def test_each_row_is_there_once(target: Target, objects: type[Bucket], tmp_path: Path) -> None:
     """A first run exports all rows, a second one nothing, and a third one the new rows alone."""
     place, ledger = Place.of(target, tmp_path / "run", objects), BLOCKS.ledger()
@@ -102,7 +113,7 @@ async def test_a_model_that_gains_a_field(target: Target, objects: type[Bucket],
         ledger.changed = {serial: {"more": "x"} for serial in range(12)}
         await place.export(session, grown, model=Grown)
         place.check(grown, ledger)
-        rows = [row for path in place.files() for row in READERS[target.format](path)]
+        rows = [row for path in place.files() for row in read(path, target.format)]
         assert Counter(row.get("more") or None for row in rows) == {None: 24, "x": 12}
         assert "more" in [*rows[-1]]
         before = {path: path.read_bytes() for path in place.files()}
@@ -120,8 +131,8 @@ async def test_a_kill_or_a_power_cut_at_any_step(
 ) -> None:
     """After a kill or a power cut, and with dead page tokens, the next run leaves each row there once."""
     if quick:
-        slow = target.divided or target.format == "duckdb"
-        assert await stops(target, story, tmp_path, objects, 2 if slow else 5) >= 2
+        most = 2 if target.format == "duckdb" else 3 if target.divided else 5
+        assert await stops(target, story, tmp_path, objects, most) == most
     else:
         assert await stops(target, story, tmp_path, objects, twice=2) >= 10
 
