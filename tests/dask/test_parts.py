@@ -22,12 +22,10 @@ from attrs import evolve
 
 from chainapi import Checkpoint, Session
 from chainapi.dask.partition import DEFAULTS, Folder, Outcome, export_partition, prepare
-from chainapi.dask.parts import partition_of
 from chainapi.dask.state import DamagedStateError, State
 from chainapi.errors import AuthenticationError, ExportError
 from chainapi.export import export
 from chainapi.export.formats import parquet
-from chainapi.export.formats.parquet import Parquet
 from chainapi.export.ranges import checked_ranges
 from chainapi.export.source_records import SourceRecord
 from chainapi.models import EvmBlock
@@ -76,23 +74,6 @@ async def test_a_kill_at_any_step_costs_no_row(when: str, tmp_path: Path) -> Non
 def left_behind(disk: Disk) -> list[str]:
     """Return the objects that no state names, after a complete export."""
     return [name for name in disk.store if "/logs/" in name or "/_export/invalid/" in name]
-
-
-@pytest.mark.parametrize("seed", range(6))
-async def test_many_kills_cost_no_row(seed: int, tmp_path: Path) -> None:
-    """A partition whose workers die again and again, at random steps, has each row once."""
-    simulator = Simulator(chains=CHAINS, rows=120, latency=lambda draw: draw.uniform(0.05, 0.5))
-    draw, disk = Random(seed), Disk()
-    async with simulated(simulator) as session:
-        for _ in range(100):
-            disk.revive(**{draw.choice(("before", "after")): draw.randint(1, 9)})
-            try:
-                await export_partition(job_of(Place(disk), CHAINS), session, ignore)
-            except ExportError:
-                continue
-            break
-        assert not disk.dead
-        assert rows_of(disk) == await straight(session, tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -152,17 +133,6 @@ async def outrun(disk: Slow) -> AsyncIterator[tuple[Session, asyncio.Task[Outcom
             yield session, older
 
 
-async def test_a_worker_that_was_outrun_continues_behind_the_other(tmp_path: Path) -> None:
-    """A part that an older worker writes at the last moment counts; the newer one continues behind it."""
-    disk = Late()
-    async with outrun(disk) as (session, older):
-        newer = asyncio.create_task(export_partition(job_of(Place(disk), CHAINS), session, ignore))
-        outcomes = await asyncio.gather(older, newer, return_exceptions=True)
-        assert isinstance(outcomes[0], ExportError)
-        assert isinstance(outcomes[1], Outcome)
-        assert rows_of(disk) == await straight(session, tmp_path)
-
-
 class Held(Late):
     """Disk on which the part of the second worker takes until `go` is set."""
 
@@ -220,25 +190,6 @@ async def test_a_list_with_a_cursor_gains_its_new_rows() -> None:
             assert outcome.counts["rows"] == new
     assert rows_of(disk).total() == 59
     assert set(rows_of(disk).values()) == {1}
-
-
-async def test_a_limit_holds_over_restarts() -> None:
-    """Parts have no more rows than the limit where a list without an order restarts."""
-    simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
-    path, disk = "/v1/chains/1/blocks", Disk()
-    query = {"page_size": 10, "model": EvmBlock}
-    async with simulated(simulator) as session:
-        newest = (await session.data.evm.blocks(1).collect(1))[0].block_number
-        for seconds in (3.5, 6.5, 60.0):
-            job = job_of(Place(disk), [path], route="data.list", query=query, limit=50)
-            run = asyncio.create_task(export_partition(job, session, ignore))
-            await asyncio.wait([run], timeout=seconds)
-            run.cancel()
-            await asyncio.wait([run])
-            await asyncio.sleep(101.0)
-            simulator.insert(path, 8)
-    numbers = sorted(row["block_number"] for row in tables_of(disk))
-    assert numbers == list(range(newest - 49, newest + 1))
 
 
 async def test_an_order_less_list_that_restarts_after_a_kill(tmp_path: Path) -> None:
@@ -309,36 +260,6 @@ async def test_ranges_of_a_source_stay_exact(tmp_path: Path) -> None:
     assert left_behind(disk) == []
 
 
-async def test_updates_add_the_new_rows(tmp_path: Path) -> None:
-    """A finished partition fetches only new rows, and writes no part without any."""
-    simulator = Simulator(chains=CHAINS, rows=40)
-    disk = Disk()
-    async with simulated(simulator) as session:
-        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
-        parts, requests = len(disk.store), simulator.stats.requests
-        outcome = await export_partition(job_of(Place(disk), CHAINS), session, ignore)
-        assert (outcome.counts["rows"], outcome.written) == (0, ())
-        assert (len(disk.store), simulator.stats.requests) == (parts, requests + 3)
-        simulator.insert("/v1/chains/2/blocks", 15)
-        outcome = await export_partition(job_of(Place(disk), (*CHAINS,)), session, ignore)
-        assert outcome.counts["rows"] == 15
-        assert rows_of(disk) == await straight(session, tmp_path)
-
-
-async def test_counts_of_a_run_include_what_a_dead_worker_wrote() -> None:
-    """The rows of a run are those of all of its workers, also of dead ones."""
-    simulator = Simulator(chains=CHAINS, rows=40)
-    disk = Disk()
-    disk.revive(before=9)
-    async with simulated(simulator) as session:
-        with pytest.raises(ExportError, match="Killed"):
-            await export_partition(job_of(Place(disk), CHAINS, export="one"), session, ignore)
-        disk.revive()
-        assert rows_of(disk)
-        outcome = await export_partition(job_of(Place(disk), CHAINS, export="one"), session, ignore)
-        assert outcome.counts["rows"] == 120
-
-
 async def test_a_failed_source_keeps_its_pages_and_continues(tmp_path: Path) -> None:
     """The pages before a failure are written, and the next run requests only those behind."""
     simulator = Simulator(chains=(1, 2), rows=100)
@@ -393,19 +314,6 @@ async def test_another_export_is_refused() -> None:
             await export_partition(job_of(Place(disk), CHAINS, limit=10), session, ignore)
 
 
-async def test_parts_have_the_chosen_columns() -> None:
-    """Parts have the chosen columns in their order, and another choice is another export."""
-    simulator = Simulator(chains=CHAINS, rows=40)
-    disk, fields = Disk(), ("tx_count", "block_hash")
-    async with simulated(simulator) as session:
-        await export_partition(job_of(Place(disk), CHAINS, fields=fields), session, ignore)
-        with pytest.raises(ExportError, match="fields= was tx_count, block_hash, is left out"):
-            await export_partition(job_of(Place(disk), CHAINS), session, ignore)
-    found = [*tables_of(disk)]
-    assert {(*row,) for row in found} == {("source", *fields)}
-    assert len({row["block_hash"] for row in found}) == len(found) == 40 * len(CHAINS)
-
-
 @pytest.mark.parametrize(("amounts", "wanted"), [("text", "string"), ("binary", "fixed_size_binary[32]")])
 async def test_amounts_of_all_parts_have_one_type(amounts: Any, wanted: str) -> None:
     """Parts have the chosen type of amounts, and another choice is another export."""
@@ -418,26 +326,6 @@ async def test_amounts_of_all_parts_have_one_type(amounts: Any, wanted: str) -> 
     parts = [pq.read_schema(io.BytesIO(disk.cat_file(name))) for name in disk.store if "parquet" in name]
     assert len(parts) > 1
     assert {str(part.field("fees_spent").type) for part in parts} == {wanted}
-
-
-async def test_parts_have_the_options_of_parquet() -> None:
-    """Parts have the chosen compression and groups, and a later run may choose others."""
-    simulator = Simulator(chains=CHAINS, rows=40)
-    disk, form = Disk(), Parquet("gzip", 3, 10)
-    async with simulated(simulator) as session:
-        await export_partition(job_of(Place(disk), CHAINS, format=form), session, ignore)
-        first = sorted(name for name in disk.store if name.endswith(".parquet"))
-        simulator.insert("/v1/chains/1/blocks", 5)
-        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
-    found = {
-        name: pq.ParquetFile(io.BytesIO(disk.cat_file(name))).metadata.row_group(0)
-        for name in disk.store
-        if name.endswith(".parquet")
-    }
-    assert {name: (one.num_rows, one.column(0).compression) for name, one in found.items()} == {
-        name: (10, "GZIP") if name in first else (5, "ZSTD") for name in found
-    }
-    assert len(found) > len(first)
 
 
 async def test_parts_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,38 +373,6 @@ async def test_a_missing_or_damaged_part_is_noticed() -> None:
         with pytest.raises(ExportError, match=r"is damaged, or of another version"):
             await export_partition(job_of(Place(disk), CHAINS), session, ignore)
     assert simulator.stats.requests == requests
-
-
-class Gone(Disk):
-    """Disk whose driver has an error of its own for each part that is read, once it is gone."""
-
-    gone = False
-
-    def open(self, path: str, mode: str = "rb", *more: Any, **options: Any) -> Any:
-        """Open an object."""
-        unread = self.gone and path.endswith(".parquet")
-        return UnreadFile() if unread else super().open(path, mode, *more, **options)
-
-
-class UnreadFile(io.BytesIO):
-    """Part of such a disk."""
-
-    def __init__(self) -> None:
-        super().__init__(bytes(100))
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Refuse to read."""
-        raise RuntimeError("the service is gone")
-
-
-async def test_a_part_that_cannot_be_read_is_not_damaged() -> None:
-    """An error of the driver while it reads a footer is an ExportError that names the part."""
-    async with simulated(Simulator(chains=CHAINS, rows=40)) as session:
-        disk = Gone()
-        await export_partition(job_of(Place(disk), CHAINS), session, ignore)
-        disk.gone = True
-        with pytest.raises(ExportError, match=r"part-\d+-\d+\.parquet cannot be read: the service is gone"):
-            await export_partition(job_of(Place(disk), CHAINS), session, ignore)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -631,13 +487,6 @@ def test_a_state_is_read_back() -> None:
     assert (read.part, read.before, read.logs) == (3, (2, 0), {"log": [(1, 0), (2, 2)]})
 
 
-@pytest.mark.parametrize("name", ["part-1.parquet", "part-a-1.parquet", "part-00001-00001.txt", "notes.txt"])
-def test_other_files_are_no_parts(name: str) -> None:
-    """Names of other files are not taken for parts."""
-    assert partition_of(name) is None
-    assert partition_of("part-00012-00001.parquet") == 12
-
-
 async def test_a_damaged_log_is_noticed() -> None:
     """A log that is needed for a restart and was changed ends the partition with its name."""
     simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
@@ -654,18 +503,6 @@ async def test_a_damaged_log_is_noticed() -> None:
             disk.pipe_file(name, b"\xc1")
         with pytest.raises(ExportError, match=r"00003-00001-\w+ in disk://blocks is damaged"):
             await export_partition(job_of(Place(disk), [path], **options), session, ignore)
-
-
-async def test_the_folder_of_the_other_kind_of_export_is_refused(tmp_path: Path) -> None:
-    """A local export and a distributed one do not write into the folder of each other."""
-    simulator = Simulator(chains=(1,), rows=10)
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, [1], tmp_path / "local", format="parquet")
-        with pytest.raises(ExportError, match="no distributed export wrote it"):
-            prepare(Folder(str(tmp_path / "local"), {}), dict.fromkeys(DEFAULTS))
-        prepare(Folder(str(tmp_path / "other"), {}), dict.fromkeys(DEFAULTS))
-        with pytest.raises(ExportError, match="_export is not a journal"):
-            await export(session.data.evm.blocks, [1], tmp_path / "other", format="parquet")
 
 
 def test_the_number_of_partitions_stays_before_the_first_part(tmp_path: Path) -> None:

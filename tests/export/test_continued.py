@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 from chainapi import Session
 from chainapi.api.catalogue import ROUTES
 from chainapi.export import export
-from chainapi.export.formats import format_of
 from chainapi.export.run import ExportResult
 from chainapi.testing import run
 from tests.documents import Maker
-from tests.export.power_cuts import PowerCuts
 from tests.ledger import ADDRESS, Ledger, Row, block, point, transfer
 from tests.sessions import reaching
 
@@ -318,50 +316,6 @@ async def test_a_stopped_lookback_of_a_list_that_grew(name: str, tmp_path: Path)
         for _ in range(2):
             await kind.export(session, path, lookback="10 s")
         assert lines_in(path) == await kind.lines(session, tmp_path / "grown.jsonl")
-
-
-@pytest.mark.parametrize("out", ["rows.parquet", "rows.sqlite", "rows.csv", "parts/"])
-@pytest.mark.parametrize("name", ["key, cursor", "key, order", "cursor"])
-async def test_each_form_of_a_target(name: str, out: str, tmp_path: Path) -> None:
-    """A file and a folder of any format have each row once."""
-    kind = KINDS[name]
-    ledger = kind.ledger()
-    async with reaching(ledger) as session:
-        await kind.export(session, tmp_path / "begun.parquet")
-        assert await kind.stop(session, tmp_path / out, 3)
-        kind.grow(ledger, 27)
-        await kind.export(session, tmp_path / out)
-    found = [tmp_path / out] if "." in out else sorted((tmp_path / out).glob("part-*"))
-    rows = [row for path in found for row in format_of(path).read(path)]
-    expected = [*format_of("parquet").read(tmp_path / "begun.parquet")]
-    column = "block_hash" if "order" in name else "tx_hash"
-    assert Counter(row[column] for row in rows) == Counter(row[column] for row in expected)
-    assert len(rows) == ROWS
-
-
-@pytest.mark.parametrize("name", ["key, cursor", "key, order", "number"])
-async def test_power_cuts_while_rows_come_again(name: str, tmp_path: Path) -> None:
-    """A kill or a power cut at any step, and a list that grows until the next run, cost and repeat no row."""
-    kind, folder = KINDS[name], tmp_path / "run"
-    folder.mkdir()
-    ledger = kind.ledger()
-    async with reaching(ledger) as session:
-        with PowerCuts(folder) as cuts:
-            assert await kind.stop(session, folder / "rows.jsonl", 3)
-            kind.grow(ledger, 25)
-            await kind.export(session, folder / "rows.jsonl")
-        states = cuts.take()
-        assert len(states) >= 10
-        kind.grow(ledger, 11)
-        grown = await kind.lines(session, tmp_path / "grown.jsonl")
-        for number, image in enumerate(states[::4]):
-            place = tmp_path / f"image-{number}"
-            cuts.restore(image, place)
-            results = [await kind.export(session, place / "rows.jsonl") for _ in range(2)]
-            found = lines_in(place / "rows.jsonl")
-            assert {*found.values()} == {1}
-            # Pages of a list without an order may begin with new rows; then it is not updated.
-            assert found == grown if not results[-1].closed else not kind.ordered
 
 
 STEPS = st.lists(

@@ -18,8 +18,6 @@ from attrs import define
 from chainapi import Session
 from chainapi.errors import ExportError
 from chainapi.export import export
-from chainapi.export.database import Database
-from chainapi.export.integrity import checksum
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 
@@ -121,20 +119,6 @@ async def image(folder: Path, kind: str) -> Image:
 KINDS = ["closed", "killed", "restarted", "folder"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_an_interrupted_export_continues(kind: str, tmp_path: Path) -> None:
-    """An interrupted export leads to the exact rows from each image without damage."""
-    made = await image(tmp_path / "made", kind)
-    made.put(tmp_path / "copy")
-    assert ("b.jsonl.export/journal-wal" in made.files) == (kind in ("killed", "restarted"))
-    with closing(sqlite3.connect(tmp_path / "copy" / made.journal)) as database:
-        ((waiting,),) = database.execute("SELECT sum(rows) FROM pages")
-        ((passes,),) = database.execute("SELECT max(pass) FROM digests")
-    assert ((waiting or 0) > 50, bool(passes)) == (kind != "folder", kind == "restarted")
-    made.put(tmp_path / "copy")
-    assert not await made.outcome(tmp_path / "copy")
-
-
 @pytest.mark.untraced
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_flipped_bit_of_a_file_is_found_or_does_no_harm(kind: str, tmp_path: Path) -> None:
@@ -211,85 +195,3 @@ def damage(
             return False
         (now,) = database.execute("SELECT total_changes()").fetchone()
         return bool(now) and after != before
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_missing_record_is_found(kind: str, tmp_path: Path) -> None:
-    """A journal that lacks a record of any table is refused."""
-    made, random = await image(tmp_path / "made", kind), Random(kind)
-    folder, journal = tmp_path / "copy", tmp_path / "copy" / made.journal
-    for table, key in (
-        ("totals", "name"),
-        ("about", "name"),
-        ("sources", "number"),
-        ("pages", "number"),
-        ("digests", "page"),
-        ("parts", "number"),
-    ):
-        made.put(folder)
-        with closing(sqlite3.connect(journal, isolation_level=None)) as database:
-            keys = [one for (one,) in database.execute(f"SELECT {key} FROM {table}")]
-            if not keys:
-                continue
-            database.execute(f"DELETE FROM {table} WHERE {key} = ?", (random.choice(keys),))
-        assert await made.outcome(folder), table
-
-
-async def test_another_schema_is_refused(tmp_path: Path) -> None:
-    """A database with another schema is refused, even if it only has one more trigger."""
-    made = await image(tmp_path / "made", "closed")
-    for statement in (
-        "CREATE TRIGGER t AFTER INSERT ON pages BEGIN DELETE FROM sources; END",
-        "CREATE TABLE more (x)",
-        "DROP INDEX digests_of_source",
-        "ALTER TABLE sources RENAME COLUMN taken TO took",
-    ):
-        made.put(tmp_path / "copy")
-        with closing(sqlite3.connect(tmp_path / "copy" / made.journal, isolation_level=None)) as database:
-            database.execute(statement)
-        assert await made.outcome(tmp_path / "copy"), statement
-
-
-def test_an_index_that_differs_from_its_table_is_refused(tmp_path: Path) -> None:
-    """An index that lacks a valid record is found: the rows of that record would be exported again."""
-    path, record = tmp_path / "journal", (1, 2, 0, 0, b"d", b"")
-    with closing(Database.open(path)) as journal, journal.transaction():
-        journal.insert("digests", [(1, 1, *record[2:])])
-    index = list[Any]()
-    for statement, values in (
-        ("SELECT * FROM sqlite_master WHERE name = 'digests_of_source'", ()),
-        ("DELETE FROM sqlite_master WHERE name = 'digests_of_source'", ()),
-        ("UPDATE digests SET source = 2, checksum = ?", (checksum(*record),)),  # the index is not known here
-        ("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", index),
-    ):
-        with closing(sqlite3.connect(path, isolation_level=None)) as database:
-            database.execute("PRAGMA writable_schema = ON")
-            for found in database.execute(statement, values):
-                index += found
-    with pytest.raises(ExportError, match=r"is damaged \(.*index digests_of_source"):
-        Database.open(path)
-
-
-async def test_invalid_values_with_valid_checksums_are_refused(tmp_path: Path) -> None:
-    """An invalid value with a valid checksum raises ExportError."""
-    made = await image(tmp_path / "made", "closed")
-    columns = "number, label, query, checkpoint, taken, newest, floor, edge, done"
-    for column, value in (
-        ("checkpoint", "{}"),
-        ("checkpoint", "x"),
-        ("newest", "x"),
-        ("edge", "["),
-        ("edge", "7"),
-    ):
-        made.put(tmp_path / "copy")
-        with closing(sqlite3.connect(tmp_path / "copy" / made.journal, isolation_level=None)) as database:
-            database.execute(f"UPDATE sources SET {column} = ?", (value,))
-            for fields in database.execute(f"SELECT {columns} FROM sources").fetchall():
-                changed = (checksum(*fields), fields[0])
-                database.execute("UPDATE sources SET checksum = ? WHERE number = ?", changed)
-        assert await made.outcome(tmp_path / "copy"), (column, value)
-    made.put(tmp_path / "copy")
-    with closing(sqlite3.connect(tmp_path / "copy" / made.journal, isolation_level=None)) as database:
-        database.execute("UPDATE about SET value = '{' WHERE name = 'route'")
-        database.execute("UPDATE about SET checksum = ? WHERE name = 'route'", (checksum("route", "{"),))
-    assert await made.outcome(tmp_path / "copy")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sqlite3
 import stat
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -40,11 +39,6 @@ CHAINS = tuple(range(1, 13))
 def rows_in(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a file of JSON lines."""
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def contents(folder: Path) -> dict[Path, bytes]:
-    """Return the content of the final files of a folder."""
-    return {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
 
 
 def numbers_in(path: Path) -> Counter[tuple[str, int]]:
@@ -179,27 +173,6 @@ async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
 
 
-async def test_pages_that_wait_for_the_disk_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages that wait for the disk are committed when the export is cancelled."""
-    monkeypatch.setattr("chainapi.export.writer.MAX_PENDING", 1)
-    chains = tuple(range(1, 201))
-    simulator = Simulator(chains=chains, rows=60, latency=1.0)
-    events: list[Event] = []
-
-    def note(progress: ExportProgress) -> None:
-        if progress.pages > 400 and not run.cancelling():
-            run.cancel()
-
-    async with simulated(simulator, on_event=events.append) as session:
-        walk, path = session.data.evm.blocks, tmp_path / "b.jsonl"
-        run = asyncio.create_task(export(walk, chains, path, page_size=10, concurrency=200, on_progress=note))
-        with pytest.raises(asyncio.CancelledError):
-            await run
-        had = sum(isinstance(event, PageReceived) for event in events)
-        result = await export(walk, chains, path, page_size=10)
-    assert result.rows == 200 * 60 - 10 * had
-
-
 @pytest.mark.parametrize("out", ["blocks.jsonl", "blocks/"])
 async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
     """A finished export of a list in descending order adds only new rows."""
@@ -230,50 +203,6 @@ async def test_only_what_is_new_is_fetched(out: str, tmp_path: Path) -> None:
     assert set(found) >= blocks_of(simulator, 250)
 
 
-async def test_a_cancelled_update_continues(tmp_path: Path) -> None:
-    """A cancelled update is completed by the next run, which adds each new row once."""
-    simulator = Simulator(chains=(1,), rows=100, latency=1.0)
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10)
-        simulator.insert("/v1/chains/1/blocks", 100)
-        run = asyncio.create_task(export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10))
-        await asyncio.sleep(4.5)
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-        assert len(rows_in(tmp_path / "b.jsonl")) == 100
-        requests = simulator.stats.requests
-        result = await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10)
-    assert result.rows == 60
-    assert simulator.stats.requests <= requests + 7
-    assert set(numbers_in(tmp_path / "b.jsonl").values()) == {1}
-    assert len(rows_in(tmp_path / "b.jsonl")) == 200
-
-
-async def test_what_is_new_has_no_limit(tmp_path: Path) -> None:
-    """The limit applies to the first run: an update fetches all new rows."""
-    simulator = Simulator(chains=(1,), rows=100)
-    async with simulated(simulator) as session:
-        for new in (0, 30):
-            simulator.insert("/v1/chains/1/blocks", new)
-            await export(session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=10, limit=20)
-    numbers = sorted(number for _, number in numbers_in(tmp_path / "b.jsonl"))
-    assert len(numbers) == 50
-    assert numbers == list(range(numbers[0], numbers[0] + 50))
-
-
-async def test_a_finished_export_without_numbers_does_nothing(tmp_path: Path) -> None:
-    """A finished export of a list whose rows have no number sends no request."""
-    simulator = Simulator(rows=30)
-    async with simulated(simulator) as session:
-        walk, path = session.data.list, "/v1/networks/mainnet/blockchains/p-chain/utxos"
-        await export(walk, [path], tmp_path / "u.jsonl", page_size=100)
-        result = await export(walk, [path], tmp_path / "u.jsonl", page_size=100)
-    assert simulator.stats.requests == 1
-    assert (result.rows, result.written, result.skipped) == (0, (), 1)
-    assert len(rows_in(tmp_path / "u.jsonl")) == 30
-
-
 async def test_sources_may_be_added_later(tmp_path: Path) -> None:
     """A finished export adds new sources, and keeps the rows of dropped ones."""
     simulator = Simulator(chains=CHAINS, rows=50)
@@ -281,48 +210,6 @@ async def test_sources_may_be_added_later(tmp_path: Path) -> None:
         await export(session.data.evm.blocks, CHAINS[:2], tmp_path / "b.jsonl")
         await export(session.data.evm.blocks, CHAINS[1:4], tmp_path / "b.jsonl")
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 50, CHAINS[:4]))
-
-
-@pytest.mark.parametrize("ordered", [True, False])
-async def test_a_token_that_expires_costs_no_row(ordered: bool, tmp_path: Path) -> None:
-    """An expired page token, between runs or within one, leaves each row there once."""
-    simulator = Simulator(chains=(1,), rows=100, token_lifetime=100.0, latency=1.0)
-    walk: Callable[..., Any]
-    async with simulated(simulator) as session:
-        walk, over = session.data.evm.blocks, 1
-        if not ordered:
-            walk, over = session.data.list, "/v1/chains/1/blocks"  # type: ignore[assignment]
-        run = asyncio.create_task(export(walk, [over], tmp_path / "b.jsonl", page_size=10))
-        await asyncio.sleep(4.5)
-        simulator.advance(200)  # while it runs
-        await asyncio.sleep(3)
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-        await asyncio.sleep(200)  # while it does not
-        simulator.insert("/v1/chains/1/blocks", 5)
-        await export(walk, [over], tmp_path / "b.jsonl", page_size=10)
-    name = "block_number" if ordered else "blockNumber"
-    found = Counter(int(row[name]) for row in rows_in(tmp_path / "b.jsonl"))
-    assert set(found.values()) == {1}
-    assert set(found) >= {number for _, number in blocks_of(simulator, 100, (1,))}
-
-
-async def test_a_limit_holds_where_a_walk_begins_again(tmp_path: Path) -> None:
-    """Rows that a restart repeats do not count towards the limit."""
-    simulator = Simulator(chains=(1,), rows=100, latency=1.0)
-    async with simulated(simulator) as session:
-        path = "/v1/chains/1/blocks"
-        run = asyncio.create_task(
-            export(session.data.list, [path], tmp_path / "b.jsonl", page_size=10, limit=60)
-        )
-        await asyncio.sleep(4.5)
-        simulator.advance(86_400)
-        await run
-        newest = await session.data.list(path, page_size=60).collect(60)
-    assert [row["blockNumber"] for row in rows_in(tmp_path / "b.jsonl")] == [
-        row["blockNumber"] for row in newest
-    ]
 
 
 # Sources that fail
@@ -383,31 +270,7 @@ async def test_a_key_that_is_refused_ends_the_export(tmp_path: Path) -> None:
     assert not (tmp_path / "b.jsonl").exists()
 
 
-async def test_sources_without_rows_make_an_empty_file(tmp_path: Path) -> None:
-    """An export whose sources have no rows writes an empty file."""
-    simulator = Simulator(chains=(1, 2), rows=0)
-    async with simulated(simulator) as session:
-        result = await export(session.data.evm.blocks, [1, 2], tmp_path / "b.jsonl")
-    assert result == ExportResult(tmp_path / "b.jsonl", 0, 2, (tmp_path / "b.jsonl",))
-    assert rows_in(tmp_path / "b.jsonl") == []
-
-
 # Invalid targets
-
-
-async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
-    """A file or folder that no export wrote is refused before any request."""
-    simulator = Simulator()
-    (tmp_path / "mine.jsonl").write_text("mine")
-    (tmp_path / "ours").mkdir()
-    (tmp_path / "ours" / "mine.txt").write_text("mine")
-    async with simulated(simulator) as session:
-        for name in ("mine.jsonl", "ours", "ours/"):
-            with pytest.raises(ExportError, match="no export wrote it"):
-                await export(session.data.evm.blocks, [43114], f"{tmp_path}/{name}")
-    assert simulator.stats.requests == 0
-    assert (tmp_path / "mine.jsonl").read_text() == "mine"
-    assert not (tmp_path / "mine.jsonl.export").exists()
 
 
 async def test_a_foreign_file_beside_a_refused_export_is_left_alone(tmp_path: Path) -> None:
@@ -432,96 +295,6 @@ async def test_a_foreign_file_beside_a_refused_export_is_left_alone(tmp_path: Pa
     assert simulator.stats.requests == 0
 
 
-async def test_two_exports_on_one_target(tmp_path: Path) -> None:
-    """A second export to the same target is refused; the first is not disturbed."""
-    simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
-    async with simulated(simulator) as session:
-        first = asyncio.create_task(export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl"))
-        await asyncio.sleep(0.5)
-        with pytest.raises(ExportError, match="another export is writing to this target"):
-            await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl")
-        await first
-    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"limit": 7}, "limit= was left out, is 7"),
-    ],
-)
-async def test_a_target_that_holds_another_export(
-    other: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    """Other arguments for a target are refused; the message lists the differences."""
-    simulator = Simulator()
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
-        with pytest.raises(ExportError, match=message):
-            await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl", **other)
-        with pytest.raises(ExportError, match=r"route was /v1/chains/\{chainId\}/blocks, is "):
-            await export(session.data.evm.transactions, [43114], tmp_path / "b.jsonl")
-
-
-async def test_a_file_that_was_changed_or_deleted(tmp_path: Path) -> None:
-    """A final file that was changed or deleted is refused, and not overwritten."""
-    simulator = Simulator()
-    path = tmp_path / "b.jsonl"
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, [43114], path)
-        text = path.read_text()
-        path.write_text(text + "\n")
-        with pytest.raises(ExportError, match="was changed since it was written"):
-            await export(session.data.evm.blocks, [43114], path)
-        path.unlink()
-        with pytest.raises(ExportError, match="is missing"):
-            await export(session.data.evm.blocks, [43114], path)
-        path.write_text(text)
-        await export(session.data.evm.blocks, [43114], path)
-
-
-@pytest.mark.parametrize("name", ["b.jsonl", "b"])
-async def test_a_journal_that_is_older_than_its_file(name: str, tmp_path: Path) -> None:
-    """An old copy of the journal does not let the export overwrite a later file."""
-    simulator = Simulator()
-    target, journal = (
-        tmp_path / name,
-        tmp_path / ("b.jsonl.export/journal" if "." in name else "b/_export/journal"),
-    )
-    async with simulated(simulator) as session:
-        simulator.faults = (Fault(at=1, status=500),)
-        with pytest.raises(IncompleteExportError):
-            async with simulated(simulator, max_attempts=1) as hasty:
-                await export(hasty.data.evm.blocks, [43114], target)
-        older = journal.read_bytes()
-        await export(session.data.evm.blocks, [43114], target)
-        files = contents(tmp_path)
-        journal.write_bytes(older)
-        with pytest.raises(ExportError, match="has no record of it"):
-            await export(session.data.evm.blocks, [43114], target)
-    assert files == contents(tmp_path)
-    assert len(files) == 1
-
-
-@pytest.mark.parametrize("content", [b"not a database, but long enough to be looked at" * 40, None])
-async def test_a_file_that_is_not_a_journal(content: bytes | None, tmp_path: Path) -> None:
-    """A file in place of the journal that is not a journal is named and not changed."""
-    simulator, journal = Simulator(), tmp_path / "b.jsonl.export" / "journal"
-    journal.parent.mkdir()
-    if content is None:
-        database = sqlite3.connect(journal)
-        database.execute("CREATE TABLE theirs (x)")
-        database.commit()
-        database.close()
-    else:
-        journal.write_bytes(content)
-    before = journal.read_bytes()
-    async with simulated(simulator) as session:
-        with pytest.raises(ExportError, match=r"b\.jsonl\.export/journal is not a journal"):
-            await export(session.data.evm.blocks, [43114], tmp_path / "b.jsonl")
-    assert journal.read_bytes() == before
-
-
 async def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
     """A target below a file, or in a read-only place, is refused with the reason."""
     simulator = Simulator()
@@ -531,32 +304,6 @@ async def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
             with pytest.raises(ExportError, match=r"cannot be written"):
                 await export(session.data.evm.blocks, [43114], target)
     assert simulator.stats.requests == 0
-
-
-async def test_a_folder_in_place_of_the_partial_file(tmp_path: Path) -> None:
-    """A folder in place of the .partial file is named; no row is fetched again."""
-    simulator = Simulator(rows=30)
-    async with simulated(simulator) as session:
-        for name, target, aside in (
-            ("b.jsonl", "b.jsonl", tmp_path / ".b.jsonl.partial"),
-            ("c", "c/part-00001.jsonl", tmp_path / "c" / ".part-00001.jsonl.partial"),
-        ):
-            simulator.faults = (Fault(at=simulator.stats.requests + 1, status=404),)
-            with pytest.raises(IncompleteExportError):  # there is a journal then
-                await export(session.data.evm.blocks, [43114], tmp_path / name)
-            aside.mkdir()
-            (aside / "theirs").touch()
-            with pytest.raises(
-                ExportError, match=r"partial is in the way and cannot be removed .* move it away"
-            ):
-                await export(session.data.evm.blocks, [43114], tmp_path / name)
-            requests = simulator.stats.requests
-            aside.rename(tmp_path / "away")
-            await export(session.data.evm.blocks, [43114], tmp_path / name)
-            (tmp_path / "away" / "theirs").unlink()
-            (tmp_path / "away").rmdir()
-            assert len(rows_in(tmp_path / target)) == 30
-            assert simulator.stats.requests <= requests + 1  # to see whether there is anything new
 
 
 @pytest.mark.parametrize("dangling", [True, False])

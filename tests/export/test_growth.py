@@ -36,19 +36,6 @@ async def exported(
     return typed_rows(format_of(written), written, columns_of(kind, options.get("amounts", "text")))
 
 
-@pytest.mark.parametrize("name", FORMATS)
-async def test_a_model_gains_a_field(name: str, tmp_path: Path) -> None:
-    """A field that the model gained is a new column; earlier rows have None there."""
-    simulator, out = Simulator(seed=1), tmp_path / f"blocks.{name}"
-    first = await exported(simulator, out, model(gas_used=int), limit=5)
-    grown = model(block_hash=str, gas_used=int)
-    rows = await exported(simulator, out, grown, "/v1/chains/43113/blocks", limit=5)
-    assert [row["block_hash"] is None for row in rows] == [True] * 5 + [False] * (len(rows) - 5)
-    assert [row["gas_used"] for row in rows[:5]] == [row["gas_used"] for row in first]
-    with pytest.raises(ExportError, match="holds another export: column block_hash is gone"):
-        await exported(simulator, out, model(gas_used=int), limit=5)
-
-
 @attrs.frozen
 class Named:
     """Block whose fields have the names of the number of a row in SQLite and DuckDB."""
@@ -69,19 +56,6 @@ async def test_a_model_with_a_field_rowid(name: str, options: dict[str, Any], tm
         rows = await exported(simulator, out, Named, descending_key="block_number", **options)
         assert len({row["block_number"] for row in rows}) == len(rows) == 30 + 5 * run
         assert {*rows[0]} == {"source", "block_number", "rowid_", "oid"}
-
-
-async def test_a_folder_gets_parts_with_more_columns(tmp_path: Path) -> None:
-    """Earlier parts of a folder stay as they are, and are read with None in the new columns."""
-    simulator, out = Simulator(seed=1), tmp_path / "blocks"
-    await exported(simulator, out, model(), limit=5, format="parquet")
-    before = (out / "part-00001.parquet").read_bytes()
-    grown = model(block_hash=str)
-    await exported(simulator, out, grown, "/v1/chains/43113/blocks", limit=5, format="parquet")
-    assert (out / "part-00001.parquet").read_bytes() == before
-    form, columns = format_of("parquet"), columns_of(grown)
-    found = [row for path in sorted(out.glob("*.parquet")) for row in typed_rows(form, path, columns)]
-    assert [row["block_hash"] is None for row in found] == [True] * 5 + [False] * 5
 
 
 async def test_what_locks_a_target(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from chainapi.export.progress import ExportProgress
 from chainapi.models import EvmBlock, Invalid
 from chainapi.transport import Request, Response, Transport
 from tests.documents import DEEP
-from tests.export.power_cuts import PowerCuts
 from tests.models.test_invalid import Served, block
 
 FIRST = 100  # number of the newest block
@@ -216,50 +215,6 @@ async def test_invalid_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> 
     assert len({row["file"] for row in rows}) == (1 if shape == "file" else 2)
     new = Counter((str(chain), FIRST + more) for chain in CHAINS for more in range(1, 11))
     assert made_in(tmp_path, "jsonl") + numbers(rows) == EXPECTED + new
-
-
-@pytest.mark.untraced
-@pytest.mark.parametrize("shape", ["file", "folder"])
-async def test_only_what_was_synced_survives(shape: str, tmp_path: Path) -> None:
-    """A power cut at any moment loses or repeats no row in either file."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    chains = Chains()
-
-    def target(place: Path) -> Path:
-        return place if shape == "folder" else place / "b.jsonl"
-
-    async with session_of(chains) as session:
-        walk = session.data.evm.blocks
-        options: Any = {"format": "jsonl", "page_size": 4, "on_invalid": "raw"}
-        cuts = PowerCuts(folder)
-        for more in (0, 10):
-            chains.more = more
-            with cuts:
-                await export(walk, CHAINS, target(folder), **options)
-            states = cuts.take()
-            assert len(states) >= 7
-            new = Counter((str(chain), FIRST + 1 + above) for chain in CHAINS for above in range(more))
-            for number, image in enumerate(states):
-                place = tmp_path / f"image-{more}-{number}"
-                cuts.restore(image, place)
-                await export(walk, CHAINS, target(place), **options)
-                assert made_in(place, "jsonl") + numbers(invalid_in(place)) == EXPECTED + new
-
-
-async def test_a_run_that_is_cancelled_keeps_invalid_rows(tmp_path: Path) -> None:
-    """Cancelled runs keep each invalid row once."""
-    chains = Chains()
-    async with session_of(chains) as session:
-        for pages in range(1, 8):
-            chains.cancel_at = chains.requests + pages
-            running = chains.running = asyncio.create_task(
-                export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=2, on_invalid="raw")
-            )
-            await asyncio.wait([running])
-            chains.running = None
-        await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=2, on_invalid="raw")
-    assert made_in(tmp_path, "jsonl") + numbers(invalid_in(tmp_path)) == EXPECTED
 
 
 async def test_a_file_that_was_taken_away_is_begun_again(tmp_path: Path) -> None:

@@ -16,27 +16,25 @@ import pytest
 from hypothesis import given, settings
 
 from chainapi import Cache, Session, SessionView
-from chainapi.api.catalogue import ROUTES
 from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError, TargetInUseError
 from chainapi.export import export
-from chainapi.export.formats import FORMATS, format_of, without_source
 from chainapi.export.formats import sqlite as sqlites
 from chainapi.export.lookback import Lookback
 from chainapi.export.run import ExportResult
-from chainapi.export.target import Target
 from chainapi.simulator import Simulator
-from chainapi.tables.columns import columns_of
-from tests.documents import Maker
-from tests.export.corrected import DAY, Correction, invalid_in, points, values_of
-from tests.export.crashes import new
-from tests.export.typed import typed_rows
-from tests.export.windows import CASES, Case, check_folder, check_windows, rows_of, seconds, transfers
+from tests.export.windows import (
+    CASES,
+    DAY,
+    Case,
+    check_folder,
+    check_windows,
+    points,
+    rows_of,
+    transfers,
+    values_of,
+)
 from tests.ledger import ADDRESS, Ledger, block, transfer
 from tests.sessions import reaching, simulated
-
-TRANSACTION = Maker(1, whole=True).page(ROUTES["data.evm.address_transactions"], 1)["transactions"][0][
-    "nativeTransaction"
-]
 
 
 async def exported(session: Session | SessionView, out: Path, **options: Any) -> ExportResult:
@@ -63,47 +61,6 @@ async def test_the_window_is_not_read_from_a_cache(tmp_path: Path) -> None:
     assert values_of(out) == {**{day: day for day in range(12)}, 9: 90}
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        *((name, "folder") for name in FORMATS if name != "duckdb"),
-        ("csv", "file"),
-        ("duckdb", "file"),
-        *((name, "partitions") for name in ("jsonl.gz", "csv", "parquet")),
-    ],
-)
-async def test_the_window_is_corrected(name: str, shape: str, tmp_path: Path) -> None:
-    """Changed rows replace the old ones, withdrawn rows leave, late and new rows come, in each format."""
-    ledger, out = points(range(10)), tmp_path / (f"out.{name}" if shape == "file" else "out")
-    options: dict[str, Any] = {"format": name, "partition": ["source", "day"][: 9 * (shape == "partitions")]}
-    options["partition"] = options["partition"] or None
-    async with reaching(ledger) as session:
-        assert (await exported(session, out, **options)).rows == 10
-        ledger.changed[8] = {"value": 80}
-        ledger.changed[5] = {"value": 50}  # below the window
-        ledger.gone.add(9)
-        ledger.numbers += [10 * DAY, 7 * DAY + 1]
-        result = await exported(session, out, lookback="2d", **options)
-        assert (result.rows, result.removed) == (3, 2)
-        again = await exported(session, out, lookback="2d", **options)
-        assert (again.rows, again.removed, again.written) == (0, 0, ())
-        assert not [*tmp_path.rglob("*.partial*")]  # noqa: ASYNC240
-        if shape != "file":
-            check_folder(out, name)
-    found = [(int(seconds(row["timestamp"])), float(row["value"])) for row in _typed(session, out, name)]
-    expected = {**{DAY * day: day for day in range(8)}, 8 * DAY: 80, 10 * DAY: 10, 7 * DAY + 1: 11}
-    assert sorted(found) == sorted(expected.items())
-
-
-def _typed(session: Session, out: Path, name: str) -> list[dict[str, Any]]:
-    columns = columns_of(session.metrics.chains.metric.endpoint.rows)  # type: ignore[attr-defined]
-    files = [out] if out.is_file() else sorted(out.rglob(f"part-*.{name}"))
-    form = format_of(name)
-    if not out.is_file() and any(out.glob("source=*")):
-        form = without_source(form)
-    return [row for file in files for row in typed_rows(form, file, columns)]
-
-
 async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
     """A part with other rows gets a copy; the manifest lists that one, and what it replaces."""
     ledger = points(range(4))
@@ -124,27 +81,21 @@ async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
     assert values_of(tmp_path / "out") == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4}
 
 
-def test_copies_of_parts_have_names_of_their_own(tmp_path: Path) -> None:
-    """Copies of all parts that one correction replaces have different names, also beyond part 99,999."""
-    target = Target.of(tmp_path, "jsonl.gz")
-    parts = [target.part(number) for number in (1, 3, 100_001)]
-    old = [*parts, target.corrected(4, parts[1].name)]
-    assert old[3].name == "part-00004-00003.jsonl.gz"
-    copies = [target.corrected(100_002, one.name).name for one in (old[0], *old[2:])]
-    assert copies == [f"part-100002-{first}.jsonl.gz" for first in ("00001", "100001", "00003")]
+def invalid_in(out: Path) -> list[int]:
+    """Return the days of the invalid points, in order, each as often as it is there."""
+    lines = [line for file in out.glob("_invalid-*.ndjson") for line in file.read_text().splitlines()]
+    return sorted(json.loads(line)["row"]["timestamp"] // DAY for line in lines)
 
 
 def take_invalid_away(out: Path) -> None:
     """Remove the files with invalid rows."""
-    for file in [*out.glob("_invalid-*"), *out.parent.glob("*.invalid")]:
+    for file in out.glob("_invalid-*"):
         file.unlink()
 
 
-@pytest.mark.parametrize("shape", ["folder", "file"])
-async def test_invalid_rows_of_a_window(shape: str, tmp_path: Path) -> None:
+async def test_invalid_rows_of_a_window(tmp_path: Path) -> None:
     """An invalid row is written once, also if it is moved away; one that is valid by now comes in."""
-    out = tmp_path / ("out" if shape == "folder" else "out.jsonl")
-    ledger = points(range(6))
+    out, ledger = tmp_path / "out", points(range(6))
     ledger.changed = {day: {"value": "none"} for day in (3, 4)}
     async with reaching(ledger) as session:
 
@@ -287,71 +238,6 @@ async def test_a_window_that_was_fetched_in_part(tmp_path: Path) -> None:
     assert values_of(out) == {0: 0, 1: 101, 2: 2, 3: 3, 4: 104, 5: 5}
 
 
-async def test_windows_beside_a_new_source(tmp_path: Path) -> None:
-    """Rows of several windows wait until the rows of a new source are in a part; each is sorted by source."""
-    ledger, out, chains = points(range(4)), tmp_path / "out", (43114, 43113, 43112)
-    async with reaching(ledger) as session:
-        sources = [(chain, "txCount") for chain in chains]
-        await export(session.metrics.chains.metric, sources[:2], out)
-        ledger.changed = {day: {"value": 100 + day} for day in range(4)}
-        options: dict[str, Any] = {"page_size": 2, "lookback": "9d"}  # pages of the sources by turns
-        result = await export(session.metrics.chains.metric, sources, out, **options)
-        assert (result.rows, result.removed) == (12, 8)
-    assert [
-        [(one["source"], one["rows"], one["lowest"], one["highest"]) for one in entry["sources"]]
-        for entry in manifest_of(out)
-    ] == [
-        [("43112/txCount", 4, 0, 3 * DAY)],
-        [(f"{chain}/txCount", 4, 0, 3 * DAY) for chain in chains[:2]],
-    ]
-    assert [(row["source"], int(row["value"])) for row in rows_of(out)] == [
-        (f"{chain}/txCount", value) for chain in (43112, 43114, 43113) for value in (103, 102, 101, 100)
-    ]
-
-
-async def test_a_reorganisation_of_blocks(tmp_path: Path) -> None:
-    """Transfers that moved to other blocks are there once, in their new blocks."""
-    ledger, out = Ledger([1, 1, 2, 3, 3, 4], by_number=True), tmp_path / "out.jsonl"
-    async with reaching(ledger) as session:
-        await transfers(session, out)
-        ledger.changed[3] = {"blockNumber": "4"}
-        ledger.changed[4] = {"blockHash": "0xother"}
-        ledger.gone.add(5)
-        ledger.numbers[3] = 4
-        result = await transfers(session, out, lookback="1 block")
-        assert (result.rows, result.removed) == (2, 3)
-        found = Counter((int(row["block_number"]), row["tx_hash"]) for row in rows_of(out))
-    assert found == Counter([(1, "0x0"), (1, "0x1"), (2, "0x2"), (4, "0x3"), (3, "0x4")])
-
-
-async def test_sources_in_several_orders(tmp_path: Path) -> None:
-    """The window of each source is that of its own number, if the calls differ in their order."""
-    rows = [
-        {
-            "nativeTransaction": {
-                **TRANSACTION,
-                "blockNumber": str(one),
-                "blockTimestamp": 1_000 + one,
-                "txHash": f"0x{one}",
-            }
-        }
-        for one in range(6)
-    ]
-
-    def answer(number: int) -> dict[str, Any]:
-        return rows[number]
-
-    ledger, out = Ledger([*range(6)], lambda _, serial: answer(serial)), tmp_path / "out.jsonl"
-    sources = [{"address": "0xab", "sort_order": order} for order in ("desc", None)]
-    async with reaching(ledger) as session:
-        walk = session.data.evm.address_transactions
-        first = await export(walk, sources, out, chain_id=1)
-        rows[4] = {"nativeTransaction": {**rows[4]["nativeTransaction"], "blockHash": "0xother"}}
-        result = await export(walk, sources, out, chain_id=1, lookback=2)
-    assert (first.rows, result.rows, result.removed) == (12, 2, 2)
-    assert len(rows_of(out)) == 12
-
-
 async def test_rows_without_a_model_have_a_window(tmp_path: Path) -> None:
     """Rows of a path are looked back on by the field that descending_key= names."""
     ledger, out = Ledger([*range(9)], block, "blocks"), tmp_path / "out.jsonl"
@@ -364,20 +250,6 @@ async def test_rows_without_a_model_have_a_window(tmp_path: Path) -> None:
         result = await export(session.data.list, paths, out, lookback="1s", **options)
     assert (result.rows, result.removed) == (1, 1)
     assert [row["blockHash"] for row in rows_of(out)].count("0xother") == 1
-
-
-async def test_a_source_of_ranges_has_a_window(tmp_path: Path) -> None:
-    """A source that was walked in ranges is looked back on as one that was walked whole."""
-    ledger, out = Ledger([*range(1, 20)]), tmp_path / "out"
-    async with reaching(ledger) as session:
-        assert (await transfers(session, out, ranges=3)).rows == 19
-        ledger.changed[18] = {"logIndex": 99}
-        ledger.gone.add(17)
-        ledger.numbers.append(20)
-        result = await transfers(session, out, ranges=3, lookback="5 blocks")
-    assert (result.rows, result.removed) == (2, 2)
-    found = Counter((row["tx_hash"], row["log_index"]) for row in rows_of(out))
-    assert found == Counter([(f"0x{one}", one) for one in (*range(17), 19)] + [("0x18", 99)])
 
 
 async def test_rows_of_number_0_are_asked_for_without_a_start(tmp_path: Path) -> None:
@@ -411,40 +283,6 @@ async def test_a_limit_bounds_the_window(tmp_path: Path) -> None:
         assert [row["tx_hash"] for row in rows_of(other)] == ["0x4", "0x6"]
 
 
-async def test_a_moved_part_is_named(tmp_path: Path) -> None:
-    """A part with rows of the window that was moved away is an error before the first request."""
-    ledger, out = points(range(4)), tmp_path / "out"
-    async with reaching(ledger) as session:
-        await exported(session, out)
-        ledger.numbers.append(9 * DAY)
-        await exported(session, out)
-        (out / "part-00001.jsonl").rename(tmp_path / "part-00001.jsonl")
-        assert (await exported(session, out, lookback="1d")).rows == 0
-        requests = len(ledger.requests)
-        with pytest.raises(ExportError, match=r"part-00001.jsonl is missing, and has rows of 43114/txCount"):
-            await exported(session, out, lookback="7d")
-        assert len(ledger.requests) == requests
-
-
-async def test_old_parts_of_a_restarted_list_may_be_moved(tmp_path: Path) -> None:
-    """A part of a list that restarted knows the numbers of its rows: once they are old, it may be moved."""
-    ledger, out = Ledger([*range(12)]), tmp_path / "out"
-    async with reaching(ledger) as session:
-        walk, sources = session.data.evm.erc20_transactions, [(43114, ADDRESS)]
-        stopped = asyncio.create_task(export(walk, sources, out, page_size=2))
-        await asyncio.sleep(0.05)
-        stopped.cancel()
-        await asyncio.wait([stopped])
-        ledger.numbers.append(12)
-        await transfers(session, out)  # another page size: the list restarts
-        ledger.numbers += [20, 21]
-        await transfers(session, out, lookback=1)
-        assert [entry["sources"][0]["highest"] for entry in manifest_of(out)] == [12, 21]
-        (out / "part-00001.jsonl").rename(tmp_path / "part-00001.jsonl")
-        ledger.numbers.append(22)
-        assert (await transfers(session, out, lookback=1)).rows == 1
-
-
 async def test_a_changed_part_is_left_alone(tmp_path: Path) -> None:
     """A part with rows of the window that was changed is refused, and the rows stay in the journal."""
     ledger, out = points(range(4)), tmp_path / "out"
@@ -463,23 +301,6 @@ async def test_a_changed_part_is_left_alone(tmp_path: Path) -> None:
         result = await exported(session, out)  # the window of the stopped run is completed
     assert (result.rows, result.removed) == (1, 1)
     assert values_of(out) == {0: 0, 1: 1, 2: 2, 3: 30}
-
-
-async def test_a_changed_value_that_no_export_wrote(tmp_path: Path) -> None:
-    """A value that cannot be read is an error that names its file, and the rows stay in the journal."""
-    ledger, out = Ledger([1, 2, 3]), tmp_path / "out.sqlite"
-    async with reaching(ledger) as session:
-        await transfers(session, out)
-        content = out.read_bytes()
-        with closing(sqlite3.connect(out)) as database:
-            database.execute("UPDATE rows SET \"from\" = '{' WHERE block_number = 2")
-            database.commit()
-        ledger.changed[2] = {"blockHash": "0xother"}
-        with pytest.raises(ExportError, match=r"out\.sqlite was changed since it was written, and cannot"):
-            await transfers(session, out, lookback=5)
-        out.write_bytes(content)
-        result = await transfers(session, out)
-    assert (result.rows, result.removed) == (1, 1)
 
 
 async def test_a_withdrawn_part_leaves_no_file(tmp_path: Path) -> None:
@@ -520,19 +341,6 @@ async def test_a_replaced_file_that_stays(tmp_path: Path, monkeypatch: pytest.Mo
         await exported(session, out)
     assert not (out / "part-00001.jsonl").exists()
     assert values_of(out) == {0: 0, 1: 1, 2: 20}
-
-
-async def test_names_of_corrected_parts(tmp_path: Path) -> None:
-    """A copy that is corrected again keeps the number of its first part in its name."""
-    ledger, out = points(range(4)), tmp_path / "out"
-    async with reaching(ledger) as session:
-        await exported(session, out)
-        for day in (3, 1):
-            ledger.changed[day] = {"value": 10 * day}
-            await exported(session, out, lookback="2d")
-    names = ["part-00002.jsonl", "part-00003-00001.jsonl", "part-00003.jsonl"]
-    assert sorted(path.name for path in out.glob("part-*")) == names
-    assert values_of(out) == {0: 0, 1: 10, 2: 2, 3: 30}
 
 
 @pytest.mark.parametrize("fields", [["value"], ["timestamp"]])
@@ -603,41 +411,6 @@ def test_forms_of_a_lookback(given: Any, size: int, unit: str | None) -> None:
 def test_windows_are_exact(case: Case) -> None:
     """After each run that ended, the target is the list, if the list changed in the windows only."""
     check_windows(case)
-
-
-STOPPED = [
-    ("jsonl", "file"),
-    ("jsonl", "partitions"),
-    ("parquet", "file"),
-    ("parquet", "folder"),
-    ("sqlite", "file"),
-    ("duckdb", "file"),
-]
-
-
-@pytest.mark.untraced
-@pytest.mark.parametrize(("name", "shape"), STOPPED)
-async def test_a_correction_survives_stops(name: str, shape: str, tmp_path: Path) -> None:
-    """After a kill, a power cut or a full disk at any step of a correction, the target is the list.
-
-    That is a sample; `python -m tests.export.corrected` runs all stops in all formats.
-    """
-    scene = Correction(name, shape)
-    assert await scene.stops(new(tmp_path / "stops"), 1 if name == "duckdb" else 2)
-    assert name == "duckdb" or await scene.full_disks(new(tmp_path / "disks"), 1)
-
-
-@pytest.mark.untraced
-@pytest.mark.parametrize("name", ["sqlite", "duckdb"])
-async def test_a_correction_of_a_database_survives_kills(name: str, tmp_path: Path) -> None:
-    """A kill between two statements of the transaction that corrects a database costs and repeats no row."""
-    assert await Correction(name, "file").statements(tmp_path, 3) == 3
-
-
-@pytest.mark.untraced
-async def test_a_full_disk_at_the_last_steps(tmp_path: Path) -> None:
-    """A full disk when replaced files are removed is an error; the next run completes it."""
-    assert await Correction("jsonl", "folder").full_disks(tmp_path, first=16) >= 4
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["transfers", "blocks"])

@@ -1,12 +1,12 @@
-"""Writes that the disk refuses or loses: no format takes a file for whole that lacks rows."""
+"""Writes that the disk loses: no format takes a file for whole that lacks rows when it is read back."""
 
 from __future__ import annotations
 
 import json
-import resource
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,18 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from chainapi import Pages
 from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export import export
-from chainapi.export.formats import FORMATS, format_of
+from chainapi.export.formats import FORMATS, format_of, row_groups
 from chainapi.export.formats.text_files import TextFiles
+from chainapi.export.worker import Stopped
 from chainapi.models import EvmBlock
 from chainapi.models.codec import decode_resource
-from chainapi.simulator import Simulator
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import columns_of
 from tests.documents import Maker
-from tests.sessions import simulated
+from tests.export.disks import files_of_at_most
+
+pytestmark = pytest.mark.rule
 
 COLUMNS = columns_of(EvmBlock)
 
@@ -38,30 +38,7 @@ def lines(count: int) -> list[tuple[str, bytes]]:
     return [("43114", Codec(EvmBlock).encode_lines(rows, "43114"))]
 
 
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """Refuse to let any file of this process grow beyond a size in bytes, as a full disk does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize(("rows", "size"), [(10, 200), (300, 20_000)])
-def test_a_full_disk_is_an_error(name: str, rows: int, size: int, tmp_path: Path) -> None:
-    """A file that does not fit on the disk raises OSError, in every format."""
-    path = tmp_path / "f"
-    with files_of_at_most(size), pytest.raises(OSError, match=r"f: |too large"):
-        format_of(name).write(path, COLUMNS, lines(rows))
-    assert [*tmp_path.iterdir()] in ([path], [])
-    assert format_of(name).write(path, COLUMNS, lines(rows)) == rows
-    assert len([*format_of(name).read(path)]) == rows
-
-
-@pytest.mark.parametrize("size", [20_000, 100_000, 300_000])
+@pytest.mark.parametrize("size", [20_000, 300_000])
 def test_a_database_whose_checkpoint_fails(size: int, tmp_path: Path) -> None:
     """A DuckDB database raises OSError where the log fits on the disk and the rows do not.
 
@@ -72,32 +49,6 @@ def test_a_database_whose_checkpoint_fails(size: int, tmp_path: Path) -> None:
         format_of(path).write(path, COLUMNS, lines(10))
     assert [found for found in tmp_path.iterdir() if found.suffix == ".wal"] == []
     assert format_of(path).write(path, COLUMNS, lines(10)) == 10
-
-
-async def test_an_export_whose_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An export whose database does not fit on the disk fails, and the next one has every row."""
-    path = tmp_path / "blocks.duckdb"
-    kind: Any = type(format_of(path))
-    write = kind.write
-
-    def limited(*arguments: Any) -> Any:
-        with files_of_at_most(100_000):
-            return write(*arguments)
-
-    simulator = Simulator(seed=1)
-
-    async def run() -> int:
-        async with simulated(simulator) as session:
-            walk: Callable[..., Pages[Any]] = session.data.evm.blocks
-            return (await export(walk, [43114], path, limit=30)).rows
-
-    with monkeypatch.context() as patch:
-        patch.setattr(kind, "write", limited)
-        with pytest.raises(ExportError, match=r"cannot be written: .*kept in the journal"):
-            await run()
-    assert not path.exists()
-    await run()
-    assert len([*format_of(path).read(path)]) == 30
 
 
 def test_a_database_with_a_log_is_refused(tmp_path: Path) -> None:
@@ -117,15 +68,20 @@ def test_a_database_with_a_log_is_refused(tmp_path: Path) -> None:
 SQL = "{} rows {} block_number = (SELECT min(block_number) FROM rows)"
 
 
+def run_sql(path: Path, name: str, statement: str) -> None:
+    """Change a database."""
+    database: Any = sqlite3.connect(path) if name == "sqlite" else duckdb.connect(path)
+    with closing(database):
+        database.execute(statement)
+        database.commit()
+
+
 def lose(path: Path, name: str) -> None:
     """Take a row out of a file."""
     if name == "parquet":
         pq.write_table(pq.read_table(path).slice(1), path)
     elif name in ("sqlite", "duckdb"):
-        database: Any = sqlite3.connect(path) if name == "sqlite" else duckdb.connect(path)
-        with closing(database):
-            database.execute(SQL.format("DELETE FROM", "WHERE"))
-            database.commit()
+        run_sql(path, name, SQL.format("DELETE FROM", "WHERE"))
     else:
         rewrite(path, name, lambda content: b"".join(content.splitlines(keepends=True)[:-1]))
 
@@ -137,16 +93,13 @@ def change(path: Path, name: str) -> None:
         number = table.schema.get_field_index("gas_used")
         pq.write_table(table.set_column(number, "gas_used", table["gas_limit"]), path)
     elif name in ("sqlite", "duckdb"):
-        database: Any = sqlite3.connect(path) if name == "sqlite" else duckdb.connect(path)
-        with closing(database):
-            database.execute("UPDATE rows SET block_hash = 'other' WHERE block_number > 5")
-            database.commit()
+        run_sql(path, name, "UPDATE rows SET block_hash = 'other' WHERE block_number > 5")
     else:
         rewrite(path, name, lambda content: content.replace(b"block_hash-1", b"block_hash-2"))
 
 
 def tear(path: Path, name: str) -> None:
-    """Take away the last byte of a file."""
+    """Take away the last byte of a compressed file, whose rows can still be read."""
     path.write_bytes(path.read_bytes()[:-1])
 
 
@@ -160,44 +113,52 @@ def rewrite(path: Path, name: str, change: Callable[[bytes], bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize(
-    ("damage", "message"), [(lose, "has 19 rows when"), (change, "other values in them")]
-)
 def test_rows_that_the_disk_loses_are_missed(
-    name: str,
-    damage: Callable[[Path, str], None],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A row that is lost or changed behind the writer's back is found when the file is read back."""
-    path = tmp_path / f"f.{name}"
-    assert format_of(name).write(path, COLUMNS, lines(20)) == 20
-    damage_before_the_check(damage, name, monkeypatch)
-    with pytest.raises(ExportError, match=message) as caught:
-        format_of(name).write(path, COLUMNS, lines(20))
-    assert "All rows are kept in the journal" in str(caught.value)
-
-
-@pytest.mark.parametrize("name", [name for name in FORMATS if "." in name])
-def test_a_compressed_file_without_its_end(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A compressed file whose last byte is lost is missed, although all rows can be read."""
-    damage_before_the_check(tear, name, monkeypatch)
-    with pytest.raises(ExportError, match="when it is read back, but"):
-        format_of(name).write(tmp_path / "f", COLUMNS, lines(20))
-
-
-def damage_before_the_check(
-    damage: Callable[[Path, str], None], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Damage files of a format before they are read back."""
+    """A row that is lost or changed behind the writer's back is found when the file is read back."""
     module = import_module(f"chainapi.export.formats.{name.partition('.')[0]}")
-    tally = module._tally
+    tally, written = module._tally, lines(20)
+    damages = [(lose, "has 19 rows when"), (change, "other values in them")]
+    for damage, message in [*damages, (tear, "when it is read back, but")] if "." in name else damages:
+        path = tmp_path / f"{damage.__name__}.{name}"
 
-    def damaged(path: Path, *options: Any) -> Any:
-        damage(path, name)
-        return tally(path, *options)
+        def damaged(path: Path, *options: Any, damage: Any = damage) -> Any:
+            damage(path, name)
+            return tally(path, *options)
 
-    monkeypatch.setattr(module, "_tally", damaged)
+        monkeypatch.setattr(module, "_tally", damaged)
+        with pytest.raises(ExportError, match=message) as caught:
+            format_of(name).write(path, COLUMNS, written)
+        if damage is not tear:
+            assert "All rows are kept in the journal" in str(caught.value)
+
+
+def test_copied_groups_that_the_disk_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old row groups that differ from the old file when they are read back are an error."""
+    form, old = format_of("parquet"), tmp_path / "old"
+    form.write(old, COLUMNS, lines(100))
+    footer = row_groups._write_footer
+
+    def damaged(path: Path, metadata: Any) -> None:
+        footer(path, metadata)
+        with path.open("rb+") as file:
+            file.seek(1_000)
+            file.write(b"\0\0\0\0")
+
+    monkeypatch.setattr(row_groups, "_write_footer", damaged)
+    with pytest.raises(ExportError, match="has other rows when it is read back than were copied to it"):
+        form.write(tmp_path / "new", COLUMNS, lines(20), old)
+
+
+@pytest.mark.parametrize("name", ["jsonl", "csv", "parquet", "sqlite", "duckdb"])
+def test_a_read_back_that_is_stopped(name: str, tmp_path: Path) -> None:
+    """A stop ends the read-back of a file of any format."""
+    stop, (page,) = threading.Event(), lines(5)
+
+    def pages() -> Iterator[tuple[str, bytes]]:
+        yield page
+        stop.set()
+
+    with pytest.raises(Stopped):
+        format_of(name).write(tmp_path / f"a.{name}", COLUMNS, pages(), stop=stop)

@@ -8,9 +8,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from attrs import frozen
-from hypothesis import given
-from hypothesis import strategies as st
 
 from chainapi.errors import ConfigurationError
 from chainapi.export import export
@@ -18,15 +15,6 @@ from chainapi.export.formats import Format, format_of, with_options
 from chainapi.simulator import Simulator
 from chainapi.tables.codec import Codec
 from tests.sessions import simulated
-
-
-@frozen
-class Flags:
-    number: int
-    truth: bool
-    inner: Flags | None = None
-    several: list[bool] | None = None
-    perhaps: bool | None = None
 
 
 def groups_of(path: Path) -> list[int]:
@@ -80,33 +68,6 @@ def test_a_greater_level_makes_a_smaller_file(tmp_path: Path) -> None:
             parquet(compression=name, compression_level=level).write(path, Codec(str).columns, rows)
             sizes.append(path.stat().st_size)
         assert sizes[1] < sizes[0]
-
-
-@given(pages=st.lists(st.integers(0, 40), max_size=8), most=st.integers(1, 60), earlier=st.integers(0, 30))
-def test_groups_have_the_chosen_rows(
-    tmp_path_factory: pytest.TempPathFactory, pages: list[int], most: int, earlier: int
-) -> None:
-    """All groups but the last have exactly the chosen rows, and every row stays in its place."""
-    folder, codec = tmp_path_factory.mktemp("groups"), Codec(Flags)
-
-    def rows(first: int, count: int) -> bytes:
-        return codec.encode_lines(
-            [
-                Flags(n, n % 3 > 0, Flags(-n, n % 5 > 0), [n % 2 > 0] * (n % 4), (None, True, False)[n % 3])
-                for n in range(first, first + count)
-            ]
-        )
-
-    old, path = folder / "old", folder / "new"
-    format_of("parquet").write(old, codec.columns, [("a", rows(0, earlier))])
-    ends = [earlier + sum(pages[:place]) for place in range(len(pages) + 1)]
-    parts = [("b", rows(end, count)) for end, count in zip(ends, pages, strict=False)]
-    form = parquet(row_group_rows=most)
-    assert form.write(path, codec.columns, parts, old) == ends[-1]
-    assert [row["number"] for row in form.read(path)] == [*range(ends[-1])]
-    sizes = groups_of(path)
-    assert sizes[:-1] == [most] * (len(sizes) - 1)
-    assert all(0 < size <= most for size in sizes)
 
 
 async def test_later_parts_may_differ(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -17,24 +17,18 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from attrs import frozen
-from hypothesis import given
-from hypothesis import strategies as st
 
 from chainapi import Pages
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import ArgumentError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import export
-from chainapi.export.chart import read_chart
-from chainapi.export.formats import format_of, without_source
+from chainapi.export.formats import format_of
 from chainapi.export.manifest import MANIFEST
-from chainapi.export.part_records import PageRecord
-from chainapi.export.partition import KEYS, NULL, Partitioner, folder_of, time_columns
+from chainapi.export.partition import NULL, folder_of, time_columns
 from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.simulator import Simulator
-from chainapi.tables.codec import Codec
 from chainapi.tables.columns import columns_of
 from tests.export.test_export import blocks_of
-from tests.export.typed import typed_rows
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import Answering, reaching, simulated
 
@@ -98,27 +92,6 @@ async def test_the_manifest_has_the_partition_of_each_file(tmp_path: Path) -> No
             for chain in map(str, CHAINS)
             if (times := [row["block_timestamp"] for row in rows if row["source"] == chain])
         ]
-
-
-async def test_another_partition_is_another_export(tmp_path: Path) -> None:
-    """Other keys are refused with both, and no request is sent."""
-    simulator = Simulator(chains=CHAINS, rows=20)
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, CHAINS, tmp_path, partition=["source"])
-        requests = simulator.stats.requests
-        with pytest.raises(ExportError, match=r"partition= was source, is day\. Use the same"):
-            await export(session.data.evm.blocks, CHAINS, tmp_path, partition=["day"])
-    assert simulator.stats.requests == requests
-
-
-async def test_lists_without_rows_have_no_files(tmp_path: Path) -> None:
-    """An export without rows makes no folder, and the next run has nothing to do."""
-    async with reaching(Answering(b'{"blocks":[]}')) as session:
-        for _ in range(2):
-            result = await export(session.data.evm.blocks, CHAINS, tmp_path, partition=["day"])
-            assert (result.rows, result.written) == (0, ())
-    assert hidden_in(tmp_path) == {"_export", MANIFEST}
-    assert files_of(tmp_path, "jsonl") == {}
 
 
 # What is refused
@@ -253,88 +226,12 @@ def test_the_time_of_a_row(route: str, names: list[str]) -> None:
     assert [column.name for column in time_columns(columns_of(ROUTES[route].rows))] == names
 
 
-DAYS = st.none() | st.integers(-800, 800).map(lambda hours: hours * 3_600)
-
-
-@frozen(kw_only=True)
-class Event:
-    number: int
-    timestamp: int | None = None
-
-    time = OptionalUTCDatetime("timestamp")
-
-
-COLUMNS = columns_of(Event)
-
-
-def page_of(number: int, rows: list[Event]) -> PageRecord:
-    """Return the record of a page whose list has the order of the times."""
-    times = [row.timestamp for row in rows if row.timestamp is not None]
-    whole = len(times) == len(rows)
-    lowest, highest = (str(min(times)), str(max(times))) if whole else (None, None)
-    fields: dict[str, Any] = dict.fromkeys(PageRecord.__struct_fields__, 0)
-    return PageRecord(**{**fields, "number": number, "rows": len(rows), "lowest": lowest, "highest": highest})
-
-
-@given(
-    pages=st.lists(st.lists(DAYS, min_size=1, max_size=6), max_size=4),
-    keys=st.lists(st.sampled_from(KEYS), min_size=1, unique=True),
-)
-def test_each_row_is_in_one_partition(pages: list[list[int | None]], keys: list[str]) -> None:
-    """Every row is in the partition of its time, in the order of the pages, with exact ranges."""
-    numbers: Iterator[int] = iter(range(100))
-    rows = {
-        place: [Event(number=next(numbers), timestamp=time) for time in times]
-        for place, times in enumerate(pages)
-    }
-    records = [("a/b", page_of(place, found)) for place, found in rows.items()]
-
-    def read(page: PageRecord) -> bytes:
-        return Codec(Event).encode_lines(rows[page.number])
-
-    def value(key: str, time: int | None) -> str | None:
-        if key == "source":
-            return "a/b"
-        date = None if time is None else datetime.fromtimestamp(time, UTC).date()
-        return (
-            None if date is None else date.strftime({"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d"}[key])
-        )
-
-    found = list[int]()
-    for values, parts in Partitioner(keys, COLUMNS).divide(records, read):
-        events = [json.loads(line) for one in parts for line in one.of(read(one.page)).splitlines()]
-        assert [event["number"] for event in events] == sorted(event["number"] for event in events)
-        assert {tuple(value(key, event["timestamp"]) for key in keys) for event in events} == {values}
-        assert sum(one.rows for one in parts) == len(events)
-        for one in parts:
-            times = [json.loads(line)["timestamp"] for line in one.of(read(one.page)).splitlines()]
-            if None not in [row.timestamp for row in rows[one.page.number]]:
-                assert (one.lowest, one.highest) == (str(min(times)), str(max(times)))
-        found += [event["number"] for event in events]
-    assert sorted(found) == [*range(sum(map(len, pages)))]
-
-
 def test_names_of_folders() -> None:
     """Values are escaped as in URLs, and null has the name that readers know."""
     assert (
         folder_of(["source", "day"], ("a/ü b=c", "2026-11-20")) == "source=a%2F%C3%BC%20b%3Dc/day=2026-11-20"
     )
     assert folder_of(["day"], (None,)) == f"day={NULL}"
-
-
-@pytest.mark.parametrize("suffix", TEXTS)
-def test_files_without_a_source(suffix: str, tmp_path: Path) -> None:
-    """Files without the column are read with their kinds, and continued by rows with more columns."""
-    form, old, new = without_source(format_of(suffix)), tmp_path / f"old.{suffix}", tmp_path / f"new.{suffix}"
-    form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([Row(height=1, value=2**70)], "a"))])
-    grown = columns_of(Grown)
-    form.write(new, grown, [("b", Codec(Grown).encode_lines([Grown(height=2, more=3)], "b"))], old)
-    found = typed_rows(form, new, grown)
-    assert [[*row] for row in found] == [[column.name for column in grown]] * 2
-    assert [(row["height"], row["value"], row["more"]) for row in found] == [(1, 2**70, None), (2, None, 3)]
-    if suffix != "jsonl":
-        with pytest.raises(ConfigurationError, match="is not a"):
-            format_of(suffix).write(tmp_path / f"other.{suffix}", grown, [], new)
 
 
 # Folders in other programs
@@ -467,17 +364,3 @@ def plain(item: tuple[str, Any]) -> tuple[str, Any]:
     """Return a column of a row, a time with Python's own time zone."""
     name, value = item
     return name, value.astimezone(UTC) if isinstance(value, datetime) else value
-
-
-@pytest.mark.parametrize("keys", [["source", "year", "day"], ["month"]])
-async def test_a_chart_of_a_partitioned_folder(keys: list[str], tmp_path: Path) -> None:
-    """A chart has a line for each source; the values of other keys are no axis."""
-    simulator = Simulator(chains=CHAINS, rows=120)
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, CHAINS, tmp_path, partition=keys, format="parquet")
-    chart = read_chart(tmp_path, y="gas_used")
-    assert (chart.x, chart.y, set(chart.series)) == ("block_timestamp", "gas_used", {"1", "43114"})
-    async with simulated(simulator) as session:
-        await export(session.metrics.avg_tps, CHAINS, tmp_path / "tps", partition=keys, format="csv")
-    chart = read_chart(tmp_path / "tps")
-    assert (chart.x, chart.y, set(chart.series)) == ("timestamp", "value", {"1", "43114"})

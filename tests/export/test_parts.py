@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from collections import Counter
-from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,7 @@ import pytest
 
 from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import export
-from chainapi.export.formats import format_of
 from chainapi.export.manifest import MANIFEST
-from chainapi.export.part_records import Waiting
-from chainapi.export.part_schedule import PartLimits
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Fault, Simulator
 from tests.export.test_export import blocks_of, numbers_in, rows_in
@@ -66,21 +61,6 @@ async def test_a_link_in_place_of_the_manifest(same: bool, tmp_path: Path) -> No
     assert (out / MANIFEST).is_symlink()
     assert theirs.read_bytes() == content
     assert len(parts_of(out)) == 1
-
-
-async def test_a_folder_in_place_of_the_manifest(tmp_path: Path) -> None:
-    """A folder in place of the manifest is an error that names it and the remedy."""
-    async with simulated(Simulator(chains=CHAINS, rows=20)) as session:
-        await export(session.data.evm.blocks, [1], tmp_path)
-        (tmp_path / MANIFEST).unlink()
-        (tmp_path / MANIFEST).mkdir()
-        with pytest.raises(
-            ExportError, match=rf"{MANIFEST} cannot be written: .* remove another cause, and start"
-        ):
-            await export(session.data.evm.blocks, [1, 2], tmp_path)
-        (tmp_path / MANIFEST).rmdir()
-        await export(session.data.evm.blocks, [1, 2], tmp_path)
-    assert len(manifest_of(tmp_path)) == 2
 
 
 @pytest.mark.parametrize("name", ["out/part-00002.jsonl", "out.jsonl"])
@@ -142,12 +122,6 @@ async def test_bytes_and_time_end_a_part(limits: dict[str, Any], parts: int, tmp
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
 
 
-@pytest.mark.parametrize(("rows", "size", "allowed"), [(5, 10, True), (6, 10, False), (5, 11, False)])
-def test_a_part_is_larger_by_a_quarter_at_most(rows: int, size: int, allowed: bool) -> None:
-    """All that waits is one part unless its rows or its bytes exceed a limit by more than a quarter."""
-    assert PartLimits(rows=4, size=8).allow(Waiting(1, rows, size)) is allowed
-
-
 async def test_the_manifest_has_the_ranges_of_each_part(tmp_path: Path) -> None:
     """An entry has rows, bytes, sources with their numbers, columns, the run and the time."""
     simulator = Simulator(chains=(1, 2), rows=30)
@@ -185,26 +159,6 @@ async def test_a_manifest_that_was_changed_is_written_again(tmp_path: Path) -> N
             assert (tmp_path / MANIFEST).read_bytes() == whole
 
 
-async def test_an_empty_manifest_is_written_again(tmp_path: Path) -> None:
-    """The manifest of an export without a row is a file too, also after it was deleted."""
-    async with simulated(Simulator(chains=(1,), rows=0)) as session:
-        for _ in range(2):
-            await export(session.data.evm.blocks, [1], tmp_path, partition=["source"])
-            assert (tmp_path / MANIFEST).read_bytes() == b""
-            (tmp_path / MANIFEST).unlink()
-
-
-async def test_what_a_stopped_run_left_of_its_journal_is_removed(tmp_path: Path) -> None:
-    """A segment that a kill left without a committed page is deleted, also if no row is new."""
-    simulator, journal = Simulator(chains=CHAINS, rows=10), tmp_path / "_export"
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, CHAINS, tmp_path)
-        for name in ("pages-00002", "groups-00001"):
-            (journal / name).write_bytes(b"never committed")
-        assert (await export(session.data.evm.blocks, CHAINS, tmp_path)).written == ()
-    assert names_in(journal) == ["journal"]
-
-
 async def test_parts_may_be_moved_away(tmp_path: Path) -> None:
     """Parts that are moved away while the export runs are not written again."""
     folder, away = tmp_path / "run", tmp_path / "away"
@@ -229,20 +183,6 @@ async def test_parts_may_be_moved_away(tmp_path: Path) -> None:
     assert blocks_in(away) == Counter(blocks_of(simulator, 200, CHAINS))
 
 
-async def test_a_list_that_restarts_after_a_part(tmp_path: Path) -> None:
-    """Rows that are in a part already are not written again when a list without an order restarts."""
-    simulator = Simulator(chains=(1,), rows=100, latency=1.0)
-    path = "/v1/chains/1/blocks"
-    async with simulated(simulator) as session:
-        run = asyncio.create_task(export(session.data.list, [path], tmp_path, page_size=10, part_rows=30))
-        await asyncio.sleep(6.5)
-        assert manifest_of(tmp_path)
-        simulator.advance(86_400)
-        await run
-    found = Counter(row["blockNumber"] for file in parts_of(tmp_path) for row in rows_in(file))
-    assert (len(found), found.total()) == (100, 100)
-
-
 async def test_rows_of_a_failed_source_are_in_a_part(tmp_path: Path) -> None:
     """A folder gets the rows that a failed source had; the next run adds the rest."""
     simulator = Simulator(chains=(1,), rows=100)
@@ -254,18 +194,6 @@ async def test_rows_of_a_failed_source_are_in_a_part(tmp_path: Path) -> None:
         simulator.faults = ()
         await export(session.data.evm.blocks, [1], tmp_path, page_size=20)
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 100, (1,)))
-
-
-async def test_what_a_stopped_run_fetched_becomes_several_parts(tmp_path: Path) -> None:
-    """Waiting rows that are too many for one part become parts with enough of the oldest rows each."""
-    simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
-    async with simulated(simulator) as session:
-        walk = session.data.evm.blocks
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(export(walk, CHAINS, tmp_path, page_size=10), 8.5)
-        await export(walk, CHAINS, tmp_path, page_size=10, part_rows=50)
-    assert all(50 <= entry["rows"] < 70 for entry in manifest_of(tmp_path)[:-1])
-    assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 100, CHAINS))
 
 
 async def test_a_part_that_cannot_be_written_ends_the_export(tmp_path: Path) -> None:
@@ -300,25 +228,3 @@ async def test_limits_of_parts_are_for_folders(tmp_path: Path) -> None:
             with pytest.raises(ConfigurationError, match=f"{name}=-1 must be"):
                 await export(session.data.evm.blocks, [1], tmp_path, **{name: -1})  # type: ignore[arg-type]
     assert simulator.stats.requests == 0
-
-
-async def test_a_part_and_the_fetching_fail_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error of a part that nobody waits for any more is not reported as forgotten."""
-    reported = list[dict[str, Any]]()
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: reported.append(context))
-
-    def fail(progress: ExportProgress) -> None:
-        if progress.rows == 100:
-            raise ValueError("of the caller")
-
-    def full(*_: Any) -> int:
-        raise OSError(ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(type(format_of("jsonl")), "write", full)
-    simulator = Simulator(chains=(1,), rows=200, latency=1.0)
-    async with simulated(simulator) as session:
-        with pytest.raises(ValueError, match="of the caller"):
-            await export(session.data.evm.blocks, [1], tmp_path, page_size=50, part_rows=50, on_progress=fail)
-    gc.collect()
-    assert reported == []

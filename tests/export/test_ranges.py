@@ -28,7 +28,6 @@ from chainapi.export.manifest import MANIFEST
 from chainapi.export.progress import ExportProgress
 from chainapi.export.run import ExportResult
 from chainapi.testing import run
-from tests.export.power_cuts import PowerCuts
 from tests.export.walked_in_ranges import LATENCY, walked
 from tests.ledger import ADDRESS, Ledger, point
 from tests.sessions import reaching
@@ -179,19 +178,6 @@ async def test_parts_of_a_folder_name_the_source_alone(tmp_path: Path) -> None:
     assert Counter(serials_in(tmp_path)) == Counter([*range(300)] * 2)
 
 
-async def test_partitions_have_the_rows_of_all_ranges(tmp_path: Path) -> None:
-    """A folder by days has each point once, in one part a day, whatever ranges brought them."""
-    days = range(20_000, 20_012)
-    ledger = Ledger([DAY * day for day in days], point, "results")
-    options: dict[str, Any] = {"metric": "activeAddresses", "start_timestamp": DAY * 20_000, "ranges": 3}
-    async with reaching(ledger) as session:
-        await export(session.metrics.chains.metric, [43114], tmp_path, partition=["source", "day"], **options)
-    entries = [json.loads(line) for line in (tmp_path / MANIFEST).read_text().splitlines()]
-    found = [row["timestamp"] // DAY for entry in entries for row in rows_in(tmp_path / entry["name"])]
-    assert Counter(found) == Counter(days)
-    assert len(entries) == len(days)
-
-
 # Stops
 
 
@@ -304,23 +290,6 @@ def test_ranges_are_exact(
 
     with TemporaryDirectory() as place:
         run(check(Path(place)))
-
-
-async def test_a_kill_or_a_power_cut_at_any_step_is_exact(tmp_path: Path) -> None:
-    """Whatever of the ranges reached the disk, the next run has each row once."""
-    ledger, folder = Ledger(list(range(30))), tmp_path / "run"
-    folder.mkdir()
-    options: dict[str, Any] = {"ranges": 2, "part_rows": 15}
-    async with reaching(ledger) as session:
-        with PowerCuts(folder) as cuts:
-            await exported(session, folder, **options)
-        states = cuts.take()
-        assert len(states) >= 10
-        for number, image in enumerate(states[::2]):
-            place = tmp_path / f"image-{number}"
-            cuts.restore(image, place)
-            await exported(session, place, **options)
-            assert Counter(serials_in(place)) == Counter(range(30))
 
 
 # Many sources

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import columns_of
 from chainapi.tables.types import AMOUNTS, Amounts
-from tests.export.typed import typed_rows
 
 LARGE = 2**256 - 1
 
@@ -44,12 +41,6 @@ class Row:
     fees: list[Fee] | None = None
 
     time = OptionalUTCDatetime("timestamp")
-
-
-@frozen(kw_only=True)
-class Grown(Row):
-    more: int | None = None
-    token_value: int | None = None
 
 
 # Parts whose first rows are null or small.
@@ -159,30 +150,6 @@ def test_types_of_parquet_files(tmp_path: Path) -> None:
     assert [*frame["price"]][-1] == Decimal("12345678901234567890.123456789012345678")
 
 
-@pytest.mark.parametrize("amounts", AMOUNTS)
-def test_a_database_of_duckdb(amounts: Amounts, tmp_path: Path) -> None:
-    """A DuckDB database has the types of the Parquet files, and rows that were added later too."""
-    path, columns = tmp_path / "f.duckdb", columns_of(Row, amounts)
-    previous = None
-    for number, rows in enumerate(parts(amounts)):
-        lines = [("43114", Codec(Row, amounts).encode_lines(rows, "43114"))]
-        made = tmp_path / f"{number}.duckdb"
-        format_of(path).write(made, columns, lines, previous)
-        previous = made
-    (tmp_path / "parquet").mkdir()
-    written(tmp_path / "parquet", amounts, "parquet")
-    with closing(duckdb.connect(previous or path, read_only=True)) as database:
-        found = database.execute("SELECT value FROM rows").fetchall()
-        kinds = database.execute("SELECT column_name, column_type FROM (DESCRIBE rows)").fetchall()
-        other = database.execute(
-            "SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM read_parquet(?))",
-            [str(tmp_path / "parquet" / "*.parquet")],
-        ).fetchall()
-    wanted = [None, None, amount(amounts, 1), None, amount(amounts, LAST[amounts])]
-    assert [value for (value,) in found] == wanted
-    assert kinds == other
-
-
 def test_lines_of_json(tmp_path: Path) -> None:
     """Programs read amounts of JSON lines as texts with all digits."""
     *_, path = written(tmp_path, "text", "jsonl")
@@ -203,64 +170,4 @@ def test_a_csv_file(tmp_path: Path) -> None:
     assert found == [(None,), (str(LARGE),)]
 
 
-@pytest.mark.parametrize("amounts", AMOUNTS)
-def test_types_of_sqlite(amounts: Amounts, tmp_path: Path) -> None:
-    """SQLite has one type for the amounts of all parts."""
-    wanted = {"text": "text", "decimal": "text", "float": "real", "binary": "blob"}[amounts]
-    found, value = set[str](), None
-    for path in written(tmp_path, amounts, "sqlite"):
-        with closing(sqlite3.connect(path)) as database:
-            found |= {kind for (kind,) in database.execute("SELECT DISTINCT typeof(value) FROM rows")}
-            (value,) = database.execute("SELECT value FROM rows ORDER BY rowid DESC LIMIT 1").fetchone()
-    assert found == {wanted, "null"}
-    large = amount(amounts, LAST[amounts])
-    assert value == (str(large) if amounts == "decimal" else large)
-
-
 # A model that gained fields
-
-
-@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet", "sqlite", "duckdb"])
-def test_a_file_gains_columns(suffix: str, tmp_path: Path) -> None:
-    """New columns follow those of an earlier file, whose rows have None there."""
-    old, new = tmp_path / f"old.{suffix}", tmp_path / f"new.{suffix}"
-    form, columns = format_of(old), columns_of(Grown)
-    form.write(
-        old, columns_of(Row), [("a", Codec(Row).encode_lines([Row(text='x"\ny'), Row(height=1)], "a"))]
-    )
-    lines = Codec(Grown).encode_lines([Grown(more=2, token_value=LARGE)], "b")
-    assert form.write(new, columns, [("b", lines)], old) == 3
-    found = typed_rows(form, new, columns)
-    assert [(row["text"], row["height"], row["more"], row["token_value"]) for row in found] == [
-        ('x"\ny', None, None, None),
-        (None, 1, None, None),
-        (None, None, 2, LARGE),
-    ]
-    assert [row["more"] for row in typed_rows(form, old, columns)] == [None, None]
-
-
-@frozen(kw_only=True)
-class FeeInUnits(Fee):
-    unit: str | None = None
-
-
-@frozen(kw_only=True)
-class Inside(Row):
-    fee: FeeInUnits | None = None
-    fees: list[FeeInUnits] | None = None  # type: ignore[assignment]
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "sqlite", "duckdb", "csv", "jsonl"])
-def test_records_gain_fields(suffix: str, tmp_path: Path) -> None:
-    """New fields of records inside are None in earlier rows."""
-    old, new = tmp_path / f"old.{suffix}", tmp_path / f"new.{suffix}"
-    form, columns = format_of(old), columns_of(Inside)
-    row = Row(fee=Fee(value=1), fees=[Fee(value=2)])
-    form.write(old, columns_of(Row), [("a", Codec(Row).encode_lines([row, Row()], "a"))])
-    grown = Inside(fee=FeeInUnits(value=3, unit="wei"), fees=[])
-    form.write(new, columns, [("a", Codec(Inside).encode_lines([grown], "a"))], old)
-    assert [(found["fee"], found["fees"]) for found in typed_rows(form, new, columns)] == [
-        ({"value": 1, "unit": None}, [{"value": 2, "unit": None}]),
-        (None, None),
-        ({"value": 3, "unit": "wei"}, []),
-    ]

@@ -6,12 +6,11 @@ import json
 import logging
 import os
 import re
-import shutil
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Coroutine, Iterator
-from errno import EIO, EPERM
+from errno import EPERM
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,18 +25,12 @@ from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.remote import target_of
 from chainapi.export.run import ExportResult
-from chainapi.export.store import redacted
 from chainapi.simulator import Simulator
 from chainapi.testing import run
-from tests.export.buckets import PIECE, Bucket, Images, bucket
-from tests.export.corrected import Correction
+from tests.export.buckets import PIECE, Bucket, bucket
 from tests.export.held_steps import HeldStep
-from tests.export.power_cuts import PowerCuts
 from tests.export.test_export import blocks_of
-from tests.export.test_invalid import Chains, session_of
-from tests.export.windows import transfers
-from tests.ledger import Ledger
-from tests.sessions import reaching, simulated
+from tests.sessions import simulated
 
 CHAINS, ROWS, NEW = (1, 2), 20, 7
 SECRET = "hunt3r2-of-the-bucket"
@@ -97,14 +90,6 @@ def contents(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
 
 
-def remove_files(folder: Path) -> int:
-    """Delete the files in a folder, if it exists; return their number."""
-    files = [*folder.glob("*")]
-    for path in files:
-        path.unlink()
-    return len(files)
-
-
 def manifest_of(files: type[Bucket]) -> list[dict[str, Any]]:
     """Return the entries of the manifest."""
     return [json.loads(line) for line in files.objects()["/b/x/_manifest.ndjson"].splitlines()]
@@ -120,23 +105,6 @@ def rows_in(files: type[Bucket], place: Path) -> Counter[tuple[str, int]]:
             found.update((row["source"], int(row["block_number"])) for row in format_of(path).read(path))
             path.unlink()
     return found
-
-
-@pytest.mark.parametrize("name", ["jsonl", "csv.zst", "parquet", "sqlite", "duckdb"])
-async def test_a_folder_and_a_file_of_each_format(name: str, files: type[Bucket], tmp_path: Path) -> None:
-    """A folder gets an object for each part; a file is replaced as a whole by one with the new rows."""
-    for url, options in (("bucket://b/x/", {"format": name}), (f"bucket://b/x.{name}", {})):
-        growing = Growing.to(url)
-        first = await growing.run(**options)
-        assert first.path == url.rstrip("/")
-        growing.check(files, tmp_path, new=0)
-        growing.grow()
-        second = await growing.run(**options)
-        growing.check(files, tmp_path)
-        part = {"bucket://b/x/": f"bucket://b/x/part-00002.{name}"}.get(url, url)
-        assert (second.written, second.rows) == ((part,), NEW)
-        assert (await growing.run(**options)).written == ()
-        files.store.clear()
 
 
 async def test_the_journal_is_local(files: type[Bucket], tmp_path: Path) -> None:
@@ -197,125 +165,6 @@ async def test_partitions_are_folders_of_objects(files: type[Bucket], tmp_path: 
     assert local_names(tmp_path / "x.export" / "files") == []
 
 
-URLS = ("bucket://b/x/", "bucket://b/x.jsonl")
-
-
-@pytest.mark.parametrize("url", URLS)
-async def test_a_kill_at_any_step(url: str, files: type[Bucket], tmp_path: Path) -> None:
-    """A kill before, during or after the write of any object costs no row and repeats none.
-
-    Half an object, as stores that are not atomic show it, is replaced.
-    """
-    growing = Growing.to(url)
-    journal = tmp_path / f"{url.rstrip('/').rpartition('/')[2]}.export"
-    (tmp_path / "images").mkdir()
-    with Images(files, journal, tmp_path / "images") as images:
-        await growing.run()
-        first = len(images.taken)
-        growing.grow()
-        await growing.run()
-    assert first >= 6
-    assert len(images.taken) >= first + 3
-    for image in images.taken:
-        images.restore(image)
-        await growing.run()
-        growing.check(files, tmp_path)
-        assert local_names(journal / "files") == []
-
-
-@pytest.mark.parametrize("url", ["bucket://b/x/", "bucket://b/x.jsonl"])
-async def test_local_files_of_a_begun_part_that_are_gone(
-    url: str, files: type[Bucket], tmp_path: Path
-) -> None:
-    """Without the local file a part is complete if its object is there, and is written again if not."""
-    growing, repaired = Growing.to(url), 0
-    journal = tmp_path / f"{url.rstrip('/').rpartition('/')[2]}.export"
-    (tmp_path / "images").mkdir()
-    with Images(files, journal, tmp_path / "images") as images:
-        await growing.run()
-    for image in images.taken:
-        images.restore(image)
-        if remove_files(journal / "files"):
-            await growing.run()
-            growing.check(files, tmp_path, new=0)
-            repaired += 1
-    assert repaired >= 3
-
-
-@pytest.mark.parametrize("url", URLS)
-@pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_write_that_fails(url: str, when: str, files: type[Bucket], tmp_path: Path) -> None:
-    """An error of the store before or after any write ends the run; the next one completes it."""
-    for failing in range(1, 4):
-        files.store.clear()
-        growing, steps = Growing.to(url), list[str]()
-        place = tmp_path / f"{failing}"
-
-        def fail(path: str, now: str, _: bytes, steps: list[str] = steps, failing: int = failing) -> None:
-            if now == when:
-                steps.append(path)
-                if len(steps) == failing:
-                    raise RuntimeError("the service is gone")  # drivers have errors of their own
-
-        files.on_step = staticmethod(fail)
-        if url.endswith("/") or failing < 3:
-            with pytest.raises(ExportError, match="cannot be written: the service is gone; what is there"):
-                await growing.run(journal=place)
-        assert (await growing.run(journal=place)).written, "also the files of the failed run"
-        growing.check(files, tmp_path, new=0)
-
-
-async def test_a_local_file_of_a_begun_part_that_cannot_be_read(
-    files: type[Bucket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error of a disk names the local folder, not half an object that is compared with the file."""
-    growing = Growing.to("bucket://b/x.jsonl")
-    await growing.run()
-    growing.grow()
-
-    def tear(path: str, when: str, content: bytes) -> None:
-        if when == "before" and path == "/b/x.jsonl":
-            files.store_object(path, content[: len(content) // 2])
-            raise RuntimeError("the service is gone")
-
-    files.on_step = staticmethod(tear)
-    with pytest.raises(ExportError, match="the service is gone"):
-        await growing.run()
-    files.on_step, opened = None, Path.open
-
-    def fail(path: Path, mode: str = "r", *options: Any, **more: Any) -> Any:
-        if (path.name, mode) == (".x.jsonl.partial", "rb"):
-            raise OSError(EIO, "Input/output error")
-        return opened(path, mode, *options, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", fail)
-        with pytest.raises(ExportError, match=r"x\.jsonl\.export cannot be .*: Input/output error"):
-            await growing.run()
-    await growing.run()
-    growing.check(files, tmp_path)
-
-
-@pytest.mark.parametrize("url", URLS)
-async def test_a_kill_before_the_first_object(url: str, files: type[Bucket], tmp_path: Path) -> None:
-    """An export continues whatever of the folder of its journal a kill, or a full disk, left behind."""
-    place = tmp_path / "journals"
-    place.mkdir()
-    with PowerCuts(place) as cuts:
-        await Growing.to(url).run(journal=place / "own")
-    images = [image for image in cuts.take() if "own/journal" not in image]
-    assert any("partial" in name for image in images for name in image)
-    for number, image in enumerate(images):
-        files.store.clear()
-        again = tmp_path / f"{number}"
-        cuts.restore(image, again)
-        (again / "own").mkdir(exist_ok=True)
-        growing = Growing.to(url)
-        await growing.run(journal=again / "own")
-        growing.check(files, tmp_path, new=0)
-        assert local_names(again / "own") == ["files", "journal", "target"]
-
-
 @pytest.mark.real_time
 async def test_a_stop_ends_an_upload(files: type[Bucket], tmp_path: Path) -> None:
     """An export that is cancelled during an upload ends at its next piece; the next run uploads the part."""
@@ -342,17 +191,6 @@ async def test_a_stop_ends_a_download(files: type[Bucket], tmp_path: Path) -> No
     await cancelled_in_download(files, growing.run())
     await growing.run()
     growing.check(files, tmp_path)
-
-
-@pytest.mark.real_time
-async def test_a_stop_ends_the_download_of_a_window(files: type[Bucket], tmp_path: Path) -> None:
-    """So it is with an object whose rows a lookback compares."""
-    corrected = Corrected.of("folder", "jsonl", tmp_path)
-    await corrected.run(None)
-    corrected.scene.change(corrected.ledger)
-    await cancelled_in_download(files, corrected.run())
-    await corrected.run()
-    corrected.check(files, tmp_path)
 
 
 async def cancelled_in_download(files: type[Bucket], running: Coroutine[Any, Any, object]) -> None:
@@ -409,101 +247,6 @@ async def test_a_file_system_with_folders(tmp_path: Path, monkeypatch: pytest.Mo
 # Lookback
 
 
-@define
-class Corrected:
-    """A correction of objects, and the list."""
-
-    scene: Correction
-    ledger: Ledger
-    journal: Path
-
-    @classmethod
-    def of(cls, shape: str, name: str, place: Path) -> Corrected:
-        """Return a correction of the objects of a bucket ``x``."""
-        scene = Correction(name, shape)
-        return cls(scene, scene.ledger(), place / "journal")
-
-    async def run(self, lookback: str | None = "4d") -> ExportResult:
-        """Run the export."""
-        async with reaching(self.ledger) as session:
-            return await export(
-                session.metrics.chains.metric,
-                [(43114, "txCount")],
-                f"bucket://x/b.{self.scene.format}" if self.scene.shape == "file" else "bucket://x/",
-                page_size=3,
-                format=self.scene.format,
-                partition=["source", "day"] if self.scene.shape == "partitions" else None,
-                lookback=lookback,
-                on_invalid="raw",
-                journal=self.journal,
-            )
-
-    def check(self, files: type[Bucket], place: Path) -> None:
-        """Compare the objects with the list."""
-        files.copy_to(place / "x")
-        self.scene.check(place / "x")
-        assert local_names(self.journal / "files") == []
-
-
-CORRECTED = [("folder", "jsonl"), ("partitions", "jsonl"), ("file", "jsonl"), ("file", "sqlite")]
-
-
-@pytest.mark.parametrize(("shape", "name"), CORRECTED)
-async def test_a_correction_after_a_kill_at_any_step(
-    shape: str, name: str, files: type[Bucket], tmp_path: Path
-) -> None:
-    """A kill before, during or after each write and removal of a correction leaves the list, after a run.
-
-    Of other targets than plain folders there is a sample.
-    """
-    corrected = Corrected.of(shape, name, tmp_path)
-    await corrected.run(None)
-    corrected.scene.change(corrected.ledger)
-    (tmp_path / "images").mkdir()
-    with Images(files, corrected.journal, tmp_path / "images") as images:
-        await corrected.run()
-    corrected.check(files, tmp_path)
-    assert len(images.taken) >= 6
-    for image in images.taken[:: 1 if shape == "folder" else 2]:
-        images.restore(image)
-        await corrected.run()
-        corrected.check(files, tmp_path)
-
-
-async def test_a_copy_is_in_the_folder_of_its_partition(files: type[Bucket], tmp_path: Path) -> None:
-    """An object of a partition that loses some of its rows gets a copy beside it."""
-    ledger, options = Ledger([1, 2, 3]), {"partition": ["source"], "journal": str(tmp_path / "journal")}
-    async with reaching(ledger) as session:
-        await transfers(session, "bucket://b/x", **options)
-        ledger.changed[2] = {"logIndex": 99}
-        result = await transfers(session, "bucket://b/x", lookback="1 block", **options)
-    assert (result.rows, result.removed) == (1, 1)
-    names = [name for name in files.objects() if "part-" in name]
-    assert [name.rpartition("/")[2] for name in names] == ["part-00002-00001.jsonl", "part-00002.jsonl"]
-    assert len({name.rpartition("/")[0] for name in names}) == 1
-
-
-async def test_replaced_objects_that_cannot_be_removed(files: type[Bucket], tmp_path: Path) -> None:
-    """If a replaced object stays, the run fails once the manifest lacks it, and the next run removes it."""
-    corrected = Corrected.of("folder", "jsonl", tmp_path)
-    await corrected.run(None)
-    corrected.scene.change(corrected.ledger)
-
-    def fail(path: str, now: str, content: bytes) -> None:
-        if now == "before" and not content:
-            raise PermissionError("no right to delete")
-
-    files.on_step = staticmethod(fail)
-    with pytest.raises(ExportError, match=r"part-00001\.jsonl cannot be removed: no right to delete"):
-        await corrected.run()
-    files.on_step = None
-    lines = files.objects()["/x/_manifest.ndjson"].splitlines()
-    assert [json.loads(line)["name"] for line in lines] == ["part-00002-00001.jsonl", "part-00002.jsonl"]
-    result = await corrected.run()
-    assert (result.rows, result.removed) == (0, 0)
-    corrected.check(files, tmp_path)
-
-
 async def test_an_object_of_many_windows_is_looked_for_once(files: type[Bucket]) -> None:
     """The number of requests to a store does not grow with the sources whose rows are fetched again."""
     asked = list[int]()
@@ -515,25 +258,6 @@ async def test_an_object_of_many_windows_is_looked_for_once(files: type[Bucket])
             await export(session.data.evm.blocks, chains, url, lookback="1d")
         asked.append(files.asked["part-00001.jsonl"])
     assert asked[0] == asked[1] > 0
-
-
-async def test_an_object_of_a_window_that_is_gone(files: type[Bucket], tmp_path: Path) -> None:
-    """An object with rows of the window that is missing or was changed is named, and left alone."""
-    corrected = Corrected.of("folder", "jsonl", tmp_path)
-    await corrected.run(None)
-    corrected.scene.change(corrected.ledger)
-    content = files.objects()["/x/part-00001.jsonl"]
-    files.store_object("/x/part-00001.jsonl", content + b"{}\n")
-    with pytest.raises(ExportError, match=r"bucket://x/part-00001\.jsonl was changed since it was written"):
-        await corrected.run()
-    files.store_object("/x/part-00001.jsonl", content)
-    await corrected.run()
-    corrected.check(files, tmp_path)
-    files.store.pop("/x/part-00002.jsonl")
-    requests = len(corrected.ledger.requests)
-    with pytest.raises(ExportError, match=r"bucket://x/part-00002\.jsonl is missing, and has rows of 43114"):
-        await corrected.run()
-    assert len(corrected.ledger.requests) == requests
 
 
 # What is refused
@@ -598,19 +322,6 @@ async def test_two_exports_with_one_journal_that_begin_at_once(
 def refuse_links(*_: object, **__: object) -> None:
     """Refuse to link a file."""
     raise PermissionError(EPERM, "Operation not permitted")
-
-
-async def test_a_file_that_was_changed(files: type[Bucket]) -> None:
-    """A single file that was changed or deleted since it was written is refused, and left alone."""
-    growing = Growing.to("bucket://b/x.jsonl")
-    await growing.run()
-    files.store_object("/b/x.jsonl", b"mine")
-    with pytest.raises(ExportError, match=r"x\.jsonl was changed since it was written: put it back"):
-        await growing.run()
-    assert files.objects()["/b/x.jsonl"] == b"mine"
-    files.store.clear()
-    with pytest.raises(ExportError, match=r"x\.jsonl is missing"):
-        await growing.run()
 
 
 async def test_a_file_that_is_changed_while_its_export_runs(files: type[Bucket], tmp_path: Path) -> None:
@@ -788,51 +499,6 @@ async def test_a_target_that_is_no_path_and_no_url(
     assert target_of(tmp_path / "s3:" / "x.jsonl", None, None, None).path == tmp_path / "s3:" / "x.jsonl"
 
 
-@pytest.mark.parametrize("url", ["bucket://b/x/", "bucket://b/x.jsonl"])
-async def test_invalid_rows_are_objects(url: str, files: type[Bucket], tmp_path: Path) -> None:
-    """Invalid rows have objects too; those of a file follow the ones of earlier runs."""
-    chains = Chains()
-    for more in (0, 10):
-        chains.more = more
-        async with session_of(chains) as session:
-            walk = session.data.evm.blocks
-            result = await export(walk, [1], url, on_invalid="raw", page_size=5)
-        assert len(result.written_invalid) == 1
-    assert invalid_in(files) == [*range(84, 111, 7)]
-
-
-@pytest.mark.parametrize("first", [90, 105], ids=["without earlier ones", "with earlier ones"])
-async def test_invalid_rows_of_a_begun_part_whose_local_files_are_gone(
-    first: int, files: type[Bucket], tmp_path: Path
-) -> None:
-    """A part of a single file that is written again has each of its invalid rows once."""
-    ledger, journal = Ledger([*range(first - 4, first)]), tmp_path / "journal"
-    options: dict[str, Any] = {"on_invalid": "raw", "journal": str(journal)}
-    (tmp_path / "images").mkdir()
-    async with reaching(ledger) as session:
-        if first == 105:
-            ledger.changed[0] = {"logIndex": ""}
-        await transfers(session, "bucket://b/x.jsonl", **options)
-        ledger.numbers += [first, first + 1]
-        ledger.changed[5] = {"logIndex": ""}
-        whole = {*files.objects().values()}
-        with Images(files, journal, tmp_path / "images") as images:
-            await transfers(session, "bucket://b/x.jsonl", **options)
-        expected, whole = invalid_in(files), whole | {*files.objects().values()}
-        for image in images.taken:
-            images.restore(image)
-            if whole.issuperset(image.objects.values()) and remove_files(journal / "files"):
-                await transfers(session, "bucket://b/x.jsonl", **options)
-                assert invalid_in(files) == expected
-
-
-def invalid_in(files: type[Bucket]) -> list[int]:
-    """Return the sorted numbers of the blocks of invalid rows in all objects."""
-    contents = [content for name, content in files.objects().items() if "invalid" in name]
-    lines = [line for content in contents for line in content.splitlines()]
-    return sorted(int(json.loads(line)["row"]["blockNumber"]) for line in lines)
-
-
 # Names
 
 
@@ -845,14 +511,6 @@ def test_a_file_keeps_its_url(url: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert target.file("a.jsonl") == url
 
 
-def test_a_file_below_the_root_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A URL of a file in the root folder is not one in the current directory."""
-    monkeypatch.chdir(tmp_path)
-    assert target_of("file:///a.jsonl", None, None, None).path == Path("/a.jsonl")
-    assert target_of("file:///", None, None, None).path == Path("/")
-    assert target_of("file://a.jsonl", None, None, None).path == tmp_path / "a.jsonl"
-
-
 @pytest.mark.parametrize("name", ["nul\0", "half\udc80"])
 @pytest.mark.parametrize("end", ["/", ".jsonl"])
 async def test_names_that_no_file_can_have(name: str, end: str, files: type[Bucket], tmp_path: Path) -> None:
@@ -863,13 +521,6 @@ async def test_names_that_no_file_can_have(name: str, end: str, files: type[Buck
         await Growing.to(f"bucket://b/x{end}").run(journal=name)
     assert files.objects() == {}
     assert local_names(tmp_path) == []
-
-
-def test_containers_of_one_account_differ() -> None:
-    """The container of an Azure URL is before the @, and is part of the address; a user is not."""
-    assert redacted("abfs://one@account.example/x/") == "abfs://one@account.example/x/"
-    assert redacted("sftp://one@host/x/") == "sftp://host/x/"
-    assert redacted(f"abfs://one:{SECRET}@account.example/x/") == "abfs://account.example/x/"
 
 
 # Journals of others
@@ -893,71 +544,6 @@ async def test_a_local_export_leaves_the_journal_of_a_url_alone(files: type[Buck
     growing.check(files, tmp_path, new=0)
 
 
-@pytest.mark.parametrize(
-    ("url", "partition"),
-    [("bucket://b/x/", None), ("bucket://b/x/", ["source"]), ("bucket://b/x.jsonl", None)],
-)
-async def test_an_old_copy_of_a_journal_changes_nothing(
-    url: str, partition: list[str] | None, files: type[Bucket], tmp_path: Path
-) -> None:
-    """A copy of any moment before the newest part is refused, and each object stays as it is."""
-    growing, name = Growing.to(url), url.rstrip("/").rpartition("/")[2]
-    (tmp_path / "images").mkdir()
-    with Images(files, tmp_path / f"{name}.export", tmp_path / "images") as images:
-        await growing.run(partition=partition)
-    shutil.copytree(tmp_path / f"{name}.export", tmp_path / "old")
-    growing.grow()
-    await growing.run(partition=partition)
-    before = files.objects()
-    for old in (tmp_path / "old", *(image.journal for image in images.taken)):
-        with pytest.raises(ExportError, match=r"is that an old copy|was changed since|no export wrote it"):
-            await growing.run(partition=partition, journal=old)
-        assert files.objects() == before
-    assert (await growing.run(partition=partition)).rows == 0
-
-
-async def test_an_old_copy_of_a_journal_without_a_removal(files: type[Bucket], tmp_path: Path) -> None:
-    """A copy of a journal that lacks a part which only removed rows is refused: no manifest lists that."""
-    ledger, out, options = Ledger([1, 2, 3]), "bucket://b/x", {"journal": str(tmp_path / "journal")}
-    async with reaching(ledger) as session:
-        for number in (3, 4):
-            await transfers(session, out, **options)
-            ledger.numbers.append(number)
-        shutil.copytree(tmp_path / "journal", tmp_path / "old")
-        ledger.gone.update({3, 4})
-        await transfers(session, out, lookback="1 block", **options)
-        before = files.objects()
-        with pytest.raises(ExportError, match=r"_manifest\.ndjson lacks part-00002\.jsonl, which .*old has"):
-            await transfers(session, out, journal=str(tmp_path / "old"))
-    assert files.objects() == before
-
-
-@pytest.mark.parametrize("step", ["a part that was moved away", "a correction", "invalid rows"])
-async def test_an_old_copy_of_a_local_journal_without_the_newest_file(step: str, tmp_path: Path) -> None:
-    """It is refused also if no file has the name that the next part is to have."""
-    ledger, out = Ledger([1, 2, 3]), tmp_path / "x"
-    options: dict[str, Any] = {"partition": ["source"]} if step == "invalid rows" else {}
-    options |= {"format": "jsonl", "on_invalid": "raw", "lookback": 5}
-    async with reaching(ledger) as session:
-        await transfers(session, out, **options)
-        shutil.copytree(out / "_export", tmp_path / "old")
-        if step == "a correction":
-            ledger.gone.add(1)
-        else:
-            ledger.numbers.append(4)
-            ledger.changed[3] = {} if step != "invalid rows" else {"logIndex": ""}
-        await transfers(session, out, **options)
-        if step == "a part that was moved away":
-            (out / "part-00002.jsonl").unlink()
-        shutil.rmtree(out / "_export")
-        (tmp_path / "old").rename(out / "_export")
-        before = {path: path.read_bytes() for path in out.rglob("*.*") if path.is_file()}
-        for lookback in (5, None):
-            with pytest.raises(ExportError, match=r"00002.* has no record of it: is that an old copy"):
-                await transfers(session, out, **{**options, "lookback": lookback})
-    assert before == {path: path.read_bytes() for path in out.rglob("*.*") if path.is_file()}
-
-
 @pytest.mark.parametrize("name", ["target", "journal", "journal-wal"])
 async def test_a_link_in_place_of_the_journal_of_a_url(
     name: str, files: type[Bucket], tmp_path: Path
@@ -973,23 +559,3 @@ async def test_a_link_in_place_of_the_journal_of_a_url(
     with pytest.raises(ExportError, match=rf"{name} is a symbolic link to .*theirs, which"):
         await growing.run()
     assert (theirs.read_bytes() if theirs.exists() else None) == content
-
-
-async def test_an_old_copy_of_a_local_journal_changes_nothing(tmp_path: Path) -> None:
-    """A local journal of a moment before the newest part is refused, and the manifest keeps that part."""
-    growing, out = Growing.to(f"file://{tmp_path}/x/"), tmp_path / "x"
-    out.mkdir()
-    with PowerCuts(out) as cuts:
-        await growing.run()
-    growing.grow()
-    await growing.run()
-    before = (out / "_manifest.ndjson").read_bytes()
-    images = [image for image in cuts.take() if "_export/journal" in image]
-    assert len(images) > 8
-    for number, image in enumerate(images):
-        cuts.restore(image, tmp_path / f"{number}")
-        shutil.rmtree(out / "_export")
-        shutil.copytree(tmp_path / f"{number}" / "_export", out / "_export")
-        with pytest.raises(ExportError, match=r"is that an old copy|no export wrote it"):
-            await growing.run()
-        assert (out / "_manifest.ndjson").read_bytes() == before

@@ -10,7 +10,6 @@ import pytest
 
 from chainapi.errors import AuthenticationError, ExportError
 from chainapi.export import export
-from chainapi.export.journal import Journal
 from chainapi.export.run import ExportResult
 from chainapi.export.settings import settings_in
 from chainapi.simulator import Simulator
@@ -121,13 +120,3 @@ async def test_an_export_without_pages_is_begun_in_another_way(tmp_path: Path) -
         result = await transfers(session, tmp_path / "out")
     assert [Path(name).suffix for name in result.written] == [".jsonl"]
     assert {row["source"] for row in rows_of(tmp_path / "out")} == {f"43114/{ADDRESS}"}
-
-
-async def test_a_journal_that_another_export_has_open(simulator: Simulator, tmp_path: Path) -> None:
-    """A run that leaves the format out is refused while another one writes to the target."""
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, CHAINS, tmp_path / "out", format="parquet")
-        journal = Journal.open(tmp_path / "out" / "_export")
-        with pytest.raises(ExportError, match="another export is writing to this target"):
-            await export(session.data.evm.blocks, CHAINS, tmp_path / "out")
-        journal.close()

@@ -16,7 +16,6 @@ from chainapi.export import export
 from chainapi.export.formats import Dropped, Rows
 from chainapi.export.formats.jsonl import JsonLines
 from chainapi.export.progress import ExportProgress
-from chainapi.export.worker import Stopped, Worker
 from chainapi.simulator import Simulator
 from tests.export.test_export import blocks_of, numbers_in
 from tests.export.test_parts import blocks_in
@@ -123,27 +122,6 @@ async def test_pages_are_committed_while_a_part_is_written(
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
 
 
-async def test_a_worker_waits_for_its_step() -> None:
-    """A caller that is cancelled again and again waits for the step, and then raises CancelledError."""
-    worker, go = Worker(), threading.Event()
-
-    def step() -> None:
-        go.wait(30)
-        raise Stopped
-
-    running = asyncio.create_task(worker.run(step))
-    for _ in range(4):
-        await asyncio.sleep(0)
-        running.cancel()
-    await asyncio.sleep(0)
-    assert not running.done()
-    assert worker.stop.is_set()
-    go.set()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    worker.shutdown()
-
-
 async def test_progress_counts_the_written_rows(tmp_path: Path) -> None:
     """Progress has the rows written of those to write, and a form for machines."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
@@ -194,29 +172,6 @@ def test_the_time_left_includes_writing() -> None:
     progress.end_writing()
     progress.stage = "done"
     assert progress.seconds_left == 0.0
-
-
-def test_the_steps_of_a_first_part() -> None:
-    """The first part has the pace of its rows; behind them the time left is not known."""
-    now = 0.0
-    progress = ExportProgress(1, stage="writing", clock=lambda: now)
-    assert progress.seconds_left is None
-    progress.begin_writing(100, 0)
-    assert progress.step == "rows"
-    assert progress.seconds_left is None
-    now = 2.0
-    progress.wrote(50)
-    assert progress.seconds_left == 2.0
-    progress.wrote(50)
-    assert progress.record["step"] == "check"
-    assert progress.seconds_left is None
-    assert progress.text() == "100 of 100 rows written · reading them back"
-    progress.begin_placing()
-    assert progress.record["step"] == "place"
-    assert progress.record["seconds_left"] is None
-    progress.end_writing()
-    assert progress.record["step"] is None
-    assert progress.record["seconds_left"] == 0.0
 
 
 async def test_progress_has_the_steps_of_an_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

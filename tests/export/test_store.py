@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from traceback import format_exception
@@ -13,8 +12,7 @@ from typing import Any
 import pytest
 
 from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.store import Store, absolute, redacted, refuse_credentials, secrets_in
-from chainapi.export.worker import Stopped
+from chainapi.export.store import Store, redacted, refuse_credentials, secrets_in
 from tests.dask.disks import Disk
 
 
@@ -90,21 +88,6 @@ def test_errors_name_the_object(tmp_path: Path) -> None:
         store.create("one", b"")
     with pytest.raises(ExportError, match="missing cannot be read"):
         Store.of(str(tmp_path), {}).read("missing")
-
-
-def test_unknown_file_systems_are_refused() -> None:
-    """A protocol that fsspec lacks, or whose package is missing, is a ConfigurationError."""
-    with pytest.raises(ConfigurationError, match="nowhere://b cannot be opened by fsspec"):
-        Store.of("nowhere://b", {})
-
-
-def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative path means the folder of the client, and URLs stay as they are."""
-    monkeypatch.chdir(tmp_path)
-    assert absolute("b") == str(tmp_path / "b")
-    assert absolute(Path("b")) == str(tmp_path / "b")
-    for url in ("s3://bucket/b", "memory://b", "simplecache::s3://bucket/b"):
-        assert absolute(url) == url
 
 
 @pytest.mark.parametrize(
@@ -205,27 +188,3 @@ class DeniedFile(BytesIO):
         """Close the object."""
         super().close()
         self.disk.refuse("close")
-
-
-@pytest.mark.parametrize("step", ["open", "read", "close"])
-def test_errors_of_an_opened_object_are_explained(step: str) -> None:
-    """Whatever error a driver raises while an object is read in pieces, it names the object and is masked."""
-    disk = Denied()
-    disk.step = step
-    store = Store("disk://b", disk, "/b", secrets_in({"token": "the-tail"}))
-    with pytest.raises(ExportError, match=r"b/one cannot be read: 403 for token=\*\*\*") as caught:
-        assert [*store.pieces("one")] == [b"content"]
-    assert "tail" not in "".join(format_exception(caught.value))
-    disk.step = ""
-    assert [*store.pieces("one")] == [b"content"]
-
-
-def test_errors_of_the_reader_are_not_those_of_the_object() -> None:
-    """Named errors of a block that reads an object, and all of a consumer of its pieces, stay as they are."""
-    store = Store("disk://b", Denied(), "/b")
-    with pytest.raises(KeyError, match="own"), store.opened("one", (KeyError,)):
-        raise KeyError("own")
-    with pytest.raises(Stopped), store.opened("one"):
-        raise Stopped
-    with pytest.raises(OSError, match="own"), closing(store.pieces("one")) as pieces:
-        raise OSError("own", next(pieces))

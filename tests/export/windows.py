@@ -23,14 +23,24 @@ from hypothesis import strategies as st
 from chainapi import Session
 from chainapi.errors import IncompleteExportError
 from chainapi.export import export
-from chainapi.export.formats import format_of
-from chainapi.export.run import ExportResult
 from chainapi.testing import run
 from tests.export.buckets import Bucket, bucket
-from tests.ledger import ADDRESS, Ledger, block, transfer
+from tests.export.contract import read
+from tests.ledger import ADDRESS, Ledger, block, point, transfer
 from tests.sessions import reaching
 
-__all__ = ["CASES", "Case", "check_folder", "check_windows", "rows_of", "seconds", "transfers"]
+__all__ = [
+    "CASES",
+    "DAY",
+    "Case",
+    "check_folder",
+    "check_windows",
+    "points",
+    "rows_of",
+    "seconds",
+    "transfers",
+    "values_of",
+]
 
 
 @frozen
@@ -72,6 +82,7 @@ class Case:
 
 
 SHAPES = ("file", "folder", "partitions", "object", "objects", "partitions of objects")
+DAY = 86_400  # seconds
 HALF_DAY = 43_200  # seconds between the times of two blocks with consecutive numbers
 
 STEPS = st.builds(
@@ -111,7 +122,7 @@ async def _check(case: Case, place: Path, files: type[Bucket]) -> None:
     options["on_invalid"] = "raw" if case.raw else "raise"
     invalid = Counter[str]()
 
-    async def once(session: Session, lookback: int | None) -> ExportResult:
+    async def once(session: Session, lookback: int | None) -> Any:
         if not case.blocks:
             return await transfers(session, target, lookback=lookback, **options)
         seconds = None if lookback is None else lookback * HALF_DAY
@@ -145,7 +156,7 @@ async def _check(case: Case, place: Path, files: type[Bucket]) -> None:
             assert max(_invalid_in(out).values(), default=1) == 1
 
 
-async def transfers(session: Session, out: Path | str, **options: Any) -> ExportResult:
+async def transfers(session: Session, out: Path | str, **options: Any) -> Any:
     """Export the transfers of an address, three rows a page."""
     walk = session.data.evm.erc20_transactions
     return await export(walk, [(43114, ADDRESS)], out, page_size=3, **options)
@@ -154,7 +165,7 @@ async def transfers(session: Session, out: Path | str, **options: Any) -> Export
 def rows_of(out: Path, suffix: str = "jsonl") -> list[dict[str, Any]]:
     """Return the rows of a file, or of all parts of a folder."""
     files = [out] if out.is_file() else sorted(out.rglob(f"part-*.{suffix}"))
-    return [row for file in files for row in format_of(suffix).read(file)]
+    return [row for file in files for row in read(file, suffix)]
 
 
 def seconds(value: Any) -> float:
@@ -171,7 +182,7 @@ def check_folder(out: Path, suffix: str = "jsonl") -> None:
         path.relative_to(out).as_posix() for path in out.rglob(f"part-*.{suffix}")
     }
     for entry in entries:
-        rows = [*format_of(suffix).read(out / entry["name"])]
+        rows = read(out / entry["name"], suffix)
         assert entry["rows"] == len(rows) == sum(source["rows"] for source in entry["sources"]) > 0
         if partition := entry.get("partition"):
             times = [seconds(row.get("block_timestamp", row.get("timestamp"))) for row in rows]
@@ -179,6 +190,20 @@ def check_folder(out: Path, suffix: str = "jsonl") -> None:
             assert days == {partition["day"]}
             source = [f"source={quote(one, safe='')}" for one in [partition.get("source")] if one]
             assert entry["name"].split("/")[:-1] == [*source, f"day={partition['day']}"]
+
+
+def points(days: list[int] | range) -> Ledger:
+    """Return a service with one point of a metric a day."""
+    return Ledger([DAY * day for day in days], point, "results", by_number=True)
+
+
+def values_of(out: Path, suffix: str = "jsonl") -> dict[int, int]:
+    """Return the value of each day; fail where a day is there twice."""
+    found = [
+        (int(seconds(row["timestamp"]) // DAY), int(float(row["value"]))) for row in rows_of(out, suffix)
+    ]
+    assert len({day for day, _ in found}) == len(found)
+    return dict(found)
 
 
 def _listed(ledger: Ledger) -> list[int]:
