@@ -13,12 +13,8 @@ from attrs import frozen
 
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import export
-from chainapi.export.formats import FORMATS, format_of
-from chainapi.export.manifest import MANIFEST
-from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
-from chainapi.tables.codec import Codec
-from tests.export.typed import typed_rows
+from tests.export.contract import FORMATS, read
 from tests.sessions import simulated
 
 FIELDS = ("fees_spent", "block_timestamp", "extra", "tx_count")
@@ -39,10 +35,8 @@ async def test_files_have_the_chosen_columns_in_their_order(name: str, tmp_path:
         for path, fields in ((whole, None), (some, FIELDS)):
             walk = session.data.evm.blocks
             await export(walk, [43114, 43113], path, limit=20, fields=fields, amounts="decimal")
-    form, codec = format_of(name), Codec(EvmBlock, "decimal", fields=FIELDS)
-    found = typed_rows(form, some, codec.columns)
-    wanted = typed_rows(form, whole, Codec(EvmBlock, "decimal").columns)
-    assert [[*row] for row in form.read(some)] == [SHOWN] * 40
+    found, wanted = read(some, name), read(whole, name)
+    assert [[*row] for row in found] == [SHOWN] * 40
     assert found == [{column: row[column] for column in SHOWN} for row in wanted]
 
 
@@ -50,7 +44,7 @@ async def test_the_manifest_has_the_chosen_columns(tmp_path: Path) -> None:
     """The manifest of a folder lists the chosen columns, and the range of a number that is not among them."""
     async with simulated(Simulator(seed=1)) as session:
         await export(session.data.evm.blocks, [43114], tmp_path, limit=20, fields=["tx_count", "gas_used"])
-    entry = json.loads((tmp_path / MANIFEST).read_text())
+    entry = json.loads((tmp_path / "_manifest.ndjson").read_text())
     assert [column["name"] for column in entry["columns"]] == ["tx_count", "gas_used"]
     (source,) = entry["sources"]
     assert source["lowest"] < source["highest"]
@@ -68,7 +62,7 @@ async def test_new_rows_are_told_without_their_number(out: str, tmp_path: Path) 
             )
             assert result.rows == rows
     paths = [*(tmp_path / out).glob("part-*")] if out.endswith("/") else [tmp_path / out]
-    found = Counter(row["block_hash"] for path in paths for row in format_of(path).read(path))
+    found = Counter(row["block_hash"] for path in paths for row in read(path, path.suffix[1:]))
     assert (len(found), {*found.values()}) == (107, {1})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -11,9 +10,7 @@ import pytest
 
 from chainapi.errors import ConfigurationError
 from chainapi.export import export
-from chainapi.export.formats import Format, format_of, with_options
 from chainapi.simulator import Simulator
-from chainapi.tables.codec import Codec
 from tests.sessions import simulated
 
 
@@ -26,11 +23,6 @@ def groups_of(path: Path) -> list[int]:
 def compression_of(path: Path) -> str:
     """Return the compression of the first values."""
     return str(pq.ParquetFile(path).metadata.row_group(0).column(0).compression)
-
-
-def parquet(**options: Any) -> Format:
-    """Return the format with options."""
-    return with_options(format_of("parquet"), **options)
 
 
 @pytest.mark.parametrize(
@@ -54,20 +46,6 @@ async def test_files_have_the_chosen_compression(
         await export(session.data.evm.blocks, [43114], plain, limit=50)
     assert compression_of(path) == wanted
     assert pq.read_table(path).equals(pq.read_table(plain))
-
-
-def test_a_greater_level_makes_a_smaller_file(tmp_path: Path) -> None:
-    """The level reaches the compressor: the greatest one gives the smallest file."""
-    random, words = Random(1), ["block", "chain", "gas", "hash", "number", "parent", "time", "value"]
-    texts = [" ".join(random.choices(words, k=20)) for _ in range(2_000)]
-    rows = [("s", Codec(str).encode_lines(texts))]
-    for name in ("zstd", "gzip"):
-        sizes = list[int]()
-        for level in (1, 9):
-            path = tmp_path / f"{name}-{level}"
-            parquet(compression=name, compression_level=level).write(path, Codec(str).columns, rows)
-            sizes.append(path.stat().st_size)
-        assert sizes[1] < sizes[0]
 
 
 async def test_later_parts_may_differ(tmp_path: Path) -> None:
