@@ -38,7 +38,7 @@ from tests.dask.clusters import arguments_of, cluster_of, simulated
 from tests.dask.disks import job_of, rows_in, rows_of
 from tests.raw_server import until
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.adapter]
 
 CHAINS = tuple(range(1, 9))
 ROUTE = "data.evm.blocks"
@@ -92,6 +92,7 @@ async def test_the_rows_are_those_of_a_local_export(tmp_path: Path) -> None:
         assert rows_in(target) == await straight(simulator, tmp_path / "new")
 
 
+@pytest.mark.proof
 async def test_paths_are_sources(tmp_path: Path) -> None:
     """Lists by their paths are exported with a class for their rows, and refused without one."""
     async with registered() as (client, simulator):
@@ -106,6 +107,7 @@ async def test_paths_are_sources(tmp_path: Path) -> None:
             await run(client, "data.list", paths, tmp_path / "c")
 
 
+@pytest.mark.proof
 async def test_targets_are_urls_of_fsspec(tmp_path: Path) -> None:
     """A file system of fsspec takes the parts, and its options are those of the call."""
     MemoryFileSystem.store.clear()
@@ -125,6 +127,7 @@ async def test_targets_are_urls_of_fsspec(tmp_path: Path) -> None:
     MemoryFileSystem.store.clear()
 
 
+@pytest.mark.proof
 async def test_workers_walk_ranges(tmp_path: Path) -> None:
     """A worker walks a source in ranges, and the folder has each row of it once."""
     route, address = "data.evm.native_transactions", "0x" + "1" * 40
@@ -153,6 +156,7 @@ async def test_a_rejected_key_ends_the_export(tmp_path: Path) -> None:
             await chainapi.dask.export(client, ROUTE, CHAINS, tmp_path / "b")
 
 
+@pytest.mark.proof
 async def test_a_cancelled_export_keeps_what_workers_fetched(tmp_path: Path) -> None:
     """After a cancellation the workers have written all rows that they had, and a new run continues."""
     slow = Simulator(chains=CHAINS, rows=60, latency=0.02)
@@ -180,6 +184,7 @@ async def test_a_cancelled_export_keeps_what_workers_fetched(tmp_path: Path) -> 
         assert rows_in(tmp_path / "b") == await straight(simulator, tmp_path)
 
 
+@pytest.mark.proof
 async def test_a_client_that_leaves_ends_the_export(tmp_path: Path) -> None:
     """Workers whose client is gone write what they have, and send no further requests."""
     async with (
@@ -216,6 +221,7 @@ async def test_a_client_that_leaves_ends_the_export(tmp_path: Path) -> None:
             await run
 
 
+@pytest.mark.proof
 async def test_a_worker_that_retires_hands_its_partitions_over(tmp_path: Path) -> None:
     """A worker that is retired writes what it has; another continues, and no request is repeated."""
     slow = Simulator(chains=CHAINS, rows=60, latency=0.02)
@@ -343,12 +349,7 @@ def test_a_url_with_credentials_is_refused(url: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_path_made_of_a_url_is_refused() -> None:
-    """A URL that lost a slash in `Path` is refused, and is no local folder."""
-    with pytest.raises(ConfigurationError, match="'s3:/b/x' is a URL that lacks a slash"):
-        chainapi.dask.export(None, ROUTE, [1], Path("s3://b/x"))
-
-
+@pytest.mark.proof
 def test_a_synchronous_client_waits(tmp_path: Path) -> None:
     """A synchronous client gets the result itself."""
     with (
@@ -361,6 +362,7 @@ def test_a_synchronous_client_waits(tmp_path: Path) -> None:
     assert (result.rows, result.sources) == (40, 2)
 
 
+@pytest.mark.proof
 async def test_workers_share_one_quota(tmp_path: Path) -> None:
     """The gate beside the scheduler keeps all workers within one quota: no request leaves in a stop."""
     narrow = Simulator(chains=CHAINS, rows=60, limit=12, window=0.5)

@@ -39,6 +39,7 @@ def chainapi(*tokens: str) -> Outcome:
     return Outcome(code, out.getvalue(), err.getvalue())
 
 
+@pytest.mark.adapter
 def test_the_workers_export(scheduler: str, tmp_path: Path) -> None:
     """The command ends with the counts and the folder, and a second run has nothing to do."""
     options = "--limit", "20", "--compression", "gzip", "--out", str(tmp_path / "b")
@@ -56,6 +57,7 @@ def test_the_workers_export(scheduler: str, tmp_path: Path) -> None:
     assert chainapi(*command) == Outcome(0, "", again)
 
 
+@pytest.mark.proof
 def test_options_of_the_connection_go_to_the_workers(scheduler: str, tmp_path: Path) -> None:
     """An address on the command line is that of the sessions of the workers."""
     outcome = chainapi(
@@ -66,6 +68,7 @@ def test_options_of_the_connection_go_to_the_workers(scheduler: str, tmp_path: P
     assert f"--dask {scheduler} --data-base-url http://127.0.0.1:9" in outcome.err
 
 
+@pytest.mark.adapter
 def test_failed_sources_have_a_line_each(scheduler: str, tmp_path: Path) -> None:
     """Failures are reported by source, and the command prints how to continue."""
     outcome = chainapi("export", ROUTE, "77", "--out", str(tmp_path / "b"), "--dask", scheduler)

@@ -25,7 +25,7 @@ from tests.dask.disks import rows_in
 
 pytestmark = [
     pytest.mark.real_time,
-    pytest.mark.untraced,
+    pytest.mark.proof,
     pytest.mark.skipif(sys.platform == "win32", reason="needs kill -9"),
 ]
 

@@ -20,7 +20,7 @@ from chainapi.share.permits import SharedPermit
 from tests.dask.clusters import cluster_of
 from tests.share.responses import end, headers
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.adapter]
 
 
 class Process:
@@ -61,7 +61,7 @@ async def workers_of(
                 await process.aclose()
 
 
-@pytest.mark.parametrize("protocol", ["inproc", "tcp", "tls"])
+@pytest.mark.parametrize("protocol", ["tcp", pytest.param("tls", marks=pytest.mark.proof)])
 async def test_a_refusal_of_one_worker_stops_all(protocol: str) -> None:
     """After a 429 on one worker no other sends before its retry-after has passed."""
     options = {"security": Security.temporary()} if protocol == "tls" else {}
@@ -96,16 +96,6 @@ async def test_the_gate_keeps_what_it_learned_without_workers() -> None:
         (await again.acquire()).unsent()
         assert asyncio.get_running_loop().time() - began >= 0.25
         await again.aclose()
-
-
-async def test_quotas_have_gates_of_their_own() -> None:
-    """A refusal of one quota does not stop another."""
-    async with workers_of(1) as ((one,), _, cluster, _):
-        other = Process(next(iter(cluster.workers.values())), "another")
-        assert other.carrier is one.carrier
-        assert await end(await one.acquire(), 429, headers(0, 30.0)) is Verdict.QUOTA
-        (await other.acquire()).unsent()
-        await other.aclose()
 
 
 async def test_a_worker_without_a_scheduler_has_no_host() -> None:
