@@ -127,18 +127,6 @@ async def test_targets_are_urls_of_fsspec(tmp_path: Path) -> None:
     MemoryFileSystem.store.clear()
 
 
-@pytest.mark.proof
-async def test_workers_walk_ranges(tmp_path: Path) -> None:
-    """A worker walks a source in ranges, and the folder has each row of it once."""
-    route, address = "data.evm.native_transactions", "0x" + "1" * 40
-    async with registered(workers=1) as (client, simulator):
-        requests = simulator.stats.requests
-        result = await chainapi.dask.export(client, route, [(1, address)], tmp_path, ranges=3, page_size=10)
-        assert (result.rows, result.sources) == (60, 1)
-        assert simulator.stats.requests >= requests + 1 + 6 + 2  # the newest row, pages, older ranges
-    assert set(rows_in(tmp_path).values()) == {1}
-
-
 async def test_failed_sources_are_named(tmp_path: Path) -> None:
     """The error has the failure of each source, and the others are in the folder."""
     async with registered() as (client, simulator):
@@ -426,15 +414,6 @@ async def test_an_export_waits_while_sessions_are_replaced(tmp_path: Path) -> No
         await asyncio.sleep(0.1)
         assert not run.done()
     assert run.result().rows == 60
-
-
-async def test_an_export_may_be_cancelled_while_sessions_are_replaced(tmp_path: Path) -> None:
-    """A partition that waits for a session sends nothing once its export is cancelled."""
-    async with replaced(tmp_path / "b") as (run, simulator):
-        run.cancel()
-        await asyncio.wait([run])
-    assert run.cancelled()
-    assert simulator.stats.requests == 0
 
 
 async def test_workers_take_what_is_left_out_from_their_environment(

@@ -86,18 +86,6 @@ async def test_permits_of_a_worker_that_leaves_are_lost() -> None:
         assert {worker for worker, _ in plugin._ends} == {two.worker.address}
 
 
-async def test_the_gate_keeps_what_it_learned_without_workers() -> None:
-    """A gate beside the scheduler outlives its last worker."""
-    async with workers_of(1) as ((one,), _, cluster, _):
-        assert await end(await one.acquire(), 429, headers(0, 0.3)) is Verdict.QUOTA
-        began = asyncio.get_running_loop().time()
-        await one.aclose()
-        again = Process(next(iter(cluster.workers.values())))
-        (await again.acquire()).unsent()
-        assert asyncio.get_running_loop().time() - began >= 0.25
-        await again.aclose()
-
-
 async def test_a_worker_without_a_scheduler_has_no_host() -> None:
     """Once the stream to the scheduler is closed, links break, and connecting fails."""
     async with workers_of(1, protocol="tcp") as ((one,), *_):
@@ -132,13 +120,3 @@ async def test_a_frame_after_the_last_session_leaves_the_worker_alone() -> None:
         assert plugin._send(address, link, b"late")
         assert await asyncio.wait_for(client.submit(int, pure=False), 10) == 0
         assert one.worker.status.name == "running"
-
-
-async def test_messages_of_forgotten_links_are_answered_by_their_end() -> None:
-    """A frame for a link that the other side has forgotten breaks the link on this side."""
-    async with workers_of(1) as ((one,), _, _, plugin):
-        (await one.acquire()).unsent()
-        plugin._ends.clear()
-        [before] = one.carrier._ends
-        (await one.acquire()).unsent()  # connects again
-        assert before not in one.carrier._ends

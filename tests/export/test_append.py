@@ -61,6 +61,7 @@ async def test_row_groups_are_copied(tmp_path: Path) -> None:
     assert growing.path.read_bytes()[:end] == before[:end]
 
 
+@pytest.mark.proof
 async def test_many_small_row_groups_become_large_ones(tmp_path: Path) -> None:
     """A file with more than 32 small row groups is written again, in groups of a new file."""
     simulator, out, counts = Simulator(chains=(1,), rows=3), tmp_path / "b.parquet", list[int]()

@@ -24,6 +24,7 @@ from tests.ledger import ADDRESS, Ledger, Row, block, point, transfer
 from tests.sessions import reaching
 
 LIFETIME = 100.0  # seconds of a page token
+PROOF = pytest.mark.proof
 ROWS = 60  # of a list at first, in pages of ten
 
 _INTERNAL: Row = Maker(1, whole=True).page(ROUTES["data.evm.internal_transactions"], 1)["transactions"][0]
@@ -93,6 +94,11 @@ class Kind:
         return lines_in(path)
 
 
+def quick_and_others(quick: Any, *others: Any) -> list[Any]:
+    """Return a value for each run of the suite, and others for proofs."""
+    return [quick, *(pytest.param(one, marks=PROOF) for one in others)]
+
+
 def lines_in(path: Path) -> Counter[str]:
     """Count the rows of a file."""
     return Counter(path.read_text().splitlines())
@@ -118,7 +124,10 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(("pages", "growth"), [(1, 0), (1, 11), (4, 1), (4, 10), (4, 27), (4, 200)])
+@pytest.mark.parametrize(
+    ("pages", "growth"),
+    [(4, 10), (4, 27), *(pytest.param(*one, marks=PROOF) for one in ((1, 0), (1, 11), (4, 1), (4, 200)))],
+)
 @pytest.mark.parametrize("name", KINDS)
 async def test_rows_of_a_list_that_grew_meanwhile_come_once(
     name: str, pages: int, growth: int, tmp_path: Path
@@ -147,7 +156,7 @@ def in_threes(number: int, serial: int) -> Row:
     return internal(number, serial // 3)
 
 
-@pytest.mark.parametrize("growth", [0, 5, 12, 20])
+@pytest.mark.parametrize("growth", quick_and_others(12, 0, 5, 20))
 @pytest.mark.parametrize("shifts", [True, False])
 @pytest.mark.parametrize("name", ["order", "cursor"])
 async def test_equal_rows_of_a_list_stay_as_many(
@@ -166,7 +175,7 @@ async def test_equal_rows_of_a_list_stay_as_many(
 
 
 @pytest.mark.parametrize("name", ["plain", "order", "cursor"])
-@pytest.mark.parametrize("growth", [0, 1, 2])
+@pytest.mark.parametrize("growth", quick_and_others(1, 0, 2))
 @pytest.mark.parametrize("shifts", [True, False])
 async def test_a_row_that_may_be_another_one_is_kept(
     name: str, growth: int, shifts: bool, tmp_path: Path
@@ -216,8 +225,8 @@ async def test_a_later_pass_that_is_stopped(name: str, tmp_path: Path) -> None:
         assert lines_in(path) == begun
 
 
-@pytest.mark.parametrize("limit", [35, 41])
-@pytest.mark.parametrize("growth", [7, 27, 60])
+@pytest.mark.parametrize("limit", quick_and_others(35, 41))
+@pytest.mark.parametrize("growth", quick_and_others(27, 7, 60))
 @pytest.mark.parametrize("name", KINDS)
 async def test_a_limit_counts_rows_once(name: str, growth: int, limit: int, tmp_path: Path) -> None:
     """Rows that come again do not count for a limit: the target has the first rows of the list."""
@@ -250,7 +259,7 @@ async def test_a_limited_pass_that_is_stopped_above_its_rows(name: str, tmp_path
         assert lines_in(path) == lines_in(tmp_path / "begun.jsonl")
 
 
-@pytest.mark.parametrize("growth", [0, 7, 40])
+@pytest.mark.parametrize("growth", quick_and_others(7, 0, 40))
 async def test_ranges_continue_alike(growth: int, tmp_path: Path) -> None:
     """The newest range of a list, which grew while the export was stopped, has each row once."""
     kind, path = KINDS["key, cursor"], tmp_path / "rows.jsonl"
@@ -280,8 +289,8 @@ async def test_a_stopped_update_of_a_list_that_grew(tmp_path: Path) -> None:
             assert lines_in(path) == await kind.lines(session, tmp_path / f"{name}-grown.jsonl")
 
 
-@pytest.mark.parametrize("growth", [0, 7, 30])
-@pytest.mark.parametrize("name", ["key, cursor", "key, order", "number", "cursor", "order"])
+@pytest.mark.parametrize("growth", quick_and_others(7, 0, 30))
+@pytest.mark.parametrize("name", quick_and_others("key, cursor", "key, order", "number", "cursor", "order"))
 async def test_an_update_that_is_stopped_among_rows_of_the_target(
     name: str, growth: int, tmp_path: Path
 ) -> None:
@@ -329,7 +338,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 @settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(["key", "key, cursor", "key, order", "number"]), shifts=st.booleans(), steps=STEPS

@@ -129,7 +129,10 @@ async def test_a_duckdb_database_that_is_open(tmp_path: Path) -> None:
 # Logs: SQLite and DuckDB take those beside a file for its own
 
 
-@pytest.mark.parametrize(("format_", "log"), [("sqlite", "-wal"), ("sqlite", "-journal"), ("duckdb", ".wal")])
+@pytest.mark.parametrize(
+    ("format_", "log"),
+    [("sqlite", "-wal"), ("sqlite", "-journal"), pytest.param("duckdb", ".wal", marks=pytest.mark.proof)],
+)
 async def test_a_log_that_another_database_left(format_: str, log: str, tmp_path: Path) -> None:
     """A new database is refused beside a log, at the start and before it gets its name."""
     growing = Growing(tmp_path, format_)

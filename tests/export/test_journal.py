@@ -15,7 +15,6 @@ from chainapi import Checkpoint
 from chainapi.core.paging.digests import DIGEST_SIZE
 from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.rows import hash_digests, key_digest
-from chainapi.errors import ExportError
 from chainapi.export import segments
 from chainapi.export.database import FORMAT, SCHEMA
 from chainapi.export.integrity import checksum
@@ -73,15 +72,6 @@ def rows_of(journal: Journal) -> list[bytes]:
     return [row for _, row in pending(journal)]
 
 
-def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
-    """SQLite syncs each commit; a second export cannot open the journal."""
-    with closing(Journal.open(tmp_path / "s")) as journal:
-        assert journal._database._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-        with pytest.raises(ExportError, match="another export"):
-            Journal.open(tmp_path / "s")
-    Journal.open(tmp_path / "s").close()
-
-
 @pytest.mark.parametrize("at_once", [1, 2, 3, 4])
 def test_a_later_pass_is_matched_in_one_transaction(at_once: int, tmp_path: Path) -> None:
     """Pages of several passes are matched alike, whichever transactions they are in."""
@@ -123,15 +113,6 @@ def test_a_later_pass_is_matched_after_a_kill(tmp_path: Path) -> None:
 A, B, C = (mark * 16 for mark in "abc")  # marks of rows
 
 
-def test_numbers_beyond_64_bits_are_kept(tmp_path: Path) -> None:
-    """The number of the newest row may be larger than the integers of SQLite."""
-    with closing(Journal.open(tmp_path / "s")) as journal:
-        source = journal.source("a", "q")
-        assert journal.commit([batch_of(source, [b"1"], newest=2**70), batch_of(source, newest=5)]) == 1
-        assert journal.commit([batch_of(source, done=True)]) == 0
-        assert journal.source("a", "q").exported == 2**70
-
-
 def test_the_format_on_the_disk_is_pinned() -> None:
     """A new schema, checksum or digest of keys needs a new format number."""
     schema = sha256(SCHEMA.encode()).hexdigest()[:16]
@@ -162,20 +143,3 @@ def test_a_commit_that_fails_leaves_nothing(
         assert pending(journal, finished=False) == [("a", b"1"), ("a", b"4")]
         again = [b"4", b"2", b"1"]  # the digest of the second one was taken back, too
         assert journal.commit([batch_of(one, again, walk_pass=1, matched=True)]) == 1
-
-
-@pytest.mark.parametrize("change", ["flip", "cut", "remove"])
-def test_a_damaged_segment_is_found(change: str, tmp_path: Path) -> None:
-    """A segment that lacks a waiting row, or has another one, is refused when the journal is opened."""
-    with closing(Journal.open(tmp_path / "s")) as journal:
-        journal.commit([batch_of(journal.source("a", "q"), [b"1", b"2"])])
-    segment = tmp_path / "s" / "pages-00001"
-    if change == "remove":
-        segment.unlink()
-    else:
-        segment.write_bytes(b"1\n3\n" if change == "flip" else b"1\n")
-    with pytest.raises(ExportError, match=r"pages-00001 is damaged .*put back a copy"):
-        Journal.open(tmp_path / "s")
-    segment.write_bytes(b"1\n2\n3\nnever committed")
-    with closing(Journal.open(tmp_path / "s")) as journal:
-        assert pending(journal, finished=False) == [("a", b"1"), ("a", b"2")]

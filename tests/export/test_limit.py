@@ -151,7 +151,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 @settings(max_examples=10, deadline=None)
 @given(named=st.booleans(), limit=st.integers(1, 120), page_size=st.sampled_from([7, 10, 50]), steps=STEPS)
 @example(named=True, limit=60, page_size=10, steps=[(3.5, 101.0, 100, False)] * 3)
@@ -200,7 +200,7 @@ def test_limits_hold(
 GROWTH = st.lists(st.integers(0, 2), max_size=70)  # of the number, from each new row to the next
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 @settings(max_examples=10, deadline=None)
 @given(
     limit=st.integers(1, 60),

@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from attrs import frozen
 
-from chainapi import Pages
 from chainapi.api.catalogue import ROUTES
-from chainapi.errors import ArgumentError, ConfigurationError, ExportError, IncompleteExportError
+from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import export
 from chainapi.export.formats import format_of
 from chainapi.export.manifest import MANIFEST
@@ -136,21 +135,6 @@ async def test_what_cannot_be_divided_is_refused(
     assert answering.requests == []
 
 
-async def test_columns_with_the_name_of_a_key_are_refused(tmp_path: Path) -> None:
-    """A column that has the name of a key would be hidden by the name of the folder."""
-
-    @frozen(kw_only=True)
-    class Dated:
-        day: str | None = None
-        timestamp: int | None = None
-
-        time = OptionalUTCDatetime("timestamp")
-
-    async with reaching(Answering()) as session:
-        with pytest.raises(ConfigurationError, match="'day', which is a column of the rows too"):
-            await export(session.data.list, ["/v1/x"], tmp_path / "b", model=Dated, partition=["day"])
-
-
 async def test_a_label_that_no_folder_can_have(tmp_path: Path) -> None:
     """A source with a long label, or that of null, is refused before the first request, or fails alone."""
     simulator = Simulator(chains=CHAINS, rows=20)
@@ -183,27 +167,6 @@ async def test_folders_that_the_file_system_takes_for_one(tmp_path: Path) -> Non
         link.unlink()
         await run(lower, upper)
     assert [len(rows) for rows in files_of(tmp_path, "jsonl").values()] == [2, 2, 2]
-
-
-@pytest.mark.parametrize("keys", [None, ["source"]])
-@pytest.mark.parametrize("more", [{"chain_id": "\udcff"}, {"path": "/v1/chains/1/blocks", "key": "\udcff"}])
-async def test_a_source_that_is_not_utf_8(
-    more: dict[str, str], keys: list[str] | None, tmp_path: Path
-) -> None:
-    """A source whose words are not UTF-8 is refused before the first request, or fails alone."""
-    simulator = Simulator(chains=CHAINS, rows=20)
-    async with simulated(simulator) as session:
-        by_path = "path" in more
-        walk: Callable[..., Pages[Any]] = session.data.list if by_path else session.data.evm.blocks
-        good = {"path": "/v1/chains/1/blocks"} if by_path else {"chain_id": "1"}
-        with pytest.raises(ConfigurationError, match=r"^source .* is not UTF-8"):
-            await export(walk, [good, more], tmp_path / "b", partition=keys)
-        assert simulator.stats.requests == 0
-        with pytest.raises(IncompleteExportError) as caught:
-            await export(walk, iter([good, more]), tmp_path / "b", partition=keys)
-    assert [type(error) for error in caught.value.failures.values()] == [ArgumentError]
-    lines = [line for path in (tmp_path / "b").rglob("part-*") for line in path.read_text().splitlines()]
-    assert len(lines) == 20
 
 
 # The time of a row

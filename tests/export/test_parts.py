@@ -196,28 +196,6 @@ async def test_rows_of_a_failed_source_are_in_a_part(tmp_path: Path) -> None:
     assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 100, (1,)))
 
 
-async def test_a_part_that_cannot_be_written_ends_the_export(tmp_path: Path) -> None:
-    """An error of a part ends the export at the next commit; the rows are kept."""
-    simulator = Simulator(chains=CHAINS, rows=200, latency=1.0)
-    aside = tmp_path / ".part-00002.jsonl.partial"
-
-    def block(progress: ExportProgress) -> None:
-        if progress.pages == 1:
-            aside.mkdir()
-            (aside / "theirs").touch()
-
-    async with simulated(simulator) as session:
-        walk = session.data.evm.blocks
-        with pytest.raises(ExportError, match="is in the way"):
-            await export(walk, CHAINS, tmp_path, page_size=10, part_rows=100, on_progress=block)
-        assert len(manifest_of(tmp_path)) == 1
-        assert simulator.stats.requests < 60
-        (aside / "theirs").unlink()
-        aside.rmdir()
-        await export(walk, CHAINS, tmp_path, page_size=10, part_rows=100)
-    assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
-
-
 async def test_limits_of_parts_are_for_folders(tmp_path: Path) -> None:
     """Invalid limits, and any limit of a single file, are refused before a request."""
     simulator = Simulator()

@@ -24,7 +24,6 @@ from chainapi.errors import (
     IncompleteExportError,
 )
 from chainapi.export import export
-from chainapi.export.manifest import MANIFEST
 from chainapi.export.progress import ExportProgress
 from chainapi.export.run import ExportResult
 from chainapi.testing import run
@@ -157,27 +156,6 @@ async def test_days_have_their_borders_at_midnight(ranges: str, tmp_path: Path) 
     assert ends == {7 * DAY * week for week in range(1, 8)}
 
 
-async def test_parts_of_a_folder_name_the_source_alone(tmp_path: Path) -> None:
-    """A part has one entry for each source in the manifest, with the numbers of all its ranges."""
-    ledger = Ledger(list(range(300)))
-    async with reaching(ledger) as session:
-        over = [ONE, (43113, ADDRESS)]
-        await exported(session, tmp_path, over, ranges=4, part_rows=200, concurrency=8)
-    entries = [json.loads(line) for line in (tmp_path / MANIFEST).read_text().splitlines()]
-    assert len(entries) > 2
-    labels = [f"{chain}/{ADDRESS}" for chain, _ in over]
-    for entry in entries:
-        rows = rows_in(tmp_path / entry["name"])
-        assert entry["sources"] == [
-            {"source": label, "rows": len(numbers), "lowest": min(numbers), "highest": max(numbers)}
-            for label in labels
-            if (numbers := [row["block_number"] for row in rows if row["source"] == label])
-        ]
-        keys = [(labels.index(row["source"]), -row["block_number"]) for row in rows]
-        assert keys == sorted(keys)
-    assert Counter(serials_in(tmp_path)) == Counter([*range(300)] * 2)
-
-
 # Stops
 
 
@@ -235,15 +213,6 @@ async def test_a_source_that_began_whole_stays_whole(tmp_path: Path) -> None:
     assert serials_in(path) == list(range(100))[::-1]
 
 
-async def test_another_page_size_restarts_the_ranges(tmp_path: Path) -> None:
-    """Ranges that began with another page size are fetched again from their first pages, exactly."""
-    ledger, path = Ledger(list(range(200)), latency=1.0), tmp_path / "t.jsonl"
-    async with reaching(ledger) as session:
-        await stopped_after(3.5, session, path, ranges=3)
-        await exported(session, path, page_size=17)
-    assert Counter(serials_in(path)) == Counter(range(200))
-
-
 STEPS = st.lists(
     st.tuples(
         st.floats(0.5, 9.0),  # seconds until the export is cancelled
@@ -256,7 +225,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.untraced
+@pytest.mark.proof
 @settings(max_examples=6, deadline=None)
 @given(
     ties=st.sampled_from([1, 4, 11]),
@@ -346,18 +315,6 @@ async def test_a_range_that_fails_fails_its_source_once(tmp_path: Path) -> None:
     assert serials_in(path) == list(range(200))[::-1]
 
 
-async def test_a_list_that_cannot_be_asked_for_its_newest_row_fails_alone(tmp_path: Path) -> None:
-    """A source whose ends are not known fails, and the others are in the file."""
-    ledger, path = Ledger(list(range(30)), statuses=[500]), tmp_path / "t.jsonl"
-    over = [ONE, (43113, ADDRESS)]
-    async with reaching(ledger, max_attempts=1) as session:
-        with pytest.raises(IncompleteExportError, match="1 of 2 sources failed"):
-            await exported(session, path, over, ranges=2)
-        assert len(rows_in(path)) == 30
-        await exported(session, path, over, ranges=2)
-    assert len(rows_in(path)) == 60
-
-
 async def test_an_error_of_the_sources_ends_the_export(tmp_path: Path) -> None:
     """An error of the caller's own iterator is raised, and what was fetched is kept."""
     ledger, path = Ledger(list(range(30)), latency=1.0), tmp_path / "t.jsonl"
@@ -374,17 +331,6 @@ async def test_an_error_of_the_sources_ends_the_export(tmp_path: Path) -> None:
         await exported(session, path)
     assert len(ledger.requests) < 5
     assert Counter(serials_in(path)) == Counter(range(30))
-
-
-async def test_a_rejected_key_ends_the_export(tmp_path: Path) -> None:
-    """An error that concerns all sources is raised while the first ones are split."""
-    ledger = Ledger(list(range(30)), statuses=[401] * 50)
-    over = [(chain, ADDRESS) for chain in range(1, 40)]
-    async with reaching(ledger) as session:
-        with pytest.raises(Exception, match="401") as caught:
-            await exported(session, tmp_path / "t.jsonl", over, ranges=2)
-    assert type(caught.value).__name__ == "AuthenticationError"
-    assert len(ledger.sent) <= 8
 
 
 # Refusals
@@ -425,17 +371,6 @@ async def test_too_many_ranges_fail_the_source(tmp_path: Path) -> None:
     async with reaching(ledger) as session:
         with pytest.raises(IncompleteExportError, match="more than 100000: use wider ones"):
             await exported(session, path, ranges="1 block")
-
-
-async def test_ranges_without_a_page_are_no_export(tmp_path: Path) -> None:
-    """A run that only split its source leaves no settings: another one has its own, and its own ranges."""
-    ledger, path = Ledger(list(range(100)), statuses=[200, 500, 500, 500]), tmp_path / "t.jsonl"
-    async with reaching(ledger, max_attempts=1) as session:
-        with pytest.raises(IncompleteExportError, match="1 of 1 sources failed"):
-            await exported(session, path, ranges=3)
-        assert len(begun_ranges(path)) == 3
-        await exported(session, path, start_block=50, ranges=2)
-    assert serials_in(path) == list(range(50, 100))[::-1]
 
 
 async def test_ranges_are_no_setting_of_the_export(tmp_path: Path) -> None:

@@ -89,24 +89,3 @@ async def test_an_update_ends_at_the_newest_known_row(tmp_path: Path) -> None:
         await transfers(session, tmp_path / "t.jsonl", on_progress=note)
     assert None not in left
     assert left[-1] == 0.0
-
-
-def test_other_sources_have_as_many_pages_as_those_that_are_known() -> None:
-    """The estimate of an open source counts for those that are not open; a failed one no longer counts."""
-    now = 0.0
-    progress = ExportProgress(4, clock=lambda: now)
-    for label in ("a", "b"):
-        progress.opened(label, 2 if label == "a" else 1)
-    now = 10.0
-    progress.walked("a", 1, 0.5)
-    for _ in range(5):
-        progress.committed("a", done=False)
-    # a: a quarter with 5 pages, so 15 are left; b, c and d have 20 each.
-    assert progress.seconds_left == pytest.approx(75 * 10 / 5)
-    progress.walked("b", 0, 1.0)
-    for place in range(5):
-        progress.committed("b", done=place == 4)
-    assert progress.seconds_left == pytest.approx((15 + 2 * 12.5) * 10 / 10)
-    progress.source_failed("a")
-    progress.walked("a", 2, 0.5)
-    assert progress.seconds_left == pytest.approx((2 * 5 - 5) * 10 / 10)

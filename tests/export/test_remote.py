@@ -9,7 +9,7 @@ import re
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from errno import EPERM
 from itertools import count
 from pathlib import Path
@@ -27,7 +27,7 @@ from chainapi.export.remote import target_of
 from chainapi.export.run import ExportResult
 from chainapi.simulator import Simulator
 from chainapi.testing import run
-from tests.export.buckets import PIECE, Bucket, bucket
+from tests.export.buckets import Bucket, bucket
 from tests.export.held_steps import HeldStep
 from tests.export.test_export import blocks_of
 from tests.sessions import simulated
@@ -155,16 +155,6 @@ async def test_small_files_are_uploaded_side_by_side(files: Any, tmp_path: Path)
     assert sum(name.endswith(".jsonl") for name in files.objects()) == 30
 
 
-async def test_partitions_are_folders_of_objects(files: type[Bucket], tmp_path: Path) -> None:
-    """The name of an object has the folder of its partition, and the manifest names it as well."""
-    growing = Growing.to("bucket://b/x/")
-    await growing.run(partition=["source"], format="csv.gz")
-    names = [entry["name"] for entry in manifest_of(files)]
-    assert names == [f"source={chain}/part-00001.csv.gz" for chain in CHAINS]
-    assert {f"/b/x/{name}" for name in names} < files.objects().keys()
-    assert local_names(tmp_path / "x.export" / "files") == []
-
-
 @pytest.mark.real_time
 async def test_a_stop_ends_an_upload(files: type[Bucket], tmp_path: Path) -> None:
     """An export that is cancelled during an upload ends at its next piece; the next run uploads the part."""
@@ -180,33 +170,6 @@ async def test_a_stop_ends_an_upload(files: type[Bucket], tmp_path: Path) -> Non
     files.on_step = None
     await growing.run()
     growing.check(files, tmp_path, new=0)
-
-
-@pytest.mark.real_time
-async def test_a_stop_ends_a_download(files: type[Bucket], tmp_path: Path) -> None:
-    """An export that is cancelled while it downloads an old object ends at the next piece of it."""
-    growing = Growing.to("bucket://b/x.jsonl")
-    await growing.run()
-    growing.grow()
-    await cancelled_in_download(files, growing.run())
-    await growing.run()
-    growing.check(files, tmp_path)
-
-
-async def cancelled_in_download(files: type[Bucket], running: Coroutine[Any, Any, object]) -> None:
-    """Cancel an export at the first piece of a download, and check that it is the last one."""
-    held, pieces, before = HeldStep(), list[str](), files.objects()
-
-    def wait(name: str) -> None:
-        pieces.append(name)
-        held.wait()
-
-    files.on_read = staticmethod(wait)
-    await held.cancel(running)
-    files.on_read = None
-    assert len(pieces) == 1
-    assert len(before[pieces[0]]) > PIECE
-    assert files.objects() == before
 
 
 async def test_an_upload_that_loses_bytes(files: type[Bucket], tmp_path: Path) -> None:
@@ -337,26 +300,6 @@ async def test_a_file_that_is_changed_while_its_export_runs(files: type[Bucket],
     files.store_object("/b/x.jsonl", own)
     await growing.run()
     growing.check(files, tmp_path)
-
-
-async def test_a_local_file_that_is_changed_while_its_export_runs(tmp_path: Path) -> None:
-    """So it is with a local file that is written again."""
-    growing, path = Growing.to(f"file://{tmp_path}/x.parquet"), tmp_path / "x.parquet"
-    await growing.run()
-    growing.grow()
-    others = path.read_bytes().replace(b"0x", b"1x")
-    with pytest.raises(ExportError, match=r"x\.parquet was changed while its new rows were fetched"):
-        await growing.run(on_progress=lambda _: path.write_bytes(others))
-    assert path.read_bytes() == others
-
-
-async def test_an_old_copy_of_a_journal(files: type[Bucket], tmp_path: Path) -> None:
-    """A journal that lacks the newest object is refused: it would overwrite that one."""
-    growing = Growing.to("bucket://b/x/")
-    await growing.run()
-    files.store_object("/b/x/part-00002.jsonl", b"of the newest journal")
-    with pytest.raises(ExportError, match=r"part-00002\.jsonl exists, but .* has no record of it"):
-        await growing.run()
 
 
 async def test_an_object_with_the_name_of_a_later_part(files: type[Bucket]) -> None:
@@ -542,20 +485,3 @@ async def test_a_local_export_leaves_the_journal_of_a_url_alone(files: type[Buck
         await Growing("x.jsonl", growing.simulator).run()
     await growing.run()
     growing.check(files, tmp_path, new=0)
-
-
-@pytest.mark.parametrize("name", ["target", "journal", "journal-wal"])
-async def test_a_link_in_place_of_the_journal_of_a_url(
-    name: str, files: type[Bucket], tmp_path: Path
-) -> None:
-    """A symbolic link is refused by name: what is behind it may be the journal of another export."""
-    growing, path = Growing.to("bucket://b/x/"), tmp_path / "x.export" / name
-    await growing.run()
-    theirs = tmp_path / "theirs"
-    if path.exists():
-        path.rename(theirs)
-    content = theirs.read_bytes() if theirs.exists() else None
-    path.symlink_to(theirs)
-    with pytest.raises(ExportError, match=rf"{name} is a symbolic link to .*theirs, which"):
-        await growing.run()
-    assert (theirs.read_bytes() if theirs.exists() else None) == content

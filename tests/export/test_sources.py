@@ -76,17 +76,6 @@ async def test_sources_with_one_query_are_one(tmp_path: Path) -> None:
     assert again.rows == 0
 
 
-async def test_named_arguments_of_one_label_are_told_apart(tmp_path: Path) -> None:
-    """Arguments with equal values and other names are different lists."""
-    simulator, path = Simulator(rows=30), tmp_path / "p.jsonl"
-    async with simulated(simulator) as session:
-        over = [{"start_timestamp": 1_700_000_000}, {"end_timestamp": 1_700_000_000}]
-        options: dict[str, Any] = {"chain_id": 43114, "metric": "activeAddresses"}
-        result = await export(session.metrics.chains.metric, over, path, **options)
-    assert result.sources == 2
-    assert sum(sources_in(path).values()) == result.rows
-
-
 # Arguments that the method refuses
 
 
@@ -222,19 +211,6 @@ async def test_a_refused_source_with_the_label_of_another_has_one_of_its_own(
     assert sources_in(path) == {"1": 300}
 
 
-async def test_an_iterator_of_refused_sources_is_refused(tmp_path: Path) -> None:
-    """If the method refuses each source, its error is raised."""
-    simulator = Simulator(chains=(1, 2))
-
-    def sources() -> Iterator[Any]:
-        yield from (1, 2)
-
-    async with simulated(simulator) as session:
-        with pytest.raises(ConfigurationError, match=r"^page_size=101"):
-            await export(session.data.evm.blocks, sources(), tmp_path / "b.jsonl", page_size=101)
-    assert simulator.stats.requests == 0
-
-
 # Arguments that may change
 
 
@@ -271,27 +247,6 @@ async def test_arguments_with_equal_values_in_the_query_are_equal(tmp_path: Path
         other: dict[str, Any] = {"chain_id": 43114, "start_timestamp": 1_704_067_201}
         with pytest.raises(ExportError, match="start_timestamp was 1704067200, is 1704067201"):
             await export(session.metrics.chains.metric, [{"metric": "activeAddresses"}], path, **other)
-
-
-@pytest.mark.parametrize("limit", [None, 70])
-@pytest.mark.parametrize("named", [True, False])
-async def test_another_page_size_restarts_unfinished_sources(
-    named: bool, limit: int | None, tmp_path: Path
-) -> None:
-    """A source that began with another page size is fetched again from its first page, exactly."""
-    simulator, path = Simulator(chains=(1,), rows=100, latency=1.0), tmp_path / "b.jsonl"
-    async with simulated(simulator) as session:
-        walk: Any = session.data.evm.blocks if named else session.data.list
-        over: list[Any] = [1] if named else [BLOCKS]
-        stopped = asyncio.create_task(export(walk, over, path, page_size=10, limit=limit))
-        await asyncio.sleep(4.5)
-        stopped.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await stopped
-        simulator.insert(BLOCKS, 3)
-        await export(walk, over, path, page_size=20, limit=limit)
-    numbers = {int(row.get("block_number") or row["blockNumber"]) for row in rows_in(path)}
-    assert len(numbers) == len(rows_in(path)) == (limit or 103)
 
 
 async def test_another_address_is_another_export(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from chainapi.export.formats.jsonl import JsonLines
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 from tests.export.test_export import blocks_of, numbers_in
-from tests.export.test_parts import blocks_in
 from tests.sessions import simulated
 
 CHAINS = (1, 2, 3)
@@ -97,29 +96,6 @@ async def test_a_cancelled_export_stops_writing(
 def names(folder: Path) -> list[str]:
     """Return the names of all files."""
     return [path.name for path in folder.rglob("*")]
-
-
-@pytest.mark.real_time
-async def test_pages_are_committed_while_a_part_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A part that takes long does not hold up the commits of later pages."""
-    simulator, slow = Simulator(chains=CHAINS, rows=200, latency=0.001), SlowLines()
-    monkeypatch.setattr("chainapi.export.formats.jsonl.FORMAT", slow)
-    pages = 0
-
-    def note(progress: ExportProgress) -> None:
-        nonlocal pages
-        if slow.begun.is_set() and not slow.pages:
-            pages += 1
-            if pages == 10:
-                slow.go.release(1_000)
-
-    async with simulated(simulator) as session:
-        walk = session.data.evm.blocks
-        await export(walk, CHAINS, tmp_path, page_size=10, part_rows=50, on_progress=note)
-    assert pages >= 10  # another commit may come before the thread writes on
-    assert blocks_in(tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
 
 
 async def test_progress_counts_the_written_rows(tmp_path: Path) -> None:
