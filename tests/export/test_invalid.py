@@ -83,7 +83,15 @@ def numbers(rows: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
     return Counter((row["source"], row["row"]["blockNumber"]) for row in rows)
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "csv", "parquet", "sqlite"])
+@pytest.mark.parametrize(
+    "format_",
+    [
+        "csv",
+        "sqlite",
+        pytest.param("jsonl", marks=pytest.mark.proof),
+        pytest.param("parquet", marks=pytest.mark.proof),
+    ],
+)
 @pytest.mark.parametrize("shape", ["file", "folder"])
 async def test_invalid_rows_are_in_a_file_of_their_own(format_: str, shape: str, tmp_path: Path) -> None:
     """Valid rows are in the final file, invalid ones beside it, each once."""
@@ -141,7 +149,7 @@ class Misfits(Chains):
 
 @pytest.mark.parametrize("shape", ["file", "folder"])
 @pytest.mark.parametrize("ordered", [True, False])
-@pytest.mark.parametrize("prefetch", [0, 3])
+@pytest.mark.parametrize("prefetch", [3, pytest.param(0, marks=pytest.mark.proof)])
 async def test_a_value_that_does_not_fit_fails_its_source_alone(
     shape: str, ordered: bool, prefetch: int, tmp_path: Path
 ) -> None:

@@ -143,7 +143,7 @@ async def test_a_row_moves_to_another_partition(tmp_path: Path) -> None:
     check_folder(out)
 
 
-@pytest.mark.parametrize("name", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("name", ["sqlite", pytest.param("duckdb", marks=pytest.mark.proof)])
 async def test_a_database_is_corrected_in_place(name: str, tmp_path: Path) -> None:
     """Rows that stay keep their places in a database, and so does what others have added to it."""
     ledger, out = points(range(4)), tmp_path / f"out.{name}"
