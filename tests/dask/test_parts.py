@@ -84,7 +84,7 @@ def left_behind(disk: Disk) -> list[str]:
     return [name for name in disk.store if "/logs/" in name or "/_export/invalid/" in name]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.proof) for seed in range(1, 8))])
 async def test_two_workers_of_one_partition_do_not_both_commit(seed: int, tmp_path: Path) -> None:
     """The worker that began later completes the partition; the other stops, and no row is there twice."""
     simulator = Simulator(chains=CHAINS, rows=120, latency=lambda draw: draw.uniform(0.05, 0.5))

@@ -235,7 +235,7 @@ def test_the_largest_of_many_series_have_lines() -> None:
         Chart("x", "y", {}, top=41)
 
 
-@pytest.mark.parametrize(("top", "coloured"), [(10, True), (40, True), (40, False)])
+@pytest.mark.parametrize(("top", "coloured"), [(40, True), (40, False)])
 def test_each_line_has_a_style_of_its_own(top: int, coloured: bool) -> None:
     """No two of up to 40 lines look the same in a legend, in colours and without."""
     text = draw(Chart("x", "y", many(50), top=top), width=90, coloured=coloured)
@@ -599,8 +599,7 @@ def test_damaged_files_are_reported(name: str, tmp_path: Path) -> None:
     "largest",
     [
         1.7976931348623157e308,
-        1e-310,
-        *(pytest.param(one, marks=pytest.mark.proof) for one in (1e300, 1e17, 5e-324)),
+        *(pytest.param(one, marks=pytest.mark.proof) for one in (1e300, 1e17, 1e-310, 5e-324)),
     ],
 )
 def test_numbers_of_every_size_are_drawn(
@@ -622,7 +621,7 @@ def test_numbers_of_every_size_are_drawn(
 # The command line
 
 
-@pytest.mark.parametrize("tty", [True, False])
+@pytest.mark.parametrize("tty", [True, pytest.param(False, marks=pytest.mark.proof)])
 def test_tps_draws_a_chart(tty: bool, tmp_path: Path) -> None:
     """--plot draws the chains instead of a table or of lines of JSON; --png does not change the output."""
     outcome = chainapi("tps", "43114", "53935", "--limit", "90", "--plot", tty=tty)

@@ -101,12 +101,17 @@ def decoded(kind: Any, cell: Any, name: str, amounts: str) -> Any:
     if kind == "decimal":
         return exactly(Decimal, cell) if typed else Decimal(exactly(str, cell))
     if name == "csv":
-        return {"text": str, "whole": int, "float": float, "boolean": {"true": True, "false": False}.get}[
-            kind
-        ](cell)
+        return plain_text(kind, cell)
     if kind == "boolean" and name == "sqlite":
         return {0: False, 1: True}[exactly(int, cell)]
     return exactly({"text": str, "whole": int, "float": float, "boolean": bool}[kind], cell)
+
+
+def plain_text(kind: str, cell: str) -> Any:
+    """Return the value of a cell of CSV."""
+    if kind == "boolean":
+        return {"true": True, "false": False}[cell]
+    return {"text": str, "whole": int, "float": float}[kind](cell)
 
 
 def amount(cell: Any, name: str, amounts: str, *, typed: bool) -> int:
