@@ -7,25 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import fsspec  # type: ignore[import-untyped]
-from attrs import define, field
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback  # type: ignore[import-untyped]
 from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
 
-__all__ = ["Bucket", "Image", "Images", "bucket"]
+__all__ = ["Bucket", "bucket"]
 
 
 PIECE = 100  # bytes of a download
-
-
-@define
-class Image:
-    """Objects, and the folder of the journal, at one moment: what a kill leaves there."""
-
-    objects: dict[str, bytes]
-    journal: Path
 
 
 class Bucket(MemoryFileSystem):  # type: ignore[misc]
@@ -149,43 +140,3 @@ def bucket() -> Iterator[type[Bucket]]:
     fsspec.register_implementation("bucket", fresh, clobber=True)
     yield fresh
     fresh.on_step = fresh.on_read = None
-
-
-@define
-class Images:
-    """Images of a bucket and a journal before and after each step, and with half of each new object.
-
-    A kill during a step of a store that is not atomic leaves half an object.
-    """
-
-    files: type[Bucket]
-    journal: Path
-    place: Path
-    taken: list[Image] = field(factory=list[Image])
-
-    def __enter__(self) -> Self:
-        self.files.on_step = self._note
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.files.on_step = None
-
-    def restore(self, image: Image) -> None:
-        """Make the bucket and the journal those of an image."""
-        self.files.store.clear()
-        for name, content in image.objects.items():
-            self.files.store_object(name, content)
-        shutil.rmtree(self.journal, ignore_errors=True)
-        if image.journal.exists():
-            shutil.copytree(image.journal, self.journal)
-
-    def _note(self, path: str, when: str, content: bytes) -> None:
-        self._take(self.files.objects())
-        if when == "before" and content:
-            self._take({**self.files.objects(), path: content[: len(content) // 2]})
-
-    def _take(self, objects: dict[str, bytes]) -> None:
-        copy = self.place / f"{len(self.taken)}"
-        if self.journal.exists():
-            shutil.copytree(self.journal, copy)
-        self.taken.append(Image(objects, copy))

@@ -268,7 +268,7 @@ def test_what_is_read_is_what_was_sent(name: str, amounts: str, data: st.DataObj
     form = name.partition(".")[0]
     with TemporaryDirectory() as folder:
         out = Path(folder, f"rows.{name}")
-        lists = dict(zip(PATHS, ([*map(sent, first)], [*map(sent, second)]), strict=True))
+        lists: dict[str, Any] = dict(zip(PATHS, ([*map(sent, first)], [*map(sent, second)]), strict=True))
         run(exported(out, {PATHS[0]: lists[PATHS[0]]}, amounts=amounts))
         run(exported(out, lists, amounts=amounts))
         found = read(out, name)

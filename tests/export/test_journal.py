@@ -23,6 +23,8 @@ from chainapi.export.part_records import Waiting
 from chainapi.export.segments import SegmentReader
 from chainapi.export.source_records import Batch, SourceRecord
 
+pytestmark = pytest.mark.rule
+
 
 def batch_of(
     source: SourceRecord,

@@ -337,6 +337,7 @@ async def test_wrong_lookbacks_are_refused(name: str, lookback: Any, said: str, 
     assert simulator.stats.requests == 0
 
 
+@pytest.mark.rule
 @pytest.mark.parametrize(
     ("given", "size", "unit"),
     [

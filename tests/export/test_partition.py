@@ -172,6 +172,7 @@ async def test_folders_that_the_file_system_takes_for_one(tmp_path: Path) -> Non
 # The time of a row
 
 
+@pytest.mark.rule
 @pytest.mark.parametrize(
     ("route", "names"),
     [
@@ -189,6 +190,7 @@ def test_the_time_of_a_row(route: str, names: list[str]) -> None:
     assert [column.name for column in time_columns(columns_of(ROUTES[route].rows))] == names
 
 
+@pytest.mark.rule
 def test_names_of_folders() -> None:
     """Values are escaped as in URLs, and null has the name that readers know."""
     assert (

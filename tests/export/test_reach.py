@@ -15,6 +15,7 @@ from tests.ledger import Ledger
 from tests.sessions import reaching
 
 
+@pytest.mark.rule
 @pytest.mark.parametrize(
     ("start", "end", "pages", "share"),
     [

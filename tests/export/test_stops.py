@@ -117,6 +117,7 @@ async def test_progress_counts_the_written_rows(tmp_path: Path) -> None:
     assert last["seconds_left"] == 0.0
 
 
+@pytest.mark.rule
 def test_the_time_left_includes_writing() -> None:
     """The rows that wait for a part are added at the pace of the parts so far."""
     now = 0.0

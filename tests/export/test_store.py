@@ -15,6 +15,8 @@ from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.store import Store, redacted, refuse_credentials, secrets_in
 from tests.dask.disks import Disk
 
+pytestmark = pytest.mark.rule
+
 
 @pytest.fixture(params=["file", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
