@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -414,22 +414,29 @@ async def stops(
     for changed, state in sample(states, most):
         count += 1
         place.folder = restored(state, folder / f"{count}", place.objects)
-        with Images(place.folder, place.objects) as images:
-            ledger = await _finish(place, story, ledger, changed=changed)
-        for second, again in enumerate(sample(images.take(), twice) if twice else ()):
+        ledger, later = await _finish(place, story, ledger, changed=changed, noted=twice > 0)
+        for second, (after, again) in enumerate(sample(later, twice) if later else ()):
             place.folder = restored(again, folder / f"{count}-{second}", place.objects)
-            ledger = await _finish(place, story, ledger, changed=True)
+            ledger, _ = await _finish(place, story, ledger, changed=after)
     return count
 
 
-async def _finish(place: Place, story: Story, ledger: Ledger, *, changed: bool) -> Ledger:
-    """Continue an export, change the list unless it has changed, and export it again."""
+async def _finish(
+    place: Place, story: Story, ledger: Ledger, *, changed: bool, noted: bool = False
+) -> tuple[Ledger, list[tuple[bool, State]]]:
+    """Continue an export, change the list unless it has changed, and export it again.
+
+    Return the service, and, if they are noted, what stops of these runs would leave, and whether after the change.
+    """
+    states = list[tuple[bool, State]]()
     for now in sorted({changed, True}):
         ledger = story.ledger(changed=now, after=ledger)
         async with reaching(ledger) as session:
-            await place.export(session, story, **(story.again if now else {}))
+            with Images(place.folder, place.objects) if noted else nullcontext() as images:
+                await place.export(session, story, **(story.again if now else {}))
+        states += [(now, state) for state in images.take()] if images else []
     place.check(story, ledger)
-    return ledger
+    return ledger, states
 
 
 async def full_disks(
