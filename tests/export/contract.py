@@ -426,7 +426,7 @@ async def _finish(
 ) -> tuple[Ledger, list[tuple[bool, State]]]:
     """Continue an export, change the list unless it has changed, and export it again.
 
-    Return the service, and, if they are noted, what stops of these runs would leave, and whether after the change.
+    Return the service, and what stops would leave, with whether that is after the change, if it is noted.
     """
     states = list[tuple[bool, State]]()
     for now in sorted({changed, True}):
