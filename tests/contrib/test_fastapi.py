@@ -545,6 +545,30 @@ async def test_client_that_leaves_amid_a_piece_ends_a_generator(
     assert len(asyncio.all_tasks()) == 1
 
 
+async def test_server_that_cannot_send_ends_the_work_in_silence() -> None:
+    """A server may raise OSError in place of a disconnect; that is no error of the application."""
+    simulator = Simulator(points=1_000)
+    sends = 0
+
+    async with Session(
+        metrics_base_url=simulator.metrics_base_url, transport=simulator.transport()
+    ) as session:
+        response = ndjson(session.metrics.avg_tps(CHAIN))
+
+        async def receive() -> Message:
+            await asyncio.Event().wait()
+            return {"type": "http.disconnect"}
+
+        async def send(_: object) -> None:
+            nonlocal sends
+            sends += 1
+            if sends == 3:
+                raise OSError("gone")
+
+        await response({"type": "http", "method": "GET", "path": "/"}, receive, send)
+    assert (sends, simulator.stats.requests) == (3, 2)
+
+
 async def test_head_request_gets_headers_only() -> None:
     """HEAD fetches the first page, for the status, and no more."""
     simulator = Simulator(points=1_000)

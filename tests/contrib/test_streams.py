@@ -180,6 +180,16 @@ async def test_broken_walk_sets_the_time_of_the_next_connection() -> None:
         assert int(retry[7:]) == int(problem["retry_after"] * 1_000)
 
 
+@EACH
+async def test_429_amid_a_walk_names_the_wait_of_the_quota(make: Make) -> None:
+    """After a 429 without Retry-After the record has the time of the next attempt."""
+    simulator = Simulator(points=350, faults=(Fault(after_page=1, status=429),))
+    async with simulated(simulator, max_attempts=1) as session:
+        problem = problem_in(await whole(make(session.metrics.avg_tps(CHAIN))), make)
+    assert problem["status"] == 503
+    assert problem["retry_after"] > 0
+
+
 async def test_wait_for_quota_is_an_event() -> None:
     """A wait for quota is reported soon, again with each heartbeat, and ends with rows."""
     simulator = Simulator(rows=350, limit=2, window=60)
