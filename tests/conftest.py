@@ -53,12 +53,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     config.addinivalue_line("markers", "rule: tier 1, a pure rule that has no documented name")
     config.addinivalue_line("markers", "adapter: tier 3, a real socket, program, Redis or Dask")
-    config.addinivalue_line(
-        "markers", "proof: tier 4, takes long or needs a program; `nox -s proofs` runs it"
-    )
+    config.addinivalue_line("markers", "proof: tier 4, takes long; `nox -s proofs` runs it")
+    config.addinivalue_line("markers", "sample: a proof that CI runs too")
+    config.addinivalue_line("markers", "recipes: needs the extra `recipes`; `nox -s recipes` runs it")
+    config.addinivalue_line("markers", "browser: needs the extra `browser` and Chromium; `nox -s browser`")
     config.addinivalue_line("markers", "real_time: runs on a real event loop, because it opens sockets")
     config.addinivalue_line("markers", "program: starts a program; the loop of the test does not matter")
-    config.addinivalue_line("markers", "untraced: coverage, which is slow, does not count its lines")
 
 
 @pytest.fixture(scope="module", autouse=True)
