@@ -446,6 +446,3 @@ async def test_waiter_that_leaves_while_it_pays_gives_its_turn_on() -> None:
     (await behind).unsent()
     assert time() == pytest.approx(10)
     assert gate.snapshot().waiting == 0
-
-
-# --- priority, memory, loops ---

@@ -527,9 +527,6 @@ def test_loop_closed_while_a_stream_lives_is_silent() -> None:
     gc.collect()
 
 
-# Whole programs
-
-
 # Copies
 
 

@@ -154,6 +154,3 @@ def test_max_waiting_is_checked(value: object) -> None:
         simulated(Simulator(), max_waiting=value)
     with pytest.raises(ConfigurationError, match="max_waiting"):
         simulated(Simulator()).with_options(max_waiting=value)  # type: ignore[arg-type]
-
-
-# --- a quota that processes share ---------------------------------------------------------------
