@@ -193,7 +193,7 @@ async def test_a_row_that_may_be_another_one_is_kept(
         assert lines_in(path).total() == begun.total() + (growth if shifts else 0)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", quick_and_others("cursor", *(name for name in KINDS if name != "cursor")))
 async def test_stops_among_rows_that_come_again(name: str, tmp_path: Path) -> None:
     """An export that is stopped again and again while rows come again has each row once."""
     kind, path = KINDS[name], tmp_path / "rows.jsonl"
@@ -208,7 +208,9 @@ async def test_stops_among_rows_that_come_again(name: str, tmp_path: Path) -> No
         assert lines_in(path) == begun
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name != "number"])  # which is bounded then
+@pytest.mark.parametrize(  # "number" is bounded then
+    "name", quick_and_others("key", *(name for name in KINDS if name not in ("key", "number")))
+)
 async def test_a_later_pass_that_is_stopped(name: str, tmp_path: Path) -> None:
     """A walk that restarted, and is stopped in its second pass, continues that pass alike."""
     kind, path = KINDS[name], tmp_path / "rows.jsonl"

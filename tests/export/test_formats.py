@@ -353,7 +353,9 @@ async def test_rows_that_are_texts(tmp_path: Path) -> None:
         assert read(out, name) == [{"source": "/v1/a", "value": one} for one in ("a", "")], name
 
 
-@pytest.mark.parametrize("name", ["jsonl", "csv.gz", "parquet", "sqlite", "duckdb"])
+@pytest.mark.parametrize(
+    "name", ["jsonl", "csv.gz", "parquet", "sqlite", pytest.param("duckdb", marks=pytest.mark.proof)]
+)
 async def test_a_file_without_rows(name: str, tmp_path: Path) -> None:
     """A file without rows is one of its format, and later runs add rows to it."""
     out = tmp_path / f"rows.{name}"

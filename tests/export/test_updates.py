@@ -66,7 +66,7 @@ def lines(path: Path) -> Counter[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if place % 6 == 0 else [pytest.mark.proof])
+        pytest.param(name, marks=[] if place % 12 == 0 else [pytest.mark.proof])
         for place, name in enumerate(CURSORS)
     ],
 )
