@@ -191,7 +191,7 @@ class Turns:
         turn.future = asyncio.get_running_loop().create_future()
         if reservation is not None:
             self._take_back(turn, reservation)
-            self.queue.add(turn)
+            self.queue.add(turn, returns=True)
         elif turn.queued:
             self.queue.step_in(turn)
         self.advance()

@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 from attrs import define, field
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi import Limit
@@ -101,6 +101,15 @@ STEPS = st.lists(
     max_size=50,
 )
 
+# A refusal comes between the grant of the first request of "b" and its departure; the second one waits.
+GRANTED_BEFORE_A_STOP: list[Step] = [
+    ("a", 0, 0.0, "lose"),
+    ("a", 1, 0.0, "answer"),
+    ("a", 1, 0.0, "refuse"),
+    ("b", 1, 0.0, "answer"),
+    ("b", 1, 0.0, "answer"),
+]
+
 
 @define(eq=False)
 class Play:
@@ -159,6 +168,7 @@ class Play:
 )
 @settings(max_examples=25)
 @given(steps=STEPS)
+@example(steps=GRANTED_BEFORE_A_STOP)
 def test_every_way_to_a_gate_keeps_its_promises(way: str, delay: float, steps: list[Step]) -> None:
     """Random requests keep order, stops and limits, none is lost, and no permit stays behind."""
 

@@ -44,17 +44,19 @@ class Queue(Generic[W]):
     def __attrs_post_init__(self) -> None:
         self.ranks = Ranks(self.costs)
 
-    def add(self, waiter: W) -> bool:
-        """Add a waiter, or add it again at its old place.
+    def add(self, waiter: W, *, returns: bool = False) -> bool:
+        """Add a waiter, or add one that `returns` at its old place.
 
-        Waiters that stand aside take free places first. Returns whether a request may leave because of it:
-        not if the same one is first as before, and all have one cost, and no route is closed.
+        Waiters that stand aside take free places first, but not the place of one that returns. The result
+        is whether a request may leave because of it: not if the same one is first as before, and all have
+        one cost, and no route is closed.
         """
         first = None if self._freed or self._parked else self.first()
-        self.fill()
+        if not returns:
+            self.fill()
         waiter.queued = True
         self.waiting += 1
-        self._place(waiter)
+        self._place(waiter, returns=returns)
         if first is None or self.first() is not first:
             return True
         return not all(lane.has_only(waiter) for lane in self.ranks.lanes.values())
@@ -76,14 +78,14 @@ class Queue(Generic[W]):
         """Take back a grant whose request did not leave: it counts for no rank."""
         take_back(waiter)
 
-    def _place(self, waiter: W) -> None:
+    def _place(self, waiter: W, *, returns: bool = False) -> None:
         """Put a waiter in its lane, or aside if its group has no room.
 
-        It may take the place of a waiter of its group with a worse rank.
+        It may take the place of a waiter of its group with a worse rank. One that `returns` had room.
         """
         group = waiter.group
         if group is not None:
-            if not group.room(waiter.rank) and not self._displace_for(waiter, group):
+            if not returns and not group.room(waiter.rank) and not self._displace_for(waiter, group):
                 self._put_aside(waiter, group)
                 return
             group.enter(waiter)
