@@ -245,7 +245,7 @@ class Discovery:
             self._occupied(now, now + wait)
 
     def _occupied(self, since: float, until: float) -> None:
-        """Record that a request was under way, or waited, for some time; short gaps count too."""
+        """Record for how long requests were under way or waited, with short gaps."""
         if until > self._busy_until:
             idle = max(0.0, since - self._busy_until)
             self._busy += min(idle, SOON) + until - max(since, self._busy_until)

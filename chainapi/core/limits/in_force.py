@@ -104,7 +104,7 @@ class LimitsInForce:
         return opens, scarce
 
     def held(self, one: Policy) -> float:
-        """Return what is held back of a policy for requests in flight, and for those that may have been."""
+        """Return what a policy holds back for requests that are, or may be, in flight."""
         in_flight = self.in_flight
         if one.requests:
             return in_flight.number + in_flight.remembered_requests
@@ -154,7 +154,7 @@ class LimitsInForce:
             self._list()
 
     def refused(self, reservation: Reservation, now: float, wait: float | None, *, unannounced: bool) -> None:
-        """Learn from a refusal, and the `wait` that it named, about limits without headers.
+        """Learn about limits without headers from a refusal and the `wait` it named.
 
         `unannounced` if no announced limit caused it.
         """

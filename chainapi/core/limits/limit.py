@@ -42,7 +42,7 @@ class Limit:
 
 
 def whole(limit: Limit) -> tuple[float, float]:
-    """Return amount and seconds of a limit; less than one request is a whole one in a longer time."""
+    """Return amount and seconds of a limit; a part of a request is a whole one later."""
     if limit.units or limit.amount >= 1:
         return limit.amount, limit.per
     return 1.0, limit.per / limit.amount

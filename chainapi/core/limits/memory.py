@@ -215,7 +215,7 @@ class LimitsPart(Part):
 
 
 class CostPart(Part):
-    """Price of a route: its votes, its lower bound, and requests sent alone to show it."""
+    """Price of a route: its votes, and requests sent alone to show it."""
 
     route: Name
     learned: Amount | None

@@ -135,7 +135,7 @@ class Quota:
         return self._in_force.announced.latest is not None and not self.costs.known(route)
 
     def room(self, now: float, route: str = "", cost: float = 1.0) -> float:
-        """Return the units of a route, in requests of `cost`, that may leave before a more expensive one.
+        """Return the units of a route that may leave before a more expensive request.
 
         0 in a pause; and 0 if units drip, because then they are not lost but only delay that request.
         """
