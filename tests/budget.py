@@ -21,6 +21,7 @@ from fnmatch import fnmatch
 from functools import cache
 from importlib import import_module
 from inspect import signature
+from math import ceil
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Self
@@ -28,6 +29,7 @@ from typing import Any, Self
 from chainapi import Session
 from chainapi.export import export
 from chainapi.simulator import Simulator
+from tests import tiers
 
 __all__ = ["FIGURES", "ROOT", "Figures", "measured", "recorded", "room_of"]
 
@@ -218,10 +220,16 @@ def _arguments(called: Callable[..., Any]) -> int:
 
 
 def texts() -> Figures:
-    """Return the lines of the tests, and the words of the docs."""
+    """Return the sizes of the tests, and the words of the docs."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    found = tiers.test_modules()
+    tests = [test for module in found for test in module.tests]
+    rules = [test for test in tests if test.tier == tiers.TIERS["rule"]]
     return {
         "tests.lines": sum(map(lines_of, (ROOT / "tests").rglob("*.py"))),
+        "tests.rule_lines": sum(module.lines for module in found if module.is_rule()),
+        "tests.rule_percent": ceil(100 * len(rules) / len(tests)),
+        "tests.undocumented_imports": sum(map(len, tiers.undocumented().values())),
         "docs.words": sum(map(words_of, pages)),
     }
 

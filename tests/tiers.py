@@ -19,7 +19,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-__all__ = ["ALLOWED", "DOCUMENTED", "Test", "TestModule", "allowed", "test_modules", "undocumented"]
+__all__ = ["ALLOWED", "DOCUMENTED", "TIERS", "Test", "TestModule", "allowed", "test_modules", "undocumented"]
 
 ROOT = Path(__file__).parents[1]
 ALLOWED = Path(__file__).with_name("undocumented.toml")
