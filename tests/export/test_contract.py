@@ -297,14 +297,16 @@ async def test_a_file_that_was_changed_or_deleted(
         assert got(place, target.out) == content
 
 
+def flip(content: bytes) -> bytes:
+    """Flip a bit in the middle of a file."""
+    half = len(content) // 2
+    return content[:half] + bytes(one ^ 4 for one in content[half : half + 1]) + content[half + 1 :]
+
+
 DAMAGES: Sequence[Callable[[bytes], bytes | None]] = (
     lambda content: content[: len(content) // 2],
     lambda content: content[: len(content) // 3] + bytes(200) + content[len(content) // 3 + 200 :],
-    lambda content: (
-        content[: len(content) // 2]
-        + bytes([content[len(content) // 2] ^ 4])
-        + content[len(content) // 2 + 1 :]
-    ),
+    flip,
     lambda _: b"text of others\n" * 20,
     lambda _: None,
 )
