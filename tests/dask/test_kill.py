@@ -54,6 +54,7 @@ class Victim:
             os.kill(self.pid, signal.SIGKILL)
 
 
+@pytest.mark.sample
 async def test_a_worker_that_is_killed_costs_no_row(tmp_path: Path) -> None:
     """Dask gives the partitions of a killed worker to another, which continues behind their last parts."""
     async with (

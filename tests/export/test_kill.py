@@ -61,7 +61,14 @@ async def run(simulator: Simulator, out: Path, ranges: int, draw: Random | None 
 
 
 @pytest.mark.parametrize(
-    ("format_", "ranges"), [("jsonl", 0), ("parquet", 0), ("sqlite", 0), ("duckdb", 0), ("jsonl", 6)]
+    ("format_", "ranges"),
+    [
+        pytest.param("jsonl", 0, marks=pytest.mark.sample),
+        ("parquet", 0),
+        ("sqlite", 0),
+        ("duckdb", 0),
+        ("jsonl", 6),
+    ],
 )
 async def test_the_rows_are_those_of_a_straight_run(format_: str, ranges: int, tmp_path: Path) -> None:
     """Rows after 20 kills, at drawn moments, are those of a run without kills, whole or in ranges."""

@@ -47,6 +47,7 @@ def test_a_clone_without_the_reference_says_so(tmp_path: Path) -> None:
         check_out("0" * 40, tmp_path)
 
 
+@pytest.mark.sample
 @pytest.mark.proof
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_digests_do_not_depend_on_the_process(seed: str) -> None:

@@ -10,7 +10,11 @@ CHEAP = ("small jobs", "closed routes")  # the others are proofs
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=() if one in CHEAP else pytest.mark.proof) for one in TARGETS]
+    "name",
+    [
+        pytest.param(one, marks=() if one in CHEAP else (pytest.mark.proof, pytest.mark.sample))
+        for one in TARGETS
+    ],
 )
 def test_targets_are_met(name: str) -> None:
     """Every row of this part of the table of targets is met."""

@@ -19,6 +19,7 @@ SCRIPTS = [(FlowMachine, first) for first in range(0, 1_500, 500)] + [
 ]
 
 
+@pytest.mark.sample
 @pytest.mark.proof
 @pytest.mark.parametrize(("machine", "examples"), [(FlowMachine, 200), (PagingMachine, 100)])
 def test_each_row_once_whatever_happens(machine: type[PagingMachine], examples: int) -> None:

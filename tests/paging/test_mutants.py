@@ -10,7 +10,7 @@ from chainapi.errors import ChainAPIError
 from tests.paging.mutants import MUTANTS
 from tests.paging.scripts import play
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.sample]
 
 CASES = [(name, script) for name, mutant in MUTANTS.items() for script in mutant.scripts]
 

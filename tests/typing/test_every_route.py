@@ -8,6 +8,7 @@ import sys
 import pytest
 
 
+@pytest.mark.sample
 @pytest.mark.proof
 def test_the_types_of_every_route() -> None:
     """Mypy accepts a call of every route with every parameter, and the type of its rows or its resource."""
