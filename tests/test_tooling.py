@@ -18,7 +18,7 @@ from chainapi import Session
 from chainapi._tooling import calls, compare, generate, keys, pages, record_names, records, route_names
 from chainapi._tooling.calls import check_names
 from chainapi._tooling.files import COMMAND, HEADER, ROOT, GeneratorError, Writer
-from chainapi._tooling.openapi import Document, find_documents, snake
+from chainapi._tooling.openapi import Document, snake
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
@@ -29,7 +29,6 @@ pytestmark = pytest.mark.rule
 
 # The generated files of the checkout
 
-DOCUMENTS = find_documents()
 ROUTE_TABLES = "chainapi/_tooling/route_names.py"
 RECORD_TABLES = "chainapi/_tooling/record_names.py"
 
@@ -39,14 +38,6 @@ def test_docs_are_up_to_date() -> None:
     writer = Writer(check=True)
     generate.write_derived(writer)
     assert writer.changed == [], f"out of date: run {COMMAND}"
-
-
-@pytest.mark.skipif(not DOCUMENTS, reason="no OpenAPI documents: CHAINAPI_OPENAPI names their folder")
-def test_records_and_routes_are_up_to_date() -> None:
-    """Records and routes equal the generator's output from the documents."""
-    writer = Writer(check=True)
-    generate.write_sources(DOCUMENTS, writer)
-    assert writer.changed == [], f"out of date, or changed by hand: run {COMMAND}"
 
 
 def test_generated_files_name_the_command() -> None:
