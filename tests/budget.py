@@ -278,9 +278,10 @@ async def paths() -> Figures:
         with Traced() as traced:
             await session.data.get("/v1/chains/43114")
         found |= traced.figures("resource")
-        with tempfile.TemporaryDirectory() as folder, Traced() as traced:
-            out = Path(folder) / "blocks.jsonl"
-            await export(session.data.evm.blocks, [43114], out, limit=10, page_size=10)
+        for _ in range(2):  # the first export loads its modules
+            with tempfile.TemporaryDirectory() as folder, Traced() as traced:
+                out = Path(folder) / "blocks.jsonl"
+                await export(session.data.evm.blocks, [43114], out, limit=10, page_size=10)
         found |= traced.figures("exported_page")
     return found
 
