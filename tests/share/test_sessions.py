@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,48 +124,6 @@ async def test_processes_that_never_met_a_host_send_little() -> None:
     await asyncio.gather(*calls, return_exceptions=True)
     for session in sessions:
         await session.aclose()
-
-
-def _linked(path: Path) -> Path:
-    path.mkdir(mode=0o700)
-    link = path.with_name("link")
-    link.symlink_to(path)
-    return link
-
-
-def _public(path: Path) -> Path:
-    path.mkdir()
-    path.chmod(0o755)
-    return path
-
-
-def _read_only(path: Path) -> Path:
-    if os.geteuid() == 0:  # who may write everywhere else
-        return Path("/sys/chainapi")
-    path.mkdir(mode=0o500)
-    return path
-
-
-def _inside_file(path: Path) -> Path:
-    path.touch()
-    return path / "inside"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes of directories")
-@pytest.mark.parametrize("make", [_linked, _public, _read_only, _inside_file])
-async def test_directory_that_can_never_be_shared_fails_the_first_call(
-    make: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A directory that this user can never share fails the first call with the way out, and sends nothing."""
-    sim, path = Simulator(), make(tmp_path / "share")
-    monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(path))
-    async with Session(
-        data_base_url=sim.data_base_url, api_key=sim.api_key, transport=sim.transport(), share=True
-    ) as session:
-        with pytest.raises(ConfigurationError, match=f"(?s){path}.*CHAINAPI_SHARE_DIR"):
-            await session.data.get(PATH)
-    assert time() < 2.0
-    assert sim.stats.requests == 0
 
 
 def test_bad_arguments_are_refused() -> None:

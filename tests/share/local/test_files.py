@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from chainapi import Session
-from chainapi.errors import ChainAPIError
+from chainapi.errors import ConfigurationError
 from chainapi.simulator import Simulator
 
 PATH = "/v1/chains/43114"
@@ -109,28 +109,39 @@ def _file(directory: Path) -> Path:
     return directory
 
 
+def _read_only(directory: Path) -> Path:
+    if os.geteuid() == 0:  # who may write everywhere else
+        return Path("/sys/chainapi")
+    directory.mkdir(mode=0o500)
+    return directory
+
+
 UNSAFE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "foreign": (_foreign, "it belongs to another user"),
     "link": (_linked, "it is a link or a file"),
     "file": (_file, "it is a link or a file"),
     "open": (_open, r"it is open to others \(mode 0750 instead of 0700\)"),
     "long": (lambda path: path / ("x" * 100), "a path that is too long for a Unix socket"),
+    "read-only": (_read_only, ""),
     "unusable": (lambda path: _file(path) / "inside", "Not a directory"),
 }
 
 
+@pytest.mark.parametrize("choice", ["fail", "degrade"])
 @pytest.mark.parametrize("kind", UNSAFE)
 async def test_an_unsafe_directory_is_refused(
-    kind: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, choice: str, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory that another user could use, or that is unusable, is refused with the way out."""
+    """A directory that can never be shared fails the first call with the way out, and sends nothing."""
     make, fault = UNSAFE[kind]
     path = make(directory)
     monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(path))
     sim = Simulator()
-    async with shared(sim, on_unavailable="fail") as session:
-        with pytest.raises(ChainAPIError, match=f"(?s){path}.*{fault}.*CHAINAPI_SHARE_DIR"):
+    began = asyncio.get_running_loop().time()
+    async with shared(sim, on_unavailable=choice) as session:
+        with pytest.raises(ConfigurationError, match=f"(?s){path}.*{fault}.*CHAINAPI_SHARE_DIR"):
             await session.data.get(PATH)
+    assert asyncio.get_running_loop().time() < began + 2.0
     assert sim.stats.requests == 0
 
 
