@@ -72,7 +72,7 @@ EDGES: Mapping[str, Sequence[str]] = {
     "otel": ("otel otel.*",),
     "tooling": ("_tooling _tooling.*",),
 }
-# Modules whose names are public; those of records, enums and events are listed elsewhere.
+# Modules whose names are public; records, enums and events are listed elsewhere.
 PUBLIC = (
     "chainapi",
     "chainapi.contrib.deadlines",

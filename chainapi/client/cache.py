@@ -83,8 +83,8 @@ class Cache:
     """Cache of responses, for ``Session.with_options(cache=)``.
 
     A cached response answers a call without a request, so it costs no quota. Identical requests in flight are
-    one. One cache can serve several sessions: responses for one API key never answer calls with another, nor
-    those of a transport of the user, such as a simulator's, calls through another one.
+    one. One cache can serve several sessions. Responses for one API key never answer calls with another, and
+    responses through a transport of the user, such as a simulator's, never answer calls through another.
 
     Args:
         fresh: seconds for which a response answers calls.
