@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 from chainapi.cli.common import Flag, Hidden, Many
 from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
-from chainapi.export.chart import MOST, TOP, Chart, draw, read_chart, save
+from chainapi.export.chart import MOST, Chart, draw, read_chart, save
 
 __all__ = ["PLAIN", "ChartOptions", "plot", "present", "print_chart"]
 
@@ -28,13 +28,13 @@ class ChartOptions:
     Attributes:
         title: Title of the chart; by default its metric, or the name of the file or folder.
         log: A logarithmic y axis; points at zero or below are left out.
-        top: Number of series with a line of their own, the largest first; a band shows the others.
+        top: Number of series, the largest by their medians; more than ten get a small chart each.
 
     """
 
     title: str | None = None
     log: Flag = False
-    top: Annotated[int, Parameter(validator=Number(gte=1, lte=MOST))] = TOP
+    top: Annotated[int, Parameter(validator=Number(gte=1, lte=MOST))] = MOST
 
     def applied(self, chart: Chart) -> Chart:
         """Return the chart with these options."""
@@ -65,7 +65,7 @@ async def plot(
             or a URL of one, such as s3://bucket/blocks/.
         x: The column of the x axis; by default the only one of times.
         y: The column of the y axis; by default the only other one of numbers.
-        series: A source to draw, by its label; again for more of them; by default all.
+        series: A source to draw, by its label or name; again for more of them; by default all.
         png: PNG file for the chart, instead of the terminal; needs the extra `plot`.
         options: Options of the chart.
         terminal: The streams of the command.

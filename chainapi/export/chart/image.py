@@ -1,121 +1,122 @@
-"""Charts as PNG, drawn by matplotlib (extra `plot`).
-
-Each of ten series has a color, and further ones the same colors with other dashes.
-"""
+"""Charts as PNG, drawn by matplotlib (extra `plot`)."""
 
 from __future__ import annotations
 
 import io
 import math
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from chainapi._text import printable
+from chainapi.core.extras import missing_extra
+from chainapi.export.chart.series import LINES, Axis, Chart, Lines, Point, apart, name_of
 
-from chainapi._text import printable, printable_ends
-from chainapi.core.duration import DAY
-from chainapi.export.chart.axes import EARLIEST, LATEST, linear_axis, log_axis
-from chainapi.export.chart.selection import select
-from chainapi.export.chart.series import Chart, span
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["picture"]
+__all__ = ["require_pictures", "save"]
 
-SIZE = (10.0, 5.0)  # inches
+WIDTH, HEIGHT, ROW = 10.0, 5.0, 1.2  # inches
 DOTS = 150  # per inch
-COLOURS = 10  # of matplotlib's own cycle, C0 to C9
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
-CLEAR = 0.75  # opacity of lines that share a color with others
-STRETCHES = 300  # places at which the band of the other series has edges
-LABEL_WIDTH, TITLE_WIDTH = 20, 80  # characters
-ROWS = 20  # of a column of the legend
-TICKS = 8
-MARGIN = 0.05  # of a logarithmic axis
-LOWEST, HIGHEST = -307.0, 308.0  # powers of ten that a float has
+COLUMNS = 4  # of small charts
+TICKS, X_TICKS, Y_TICKS = 8, 3, 4  # the last two of small charts
+HEADING_WIDTH = 90  # characters
+SIZE = 10  # of letters
+LETTER = 0.05  # height of a name, as a part of the axis
+MARGIN = 0.03  # around the values, as a part of the axis
 
 
-def picture(chart: Chart) -> bytes:
-    """Return the chart as a PNG."""
-    figure = Figure(figsize=SIZE, dpi=DOTS, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    _draw_series(axes, chart)
-    _set_x(axes, chart)
-    _set_y(axes, chart)
-    if chart.title:
-        axes.set_title(_verbatim(printable(chart.title, TITLE_WIDTH)))
-    axes.grid(alpha=0.3)
+def require_pictures() -> None:
+    """Check that `save` can work; called before anything is fetched.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ModuleNotFoundError:
+        raise missing_extra("a chart as PNG needs", "matplotlib", "plot") from None
+
+
+def save(chart: Chart, path: Path) -> None:
+    """Write the chart as a PNG, 1,500 pixels wide; replace an existing file.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed, or a logarithmic axis has no value above zero.
+        OSError: the file cannot be written.
+
+    """
+    require_pictures()
+    from matplotlib.figure import Figure
+
+    lines = chart.lines()
+    rows = math.ceil(len(lines) / COLUMNS)
+    many = len(lines) > LINES
+    figure = Figure((WIDTH, rows * ROW + 1 if many else HEIGHT), DOTS, layout="constrained")
+    heading = printable(chart.heading, HEADING_WIDTH)
+    figure.suptitle(heading, x=0.01, ha="left", size=SIZE + 2, parse_math=False)
+    across = _draw_each(figure, chart, lines, rows) if many else _draw_all(figure, chart, lines)
+    figure.supxlabel(printable(across.name, HEADING_WIDTH), size=SIZE, parse_math=False)
     made = io.BytesIO()
     figure.savefig(made, format="png")
-    return made.getvalue()
+    path.write_bytes(made.getvalue())
 
 
-def _draw_series(axes: Axes, chart: Chart) -> None:
-    """Draw the lines with their legend, and behind them the band of the other series."""
-    lines, band = select(chart)
-    for number, points in enumerate(lines.values()):
-        axes.plot(
-            [_place(chart, x) for x, _ in points],
-            [y for _, y in points],
-            color=f"C{number % COLOURS}",
-            linestyle=DASHES[number // COLOURS],
-            linewidth=1,
-            alpha=1 if len(lines) <= COLOURS else CLEAR,
-            marker="o" if len(points) == 1 else None,
-            markersize=4,
+def _draw_all(figure: Figure, chart: Chart, lines: Lines) -> Axis:
+    """Draw one chart, with the name of each line at its right end."""
+    across, up = chart.across(lines, TICKS), chart.up(lines.values(), TICKS)
+    axes = figure.add_subplot()
+    _prepare(axes, across, up, SIZE)
+    ends = [points[-1] for points in lines.values()]
+    places = apart([y for _, y in ends], (up.high - up.low) * LETTER, up.low, up.high)
+    for number, (label, place) in enumerate(zip(lines, places, strict=True)):
+        _draw(axes, lines[label], f"C{number}")
+        if not label:
+            continue
+        axes.annotate(
+            name_of(label),
+            ends[number],
+            (1.02, place),
+            textcoords=axes.get_yaxis_transform(),
+            va="center",
+            annotation_clip=False,
+            parse_math=False,
+            arrowprops={"arrowstyle": "-", "color": f"C{number}", "relpos": (0, 0.5), "shrinkB": 0},
         )
-    handles: list[Any] = axes.get_lines()
-    labels = [_verbatim(printable_ends(label, LABEL_WIDTH)) for label in lines]
-    if band is not None:
-        ranges = band.ranges(STRETCHES)
-        across = [_place(chart, x) for x, _, _ in ranges]
-        lows, highs = [low for _, low, _ in ranges], [high for _, _, high in ranges]
-        handles += [axes.fill_between(across, lows, highs, color="0.85", zorder=0)]
-        labels.append(band.label)
-    if labels == [""]:  # the one series has no name
-        return
-    columns = math.ceil(len(labels) / ROWS)
-    axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1, 1), ncols=columns)
+    return across
 
 
-def _place(chart: Chart, x: float) -> Any:
-    return datetime.fromtimestamp(x, UTC) if chart.times else x
+def _draw_each(figure: Figure, chart: Chart, lines: Lines, rows: int) -> Axis:
+    """Draw a small chart of each series; those of a row share a vertical axis."""
+    across, labels = chart.across(lines, X_TICKS), [*lines]
+    for number, label in enumerate(labels):
+        column = number % COLUMNS
+        row = labels[number - column : number - column + COLUMNS]
+        axes = figure.add_subplot(rows, COLUMNS, number + 1)
+        _prepare(axes, across, chart.up([lines[each] for each in row], Y_TICKS), SIZE - 2)
+        _draw(axes, lines[label], "C0")
+        axes.set_title(name_of(label), loc="left", size=SIZE, pad=3, parse_math=False)
+        axes.tick_params(labelleft=column == 0, labelbottom=number + COLUMNS >= len(labels))
+    return across
 
 
-def _set_x(axes: Axes, chart: Chart) -> None:
-    axes.set_xlabel(_verbatim(printable(chart.x_label, TITLE_WIDTH)))
-    if chart.times:
-        low, high = axes.get_xlim()
-        axes.set_xlim(max(low, EARLIEST / DAY), min(high, LATEST / DAY))  # matplotlib counts days
-        locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
-    else:
-        limits = axes.get_xlim()
-        axes.set_xticks(*linear_axis(*limits, TICKS))
-        axes.set_xlim(limits)
+def _prepare(axes: Axes, across: Axis, up: Axis, size: int) -> None:
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_xticks(across.ticks, across.labels, size=size)
+    axes.set_yticks(up.ticks, up.labels, size=size)
+    axes.set_xlim(across.low, across.high)
+    margin = (up.high - up.low) * MARGIN
+    axes.set_ylim(up.low - (margin if up.low else 0), up.high + margin)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
 
 
-def _set_y(axes: Axes, chart: Chart) -> None:
-    axes.set_ylabel(_verbatim(printable(chart.y_label, TITLE_WIDTH)))
-    if chart.log:  # the margins of matplotlib overflow
-        low, high = span(map(math.log10, axes.dataLim.intervaly))
-        margin = (high - low) * MARGIN
-        axes.set_ylim(10 ** max(low - margin, LOWEST), 10 ** min(high + margin, HIGHEST))
-        axes.set_yscale("log")
-    limits = axes.get_ylim()
-    axis = log_axis if chart.log else linear_axis
-    axes.set_yticks(*axis(*limits, TICKS))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_ylim(limits)
-
-
-def _verbatim(text: str) -> str:
-    """Escape a printable string for matplotlib.
-
-    It reads "$" as a formula and hides labels that begin with "_".
-    """
-    return ("\N{WORD JOINER}" if text.startswith("_") else "") + text.replace("$", r"\$")
+def _draw(axes: Axes, points: Sequence[Point], colour: str) -> None:
+    marker = "o" if len(points) == 1 else ""
+    axes.plot(
+        *zip(*points, strict=True), marker=marker, markersize=4, color=colour, linewidth=1.2, clip_on=False
+    )

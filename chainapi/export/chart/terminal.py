@@ -1,164 +1,142 @@
-"""Charts as text, drawn by plotext (extra `cli`).
-
-In colors, each of ten series has a color, and further ones the same colors with other marks. Without
-colors, each series has its own mark.
-"""
+"""Charts as text: lines by plotext (extra `cli`), or a sparkline for each series."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from string import ascii_uppercase
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
 
-import plotext  # type: ignore[import-untyped]
-from attrs import frozen
-
-from chainapi._text import printable, printable_ends
-from chainapi.export.chart.axes import linear_axis, log_axis, time_label, time_ticks
-from chainapi.export.chart.selection import select
-from chainapi.export.chart.series import Chart, Point, span, visible
+from chainapi._text import printable
+from chainapi.core.extras import missing_extra
+from chainapi.export.chart.series import (
+    LINES,
+    TINY,
+    Axis,
+    Chart,
+    Lines,
+    Point,
+    apart,
+    name_of,
+    number_label,
+    visible,
+)
 
 __all__ = ["draw"]
 
-Range: TypeAlias = tuple[float, float]
-
 COLOURS = (12, 10, 9, 14, 13, 11, 208, 99, 130, 43)  # of the 256 of terminals
 BLOCKS = "hd"  # plotext's name of blocks of a quarter of a character
-SYMBOLS = (BLOCKS, "*", "+", "x")  # of series with the same color
-MARKS = "*+xo#%@&=~" + ascii_uppercase + "1234"
-GREY, SHADE = 8, "░"
-LEAST = 10  # lines of a chart without its legend
-AROUND = 5  # of them: title, frame, labels of the x axis
-LABEL_WIDTH, TITLE_WIDTH = 20, 60  # characters
-GAP = 2  # characters before an entry of the legend
-Y_TICKS, X_TICK_WIDTH = 5, 22
+MARKS = "*+xo#%@&=~"
+BARS = "▁▂▃▄▅▆▇█"
+AROUND, LEAST = 5, 12  # lines around a chart, and of a whole one
+TICK_WIDTH, TICK_HEIGHT = 14, 2
+NARROWEST, SPARKLINE = 24, 10  # characters of a chart, and of a sparkline, at least
+
+VALUES: dict[str, Callable[[Sequence[float]], float]] = {
+    "lowest": min,
+    "highest": max,
+    "last": lambda values: values[-1],
+}
 
 
-@frozen
-class _Style:
-    """Symbol and color of a series."""
+def draw(chart: Chart, *, width: int, height: int = 20, coloured: bool = False) -> str:
+    """Return the chart as text, with escape codes if `coloured`.
 
-    symbol: str
-    colour: int | None = None
+    Args:
+        chart: the chart.
+        width: width of the text in characters.
+        height: number of lines; more than ten series have a line each instead.
+        coloured: whether to write the escape codes of colors.
 
-    @property
-    def marker(self) -> Any:
-        """Marker of plotext."""
-        return (
-            plotext.marker(self.symbol) if self.colour is None else plotext.marker(self.symbol, self.colour)
-        )
+    Raises:
+        ConfigurationError: plotext is not installed, or a logarithmic axis has no value above zero.
 
-    @property
-    def sample(self) -> str:
-        """Symbol as the legend shows it."""
-        return "━━" if self.symbol == BLOCKS else self.symbol
-
-    def painted(self, text: str) -> str:
-        """Return a string that begins with the sample, the sample in the color."""
-        if self.colour is None:
-            return text
-        return f"\x1b[38;5;{self.colour}m{self.sample}\x1b[0m{text.removeprefix(self.sample)}"
+    """
+    lines = chart.lines()
+    rows = _table(chart, lines, width) if len(lines) > LINES else _plot(chart, lines, width, height, coloured)
+    return "".join(f"{row.rstrip()}\n" for row in rows)
 
 
-@frozen
-class _Drawn:
-    """Points in one style, joined by lines or not."""
-
-    label: str
-    points: Sequence[Point]
-    style: _Style
-    joined: bool = True
-
-
-def draw(chart: Chart, *, width: int, height: int, coloured: bool) -> str:
-    """Return the chart as text."""
-    rise = math.log10 if chart.log else float
-    lines, band = select(chart)
-    shown = [*lines.values(), *(band.series if band else ())]
-    bottom, top = span(rise(y) for points in shown for _, y in points)
-    drawn = [
-        _Drawn(
-            label, [(x, rise(y)) for x, y in visible(points, 2 * width)], _style(number, len(lines), coloured)
-        )
-        for number, (label, points) in enumerate(lines.items())
-    ]
-    if band is not None:
-        ranges = [(x, rise(low), rise(high)) for x, low, high in band.ranges(width)]
-        shade = _Style(SHADE, GREY if coloured else None)
-        drawn.append(_Drawn(band.label, _filled(ranges, (top - bottom) / (2 * height)), shade, joined=False))
-    legend = _legend(drawn, width)
-    size = width, max(height - len(legend), LEAST)
-    figure = _figure(chart, *size)
-    _set_axes(figure, chart, span(x for points in shown for x, _ in points), (bottom, top), size)
-    for each in reversed(drawn):  # the first one on top
-        signal = figure.signal(
-            [x for x, _ in each.points], [y for _, y in each.points], marker=each.style.marker
-        )
-        figure.draw(signal.lines() if each.joined else signal)
-    text = str(figure.build())
-    text = text if coloured else str(plotext.uncolorize(text))
-    return "".join(f"{line}\n" for line in (text.rstrip("\n"), *legend))
-
-
-def _style(number: int, count: int, coloured: bool) -> _Style:
-    if coloured:
-        return _Style(SYMBOLS[number // len(COLOURS)], COLOURS[number % len(COLOURS)])
-    return _Style(MARKS[number] if count > 1 else BLOCKS)
-
-
-def _filled(ranges: Iterable[tuple[float, float, float]], step: float) -> list[Point]:
-    """Return points from the lowest to the highest of each range, `step` apart."""
-    return [
-        (x, low + (high - low) * number / count)
-        for x, low, high in ranges
-        for count in (math.ceil((high - low) / step) + 1,)
-        for number in range(count + 1)
-    ]
-
-
-def _legend(drawn: Iterable[_Drawn], width: int) -> list[str]:
-    """Return the lines of the legend; a series without a label has no entry."""
-    lines: list[str] = []
-    room = 0
-    for each in drawn:
-        if not each.label:
-            continue
-        text = f"{each.style.sample} {printable_ends(each.label, LABEL_WIDTH)}"
-        if room < len(text) + GAP:
-            lines.append("")
-            room = width
-        lines[-1] += " " * GAP + each.style.painted(text)
-        room -= len(text) + GAP
-    return lines
-
-
-def _figure(chart: Chart, width: int, height: int) -> Any:
-    """Return an empty figure of plotext, which has only one."""
-    figure = plotext.figure
+def _plot(chart: Chart, lines: Lines, width: int, height: int, coloured: bool) -> list[str]:
+    """Return one chart, with the name of each line at its right end."""
+    try:
+        import plotext  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        raise missing_extra("a chart as text needs", "plotext", "cli") from None
+    names = [name_of(label) for label in lines]
+    width = max(width - max(map(len, names), default=0) - 2, NARROWEST)
+    height = max(height, LEAST, len(lines) + AROUND)
+    across = chart.across(lines, max(3, width // TICK_WIDTH))
+    up = chart.up(lines.values(), (height - AROUND) // TICK_HEIGHT)
+    figure = plotext.figure  # the only one
     figure.clear()
     figure.theme("colorless")
     plotext.terminal.limit(width=False, height=False)  # the caller decides the size
     figure.plot_size(width, height)
-    figure.title(printable(": ".join(filter(None, (chart.title, chart.y_label))), TITLE_WIDTH))
-    figure.label(printable(chart.x_label, TITLE_WIDTH), "x")
-    return figure
+    figure.title(printable(chart.heading, width - 2))
+    figure.label(printable(across.name, width - 2), "x")
+    for side, axis in (("x", across), ("y", up)):
+        figure.ruler(side).ticks(axis.ticks, axis.labels)
+        figure.ruler(side).lim(axis.low, axis.high)
+    marks = MARKS if len(lines) > 1 else (BLOCKS,)
+    for number, points in reversed([*enumerate(lines.values())]):  # the first one on top
+        marker: Any = plotext.marker(BLOCKS, COLOURS[number]) if coloured else plotext.marker(marks[number])
+        seen = visible(points, 2 * width)
+        figure.draw(figure.signal([x for x, _ in seen], [y for _, y in seen], marker=marker).lines())
+    text = str(figure.build()).rstrip("\n")
+    rows = (text if coloured else str(plotext.uncolorize(text))).splitlines()
+    top, bottom = bool(chart.heading), len(rows) - 2 - bool(across.name)  # rows of the frame
+    ends = [bottom - 1 - round(up.part(points[-1][1]) * (bottom - top - 2)) for points in lines.values()]
+    for number, row in enumerate(apart(ends, 1, top + 1, bottom - 1)):
+        mark = f"{marks[number]} " if len(lines) > 1 else ""
+        shown = f"\x1b[38;5;{COLOURS[number]}m━{names[number]}\x1b[0m" if coloured else mark + names[number]
+        rows[int(row)] += shown if names[number] else ""
+    return rows
 
 
-def _set_axes(figure: Any, chart: Chart, across: Range, up: Range, size: tuple[int, int]) -> None:
-    """Set the limits and the ticks of both axes; `up` is logarithmic if the chart is."""
-    rulers = figure.ruler("x"), figure.ruler("y")
-    count = max(2, size[0] // X_TICK_WIDTH)
-    most = min(Y_TICKS, size[1] - AROUND - 2)  # each tick has a line of its own
-    if chart.times:
-        times = time_ticks(*across, count)
-        rulers[0].ticks(times, [time_label(time, across[1] - across[0]) for time in times])
-    else:
-        rulers[0].ticks(*linear_axis(*across, count))
-    if chart.log:
-        ticks, labels = log_axis(10 ** up[0], 10 ** up[1], most)
-        rulers[1].ticks([math.log10(tick) for tick in ticks], labels)
-    else:
-        rulers[1].ticks(*linear_axis(*up, most))
-    for ruler, limits in zip(rulers, (across, up), strict=True):
-        ruler.lim(*limits)
+def _table(chart: Chart, lines: Lines, width: int) -> list[str]:
+    """Return a row for each series: some values and a sparkline."""
+    columns = [["", *map(name_of, lines)]]
+    for name, value_of in VALUES.items():
+        values = [value_of([y for _, y in points]) for points in lines.values()]
+        columns.append([name.rjust(8), *(_short(10**value if chart.log else value) for value in values)])
+    widths = [max(map(len, column)) for column in columns]
+    indent = sum(widths) + 2 * len(widths)
+    room = max(width - indent, SPARKLINE)
+    across = chart.across(lines, max(3, room // TICK_WIDTH))
+    sparklines = ["", *(_sparkline(points, across, chart, room) for points in lines.values())]
+    rows = [
+        "  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:]), sparkline])
+        for *cells, sparkline in zip(*columns, sparklines, strict=True)
+    ]
+    below = (_tick_labels(across, room), printable(across.name, room).center(room))
+    return [printable(chart.heading, width), *rows, *(" " * indent + text for text in below)]
+
+
+def _short(value: float) -> str:
+    """Return a number with at least three digits."""
+    size = abs(value)
+    return number_label(value, 10.0 ** (math.floor(math.log10(size)) - 2), size) if size > TINY else "0"
+
+
+def _sparkline(points: Sequence[Point], across: Axis, chart: Chart, room: int) -> str:
+    """Return a bar for each character: the highest value in it."""
+    up, heights = chart.up([points], 3), dict[int, float]()
+    for x, y in points:
+        at = int(across.part(x) * (room - 1))
+        heights[at] = max(heights.get(at, 0.0), up.part(y))
+    for begin, end in pairwise(sorted(heights)):  # the line between neighboring points
+        for at in range(begin + 1, end):
+            heights[at] = heights[begin] + (heights[end] - heights[begin]) * (at - begin) / (end - begin)
+    bars = {at: BARS[min(int(height * len(BARS)), len(BARS) - 1)] for at, height in heights.items()}
+    return "".join(bars.get(at, " ") for at in range(room))
+
+
+def _tick_labels(axis: Axis, room: int) -> str:
+    """Return the labels of an axis in a line, each below its place."""
+    line = ""
+    for tick, label in zip(axis.ticks, axis.labels, strict=True):
+        place = min(round(axis.part(tick) * (room - 1)) - len(label) // 2, room - len(label))
+        if not line or place > len(line):
+            line = line.ljust(place) + label
+    return line
