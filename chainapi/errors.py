@@ -565,12 +565,12 @@ class CheckpointError(PagingError, ValueError):
 class ExportError(ChainAPIError):
     """The export cannot read or write its target.
 
-    Committed pages stay in the journal for the next run.
+    Committed rows stay there; the next run fetches the others.
     """
 
 
 class IncompleteExportError(ExportError):
-    """Some sources of an export failed; the target has the others.
+    """Some sources of an export failed; the target has the rows that were fetched.
 
     The next run continues with the failed ones.
 
@@ -585,9 +585,9 @@ class IncompleteExportError(ExportError):
 
 
 class TargetInUseError(ExportError):
-    """Another program has the database of an export open.
+    """Another export writes to the target, or another program has its database open.
 
-    All fetched rows are in the journal: the next run adds them once the program has closed the database.
+    Rows since the last commit are fetched again by the next run.
     """
 
 

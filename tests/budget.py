@@ -21,6 +21,7 @@ from fnmatch import fnmatch
 from functools import cache
 from importlib import import_module
 from inspect import signature
+from itertools import count
 from math import ceil
 from pathlib import Path
 from types import CodeType, FrameType
@@ -239,12 +240,13 @@ class Traced:
 
     def __init__(self) -> None:
         self.codes: set[CodeType] = set()
+        self.on = True
 
     def __enter__(self) -> Self:
         package = str(ROOT / "chainapi") + "/"
 
         def note(frame: FrameType, event: str, _: object) -> None:
-            if event == "call" and frame.f_code.co_filename.startswith(package):
+            if self.on and event == "call" and frame.f_code.co_filename.startswith(package):
                 self.codes.add(frame.f_code)
 
         threading.setprofile(note)  # of the threads that are started from here on
@@ -263,12 +265,12 @@ class Traced:
 
 
 async def paths() -> Figures:
-    """Return the functions and files that a page, a resource, and an export of one page pass.
+    """Return the functions and files that a page, a resource, and a page of an export with its commit pass.
 
     The simulator listens on a port, so that the transport is the real one.
     """
     found: Figures = {}
-    async with Simulator(rows=40) as simulator, Session(**_addresses(simulator)) as session:
+    async with Simulator(rows=40, latency=0.1) as simulator, Session(**_addresses(simulator)) as session:
         async with session.data.evm.blocks(43114, page_size=10) as pages:
             await anext(pages)
             with Traced() as traced:
@@ -280,10 +282,21 @@ async def paths() -> Figures:
         found |= traced.figures("resource")
         for _ in range(2):  # the first export loads its modules
             with tempfile.TemporaryDirectory() as folder, Traced() as traced:
-                out = Path(folder) / "blocks.jsonl"
-                await export(session.data.evm.blocks, [43114], out, limit=10, page_size=10)
+                await _exported(session, Path(folder) / "blocks.jsonl", traced)
         found |= traced.figures("exported_page")
     return found
+
+
+async def _exported(session: Session, out: Path, traced: Traced) -> None:
+    """Export a list; trace one of its pages, from the commit of one to that of the next."""
+    reports = count()
+
+    def trace(_: object) -> None:
+        traced.on = next(reports) == 1
+
+    traced.on = False
+    walk = session.data.evm.blocks
+    await export(walk, [43114], out, page_size=10, commit_seconds=0, progress=trace)
 
 
 def _addresses(simulator: Simulator) -> dict[str, Any]:

@@ -124,11 +124,11 @@ def test_export_commands_run(folder: Path) -> None:
     """Export commands of the docs run in order in an empty folder, with their results."""
     _, errors = run_commands("export.md")
     fetched = [int(rows) for rows in re.findall(r"(\d+) new rows of", errors)]
-    assert fetched == [240, 360, 240, 240, 120, 100, 100, 100, 200, 120, 120]
-    files = ["newest.parquet", "blocks.jsonl", "transfers.parquet", "gas.csv", "packed.parquet"]
-    files += ["blocks.jsonl.zst", "sent.sqlite"]
-    made = {name for file in files for name in (file, f"{file}.export")}
-    assert {path.name for path in folder.iterdir()} == {*made, "chains.txt", "blocks", "utxos", "daily"}
+    assert fetched == [240, 360, 240, 240, 200, 120, 120, 100, 100]
+    files = ["blocks.parquet", "newest.parquet", "blocks.jsonl", "transfers.parquet", "gas.csv"]
+    files += ["packed.parquet"]
+    made = {name for file in files for name in (file, f"{file}.log")}
+    assert {path.name for path in folder.iterdir()} == {*made, "chains.txt", "utxos", "days", "daily"}
 
 
 @pytest.mark.usefixtures("addresses")

@@ -23,7 +23,8 @@ from chainapi.core import events
 from chainapi.core.limits.modes import TRANSITIONS as MODES
 from chainapi.core.limits.modes import Mode
 from chainapi.core.paging.states import TRANSITIONS, State
-from chainapi.export.lookback import unit_of
+from chainapi.errors import ConfigurationError
+from chainapi.export.window import Lookback, Unit
 from chainapi.otel.metrics import METRICS
 from chainapi.otel.spans import SPANS
 
@@ -127,7 +128,17 @@ def updates(service: str) -> str:
 def _unit(declared: Endpoint) -> str:
     """Return the unit of the lookback of an export, by the default order of the list."""
     route = declared.record.for_call({one.name: one.default for one in declared.parameters})
-    return unit_of(route.descending_key or route.numbers[0]) or ""
+    number = route.descending_key or route.numbers[0]
+    units: tuple[Unit, ...] = get_args(Unit)
+    return next((unit for unit in units if _fits(Lookback(1, unit), number)), "")
+
+
+def _fits(lookback: Lookback, number: str) -> bool:
+    try:
+        lookback.check([number])
+    except ConfigurationError:
+        return False
+    return True
 
 
 def _identity(route: Route) -> str:

@@ -25,7 +25,7 @@ from chainapi.cli.common import (
 )
 from chainapi.cli.completion import completion
 from chainapi.cli.estimate import estimate
-from chainapi.cli.export import export
+from chainapi.cli.export import compact, export
 from chainapi.cli.list import list_
 from chainapi.cli.plot import plot
 from chainapi.cli.quota import quota
@@ -45,6 +45,7 @@ app.command(list_, name="list", usage="Usage: chainapi list [OPTIONS] ROUTE [VAL
 app.command(routes, usage="Usage: chainapi routes [OPTIONS] [TEXT]")
 app.command(estimate, usage="Usage: chainapi estimate [OPTIONS] ROUTE [VALUE...]")
 app.command(export, usage="Usage: chainapi export [OPTIONS] ROUTE [VALUE...] --out PATH")
+app.command(compact, usage="Usage: chainapi compact FOLDER")
 app.command(quota)
 app.command(plot, usage="Usage: chainapi plot [OPTIONS] PATH")
 app.command(completion)

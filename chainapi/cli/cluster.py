@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from chainapi.cli.common import ConnectionOptions, changed
-from chainapi.cli.wording import counted
 from chainapi.errors import ConfigurationError, ExportError
+from chainapi.export import ExportResult
 
-if TYPE_CHECKING:
-    from chainapi.dask.coordinator import DistributedResult
-
-__all__ = ["exporting_on", "summary"]
-
-DistributedRun: TypeAlias = "Callable[..., Awaitable[DistributedResult]]"
+__all__ = ["exporting_on"]
 
 
 @asynccontextmanager
-async def exporting_on(address: str, connection: ConnectionOptions) -> AsyncIterator[DistributedRun]:
+async def exporting_on(
+    address: str, connection: ConnectionOptions
+) -> AsyncIterator[Callable[..., Awaitable[ExportResult]]]:
     """Connect to a scheduler; yield `chainapi.dask.export` without its first argument.
 
     Raises:
@@ -52,13 +49,3 @@ async def _connected(address: str) -> AsyncIterator[Any]:
             await client.close()
     async with client:
         yield client
-
-
-def summary(result: DistributedResult) -> str:
-    """Return the line that ends an export on a cluster."""
-    rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
-    if not result.written:
-        return f"no new rows: {result.target} has the rows of {sources}"
-    invalid = f"; {result.invalid:,} invalid in _invalid" if result.invalid else ""
-    files = counted(len(result.written), "file")
-    return f"{rows} of {sources} fetched, {files} written to {result.target}{invalid}"

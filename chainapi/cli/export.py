@@ -14,7 +14,7 @@ from attrs import asdict
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from chainapi.cli.cluster import exporting_on, summary
+from chainapi.cli.cluster import exporting_on
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
@@ -47,15 +47,18 @@ from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted, shell_words, worded
 from chainapi.client.pages import OnInvalid
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
+from chainapi.export import ExportResult, ParquetOptions, files
+from chainapi.export import compact as merge_parts
 from chainapi.export import export as run
-from chainapi.export.formats import Compression
+from chainapi.export.sinks import Compression
 from chainapi.tables.types import Amounts
 
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
-    from chainapi.export.run import ExportResult
 
-__all__ = ["export"]
+__all__ = ["compact", "export"]
+
+Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
 
 CONCURRENCY = 32  # sources
 
@@ -67,12 +70,11 @@ FileFormat = Literal[
 
 
 async def export(
-    route: RouteName,
+    route: RouteName | None = None,
     /,
     *values: Value,
-    out: str,
+    out: str | None = None,
     format_: Annotated[FileFormat | None, Parameter(name="--format")] = None,
-    journal: str | None = None,
     param: Many = None,
     page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     over: str | None = None,
@@ -84,82 +86,75 @@ async def export(
     compression: Compression | None = None,
     compression_level: Rows | None = None,
     row_group_rows: Rows | None = None,
+    partition: str | None = None,
     limit: Rows | None = None,
     lookback: str | None = None,
     ranges: str | None = None,
     on_invalid: OnInvalid = "raise",
     concurrency: Rows = CONCURRENCY,
-    partition: str | None = None,
-    part_rows: Rows | None = None,
-    part_bytes: Rows | None = None,
-    part_seconds: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
+    commit_seconds: Seconds | None = None,
+    compact: bool = True,
+    wait: Seconds = 0.0,
     dask: str | None = None,
     progress: Shown = "bar",
+    show: str | None = None,
     connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
     """Export many lists at once to a file, or to a folder that grows by parts.
 
     The same command continues an export that was interrupted. After a complete
-    export it fetches new rows, if the rows have a block number or a time. The
-    state of the export is in FILE.export, in DIR/_export, or in --journal.
+    export it fetches new rows, if the rows have a block number or a time.
 
     Args:
         route: The name of a route, such as data.evm.blocks, or a path.
         values: The sources: values of the parameter in the path that --param leaves out; or more paths.
-        out: File or folder, or a URL such as s3://bucket/blocks/. A name without a suffix, or with a slash at
-            its end, is a folder.
-        format_: Format of the files; by default that of the export in --out, of a new one that of the suffix,
-            and jsonl in a folder without one.
-        journal: Folder of the journal of a URL, on a local disk; by default one in the current directory,
-            with the last name of the URL: blocks.export.
+        out: File or folder, or a URL such as s3://bucket/blocks/. A name without a suffix is a folder.
+        format_: Format; by default that of the export in --out, else that of the suffix, else jsonl.
         param: A parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
         over: The parameter whose values are the sources, if it is another one.
-        from_: File with one source per line; lines that begin with # are comments; - is standard input.
+        from_: File with one source per line; - is standard input.
         api: The service of a path; data by default.
         items: The field of the response that holds the list of a path; by default the only list.
-        fields: Columns of the files by their names in Python, separated by commas, such as
-            block_number,block_hash; by default those of the export in --out, of a new one all. The first
-            column is source in any case.
-        amounts: Type of amounts, which may exceed 64 bits: text (the default of a new export) and decimal (38
-            digits) are exact, float is rounded, binary is 32 bytes, unsigned.
-        compression: Compression of Parquet files; by default that of the last run, zstd in a new export.
-        compression_level: Level of the compression of Parquet, .gz and .zst, 1 to 22 of zstd and 1 to 9 of
-            gzip; larger is smaller and slower.
+        fields: Columns by their names in Python, separated by commas; all by default.
+        amounts: Type of amounts: text (default) and decimal (38 digits) are exact, float is rounded.
+        compression: Compression of Parquet files; by default that of the last run, zstd at first.
+        compression_level: Its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
         row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
+        partition: Keys that divide the rows of a folder, such as source,day: source, day, month, year.
         limit: Most rows of each source; all by default. A later run fetches all new rows.
-        lookback: How far below its newest row a finished source is fetched again, so that changed rows are
-            corrected: 1d, 6h or 30min for rows with a time, "100 blocks" for rows with a block number.
-        ranges: Number of ranges in which each source is walked side by side, such as 8, or the width of each,
-            such as "100000 blocks" or "7 days"; one walk by default.
-        on_invalid: Rows that do not match the route: raise fails the source, raw writes them to FILE.invalid.
+        lookback: How far below its newest row a finished source is fetched again: 1d, 6h or "100 blocks".
+        ranges: Number of ranges in which each source is walked side by side, or their width: "7 days".
+        on_invalid: Rows that do not match the route: raise fails the source, raw keeps them aside.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
-        partition: Keys that divide the rows of a folder of Parquet, CSV or JSON lines, such as source,day:
-            source, and day, month or year of the time of a row in UTC. Their values are names of folders; a
-            later run has the same keys.
-        part_rows: Rows after which a folder gets a part, also while the export runs; 1,000,000 by default.
-        part_bytes: Bytes of rows, as JSON, after which it gets one; 256 MiB by default.
-        part_seconds: Seconds after which fetched rows become a part; 600 by default.
-        dask: Address of a Dask scheduler, such as tcp://host:8786: its workers fetch, and write Parquet files
-            to the folder or the URL of --out.
-        progress: bar on a terminal, and a line every ten seconds elsewhere; or json: a line of JSON every
-            second; or none.
+        commit_seconds: Seconds after which fetched rows are in the target; 60 for folders, 1 for files.
+        compact: Merge small parts of a folder.
+        wait: Seconds to wait for the end of another export to the same target.
+        dask: Address of a Dask scheduler, such as tcp://host:8786, whose workers fetch and write Parquet.
+        progress: bar on a terminal, and a line every ten seconds elsewhere; or json: a line a second.
+        show: Print the files, rows and newest numbers of this target, and export nothing.
         connection: Options of the session.
         terminal: The streams of the command.
 
     """
-    parts = {"part_rows": part_rows, "part_bytes": part_bytes, "part_seconds": part_seconds}
+    if show is not None:
+        refuse("--show exports nothing", out=out, from_=from_)
+        return _show(terminal, show)
+    if route is None or out is None:
+        raise ConfigurationError(
+            f"{'a ROUTE' if route is None else '--out'} is missing: chainapi export ROUTE [VALUE...] --out"
+            " PATH"
+        )
     parquet = {
         "compression": compression,
         "compression_level": compression_level,
         "row_group_rows": row_group_rows,
     }
-    more = {**parts, **parquet, "lookback": lookback, "ranges": ranges, "journal": journal}
+    more = {"lookback": lookback, "ranges": ranges, "commit_seconds": commit_seconds}
     options = {
         "out": out,
         "format": format_,
-        "journal": journal,
         "param": param,
         "page_size": page_size,
         "over": over,
@@ -170,20 +165,21 @@ async def export(
         "amounts": amounts,
         **parquet,
         "limit": limit,
-        "lookback": lookback,
-        "ranges": ranges,
-        "on_invalid": None if on_invalid == "raise" else on_invalid,
-        "concurrency": None if concurrency == CONCURRENCY else concurrency,
+        **more,
+        "on_invalid": on_invalid,
+        "concurrency": concurrency,
         "partition": partition,
-        **parts,
+        "wait": wait,
         "dask": dask,
-        "progress": None if progress == "bar" else progress,
+        "progress": progress,
     }
-    again = command_words("export", route, values, {**options, **changed(connection)})
+    again = _continuing(route, values, options, connection, compact=compact)
     words = [*dict.fromkeys([*values, *(_lines(from_) if from_ is not None else ())])]
     name, sources, query = _plan(route, words, param or [], page_size, over=over, api=api, items=items)
+    of_one = {"format": format_, "partition": _names(partition), "wait": wait}
     if dask is not None:
-        _check_distributed(route, format_, parts, lookback, partition, journal)
+        _check_distributed(route, format_, partition, wait)
+        of_one = {}
     async with _started(terminal, connection, dask) as (view, start):
         try:
             with calling(terminal, route), cancelled_by_sigterm():
@@ -194,15 +190,16 @@ async def export(
                         name,
                         sources,
                         out,
-                        format_,
                         fields=_names(fields),
                         amounts=amounts,
                         limit=limit,
                         concurrency=concurrency,
-                        on_progress=view.update,
+                        compact="auto" if compact else False,
+                        progress=view.update,
                         on_invalid=on_invalid,
-                        **({} if partition is None else {"partition": _names(partition)}),
-                        **{name: value for name, value in more.items() if value is not None},
+                        parquet=_parquet(parquet),
+                        **of_one,
+                        **more,
                         **query,
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
@@ -219,6 +216,67 @@ async def export(
     return 0
 
 
+_DEFAULTS: Mapping[str, object] = {
+    "on_invalid": "raise",
+    "concurrency": CONCURRENCY,
+    "wait": 0.0,
+    "progress": "bar",
+}
+
+
+def _continuing(
+    route: str,
+    values: Sequence[str],
+    options: Mapping[str, object],
+    connection: ConnectionOptions,
+    *,
+    compact: bool,
+) -> list[str]:
+    """Return the words of the command that continues an export."""
+    given = {name: None if value == _DEFAULTS.get(name) else value for name, value in options.items()}
+    words = command_words("export", route, values, {**given, **changed(connection)})
+    return words if compact else [*words, "--no-compact"]
+
+
+def _parquet(options: Mapping[str, Any]) -> ParquetOptions | None:
+    """Return the options of Parquet files; None if none is given."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return ParquetOptions(**given) if given else None
+
+
+async def compact(target: str, /, *, terminal: Hidden) -> int:
+    """Merge the small parts of a folder that exports have written.
+
+    An export does so itself, unless it runs with --no-compact.
+
+    Args:
+        target: The folder, or a URL of one.
+        terminal: The streams of the command.
+
+    """
+    merged = await asyncio.to_thread(merge_parts, target)
+    terminal.note(
+        f"{merged:,} parts merged in {target}" if merged else f"{target} has no small parts to merge"
+    )
+    return 0
+
+
+def _show(terminal: Terminal, target: str) -> int:
+    """Print the files of a target."""
+    found = files(target)
+    newest = dict[str, int]()
+    for file in found:
+        terminal.out.write(f"{file.path}\t{file.rows}\t{file.size}\n")
+        for label, number in file.newest.items():
+            if number is not None:
+                newest[label] = max(number, newest.get(label, number))
+    rows, size = sum(file.rows for file in found), sum(file.size for file in found)
+    terminal.note(f"{counted(rows, 'row')} in {counted(len(found), 'file')}, {size:,} bytes")
+    for label, number in newest.items():
+        terminal.note(f"newest of {label}: {number:,}")
+    return 0
+
+
 @asynccontextmanager
 async def _started(
     terminal: Terminal, connection: ConnectionOptions, dask: str | None
@@ -227,16 +285,16 @@ async def _started(
     if dask is not None:
         async with exporting_on(dask, connection) as distributed:
 
-            async def start_there(name: str, sources: Any, out: str, _: None, **options: Any) -> str:
-                return summary(await distributed(name, sources, out, **options))
+            async def start_there(name: str, sources: Any, out: str, **options: Any) -> str:
+                return _summary(await distributed(name, sources, out, **options))
 
             yield ExportView(None, dict, terminal.now), start_there
         return
     traffic = Progress(asyncio.get_running_loop().time)
     async with terminal.session(**asdict(connection), on_event=traffic) as session:
 
-        async def start_here(name: str, sources: Any, out: str, format_: str | None, **options: Any) -> str:
-            return _summary(await run(method_of(session, name), sources, out, format=format_, **options))
+        async def start_here(name: str, sources: Any, out: str, **options: Any) -> str:
+            return _summary(await run(method_of(session, name), sources, out, **options))
 
         yield ExportView(traffic, lambda: session.quota, terminal.now), start_here
 
@@ -254,27 +312,15 @@ def _code(error: ChainAPIError, view: ExportView) -> int:
     return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
 
 
-def _check_distributed(
-    route: str,
-    format_: FileFormat | None,
-    parts: Mapping[str, float | None],
-    lookback: str | None,
-    partition: str | None,
-    journal: str | None,
-) -> None:
+def _check_distributed(route: str, format_: FileFormat | None, partition: str | None, wait: float) -> None:
     """Refuse arguments that do not apply to a cluster.
 
     Raises:
         ConfigurationError: one of them is given.
 
     """
-    refuse("workers of a cluster never write a file again", lookback=lookback)
-    refuse("a part of a cluster is one file", partition=partition)
-    refuse("workers of a cluster keep their state beside the parts", journal=journal)
-    for name in ("part_bytes", "part_seconds"):
-        if parts[name] is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise ConfigurationError(f"{option} does not apply to --dask: leave it out, or give --part-rows")
+    refuse("a folder of a cluster has a part for each partition of the sources", partition=partition)
+    refuse("the run that begins later takes over", wait=wait or None)
     if is_path(route):
         raise ConfigurationError(
             "--dask does not apply to paths: their rows have no columns, which Parquet needs; name a route"

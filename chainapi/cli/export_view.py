@@ -73,13 +73,13 @@ class ExportView:
                 yield
 
     def render(self) -> RenderableType:
-        """Return a bar of the sources, and two lines."""
+        """Return a bar of the rows, and two lines."""
         progress = self.progress
         lines = [Text(self.counts()), Text(" · ".join(self.waits()), style="dim")]
-        if progress is None or not progress.sources:
+        share = None if progress is None else progress.share
+        if share is None:
             return Group(*lines)
-        ended = progress.done + progress.failed
-        bar = ProgressBar(total=progress.sources, completed=ended, width=WIDEST_BAR)
+        bar = ProgressBar(total=1.0, completed=share, width=WIDEST_BAR)
         return Group(bar, "", *lines)  # a bar does not end its line
 
     def line(self) -> str:
@@ -103,7 +103,7 @@ class ExportView:
         total = "" if progress.sources is None else f" of {progress.sources:,}"
         parts = [
             f"{progress.done:,}{total} sources",
-            counted(progress.rows, "row"),
+            _rows(progress),
             f"{progress.rows_per_second:,.0f} rows/s",
             *requests,
         ]
@@ -111,8 +111,8 @@ class ExportView:
             parts.append(f"{progress.invalid:,} invalid")
         if progress.failed:
             parts.append(f"{progress.failed:,} failed")
-        if progress.stage == "writing":
-            parts.append(progress.writing_text())
+        if progress.step is not None:
+            parts.append(progress.step)
         elif progress.seconds_left is not None:
             parts.append(f"about {in_words(progress.seconds_left)} left")
         return " · ".join(parts)
@@ -149,6 +149,12 @@ async def _repeat(write: Callable[[], None], seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
         write()
+
+
+def _rows(progress: ExportProgress) -> str:
+    if not progress.expected or progress.expected <= progress.rows:
+        return counted(progress.rows, "row")
+    return f"{progress.rows:,} of {'' if progress.limit else 'about '}{counted(progress.expected, 'row')}"
 
 
 def _beside(progress: ExportProgress) -> str:

@@ -53,8 +53,8 @@ _PARAMETER = re.compile(r"\bpass ((?:start|end)_(?:block|timestamp))=")
 # such as "lake/format=csv", nor in a quoted value.
 _ARGUMENT = re.compile(
     r"(?<!--param )(?<![-/'\\])\b(?:(metrics_base_url|data_base_url|api_key_header)\b=?|(provider|max_wait"
-    r"|timeout|deadline|max_body|items|page_size|limit|format|amounts|fields|lookback|ranges|partition|part_rows"
-    r"|part_bytes|part_seconds|compression|compression_level|row_group_rows|journal)=)"
+    r"|timeout|deadline|max_body|items|page_size|limit|format|amounts|fields|lookback|ranges|partition"
+    r"|compression|compression_level|row_group_rows|commit_seconds|wait|compact)=)"
 )
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from chainapi.core.arguments import mapping_of, whole_number, whole_numbers
+from chainapi._text import did_you_mean, quoted
+from chainapi.api.catalogue import ROUTES
+from chainapi.core.arguments import mapping_of, whole_numbers
 from chainapi.core.extras import missing_extra
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ArgumentError, ConfigurationError
 
 try:
     import distributed as _distributed  # noqa: F401 - every module of the package needs it
@@ -23,27 +25,22 @@ except ModuleNotFoundError as error:
 
 from chainapi.dask.plugins import session
 
+# Arguments of local exports that a cluster has no use for, and why.
+_LOCAL = {
+    "format": "its workers write Parquet; leave it out",
+    "partition": "its folder has a part for each set of sources; leave it out, or export without a cluster",
+    "wait": "the run that begins later takes over; leave it out",
+    "resume": "make the same call again to continue an export",
+}
+_BY_PATH = ("data.list", "metrics.list")  # methods of a session for lists by their paths
+
 if TYPE_CHECKING:
-    from chainapi.export.formats import Compression
     from chainapi.export.progress import ExportProgress
+    from chainapi.export.sinks import ParquetOptions, Target
+    from chainapi.export.window import LookbackGiven
     from chainapi.tables.types import Amounts
 
 __all__ = ["export", "register", "session"]
-
-PART_ROWS = 100_000
-PART_BYTES = 64 << 20  # of rows as JSON
-# Arguments of local exports that a cluster has no use for, and why.
-_COMMIT = "a part is the commit of the positions after its rows, and"
-_LOCAL = {
-    "format": "its workers write Parquet; leave it out",
-    "journal": "its workers keep their state beside the parts; leave it out",
-    "lookback": f"{_COMMIT} is never written again; leave it out, or export without a cluster",
-    "part_bytes": "a part has at most 64 MiB of rows as JSON; give part_rows= for smaller ones",
-    "part_seconds": "a part is written when it is full; give part_rows= for smaller ones",
-    "partition": f"{_COMMIT} so one file; leave it out, or export to a local folder",
-    "progress": "give on_progress= a function",
-    "resume": "make the same call again to continue an export",
-}
 
 
 def export(
@@ -56,103 +53,92 @@ def export(
     partitions: int | None = None,
     fields: Iterable[str] | None = None,
     amounts: Amounts | None = None,
-    compression: Compression | None = None,
-    compression_level: int | None = None,
-    row_group_rows: int | None = None,
+    parquet: ParquetOptions | None = None,
     limit: int | None = None,
+    lookback: LookbackGiven | None = None,
     ranges: int | str | None = None,
     concurrency: int = 32,
-    part_rows: int = PART_ROWS,
-    on_progress: Callable[[ExportProgress], None] | None = None,
+    commit_seconds: float | None = None,
+    compact: Literal["auto", False] = "auto",
+    progress: Callable[[ExportProgress], None] | None = None,
     session_arguments: Mapping[str, Any] | None = None,
     **query: Any,
 ) -> Any:
-    """Export many lists on the workers of a Dask cluster, into Parquet files.
+    """Export many lists on the workers of a Dask cluster, to a folder of Parquet.
 
-    The same call continues an export that was stopped, at any moment and by anything, and later fetches new
-    rows, as `chainapi.export.export` does. Each row is in the folder exactly once. A file appears whole, with
-    rows and checkpoints together: nothing is renamed, and the folder is its own journal.
-
-    The sources are divided into partitions by a checksum of their labels. A worker exports a partition with
-    `merge`, through the session of `register`; without one, `export` registers sessions that take their
-    arguments from the environment of the workers.
+    It is `chainapi.export.export` with a partition of the sources for each task: each row is in the folder
+    exactly once, and the same call continues an export that was stopped, and later fetches new rows. Each
+    partition has a log of its own in ``_log``. The workers use the sessions of `register`; without one,
+    `export` registers sessions that take their arguments from the environment of the workers.
 
     Args:
         client: a ``distributed.Client``, synchronous or not.
         route: dotted name of a method of a session that returns `Pages`, such as ``data.evm.blocks``.
-        sources: the sources: each the first argument of the method, a tuple of its arguments, or a mapping of
-            named ones; joined with "/" they are the column ``source`` of its rows.
+        sources: the sources, as in `chainapi.export.export`.
         target: a folder that all workers reach: a path, or a URL of fsspec such as ``s3://bucket/blocks``,
             without a password or a query.
         storage_options: options of the file system of `target`.
-        partitions: number of partitions of a new export, 32 by default. It stays the same in later runs.
-        fields: names of the columns, as in `chainapi.export.export`; by default those of the folder.
-        amounts: type of amounts, as in `chainapi.export.export`; by default that of the folder.
-        compression: compression of the files, as there; so are the level and the groups.
-        compression_level: its level.
-        row_group_rows: number of rows of a group.
-        limit: rows of each source; all by default. Later runs fetch all new rows.
-        ranges: number or width of the ranges in which each source is walked side by side, as in
-            `chainapi.export.export`; they stay in one partition.
+        partitions: number of partitions of a new export, 32 by default. A source is in one of them by a
+            checksum of its label, so the number stays the same in later runs.
+        fields: names of the columns; this and the other options that are not described here are those of
+            `chainapi.export.export`.
+        amounts: type of amounts.
+        parquet: compression and row groups of the files.
+        limit: rows of each source until it has ended for the first time.
+        lookback: how far below its newest row a finished source is fetched again.
+        ranges: number or width of the ranges in which each source is walked side by side, in one partition.
         concurrency: number of sources, or ranges, that are open at once in each running partition.
-        part_rows: rows after which a worker writes a file; it writes one after 64 MiB of rows as JSON too. A
-            worker that is killed loses the rows after its last file, and they are fetched again.
-        on_progress: called in the event loop of the client, several times a second.
+        commit_seconds: seconds after which fetched rows are in the folder, 60 by default; a worker that is
+            killed loses the rows since then, and others fetch them again.
+        compact: merge small parts of a partition.
+        progress: called in the event loop of the client, several times a second.
         session_arguments: arguments of sessions for this export alone, as `register` takes them.
-        query: further arguments of the method, the same for all sources. ``on_invalid="raw"`` writes invalid
-            rows as JSON lines into the folder ``_invalid``.
+        query: further arguments of the method, the same for all sources.
 
     Returns:
-        A `DistributedResult`; for an asynchronous client, an awaitable of it.
+        An `ExportResult`; for an asynchronous client, an awaitable of it.
 
     Raises:
         ConfigurationError: an argument is invalid, or a package is missing.
         IncompleteExportError: some sources failed; the others are in the target.
-        ExportError: the target cannot be read or written, holds another export, or was taken over by another
-            run; or the cluster failed.
+        TargetInUseError: another run has taken the target over.
+        ExportError: the target cannot be read or written, or holds another export; or the cluster failed.
         ChainAPIError: an error that concerns all sources, such as a rejected key.
 
     """
-    from chainapi.dask.coordinator import DistributedExport
-    from chainapi.dask.partition import Folder
+    from chainapi.dask.cluster import ClusterExport
+    from chainapi.dask.partition import Job
     from chainapi.dask.plugins import checked_client
-    from chainapi.export.formats import format_of, with_options
-    from chainapi.export.progress import check_reporter
-    from chainapi.export.ranges import checked_ranges
+    from chainapi.export import check_options, specified
+    from chainapi.export.progress import reporter_of
     from chainapi.export.spec import checked_sources
-    from chainapi.export.store import absolute, path_of, refuse_credentials, refuse_cut_url
-    from chainapi.tables.columns import checked_fields
-    from chainapi.tables.types import checked_amounts
 
-    whole_numbers(limit=limit, partitions=partitions)
-    for name, value in (("concurrency", concurrency), ("part_rows", part_rows)):
-        whole_number(name, value)
-    for name in sorted(query.keys() & _LOCAL.keys()):
-        raise ConfigurationError(f"{name}= does not apply to a cluster: {_LOCAL[name]}")
-    sources, place = checked_sources("sources", sources), path_of("target", target)
-    refuse_cut_url(place)
-    refuse_credentials(place)
-    check_reporter(on_progress)
-    options = compression, compression_level, row_group_rows
-    parquet: Any = with_options(format_of("parquet"), *options)
-    run = DistributedExport(
-        client,
-        route,
+    whole_numbers(partitions=partitions)
+    if refused := sorted(query.keys() & _LOCAL.keys()):
+        raise ConfigurationError(f"{refused[0]}= does not apply to a cluster: {_LOCAL[refused[0]]}")
+    shown: Any = progress
+    if shown is True:
+        raise ConfigurationError("progress=True does not apply to a cluster: pass a function")
+    checked_sources("sources", sources)
+    spec = specified(
+        None,
         sources if isinstance(sources, AsyncIterable) else [*sources],
-        Folder(absolute(place), dict(mapping_of("storage_options", storage_options))),
         query,
-        limit,
-        partitions,
-        concurrency,
-        part_rows,
-        PART_BYTES,
-        on_progress,
-        None if session_arguments is None else mapping_of("session_arguments", session_arguments),
-        None if amounts is None else checked_amounts(amounts),
-        checked_fields(fields),
-        parquet,
-        checked_ranges(ranges, limit),
+        limit=limit,
+        lookback=lookback,
+        ranges=ranges,
+        concurrency=concurrency,
+        format="parquet",
+        amounts=amounts,
+        fields=fields,
+        parquet=parquet,
     )
+    seconds, compacts = check_options(commit_seconds, compact)
+    options = mapping_of("storage_options", storage_options)
+    folder = _folder(target, options)
+    job = Job(_route(route), str(folder.address), options, spec, compacts, seconds)
+    arguments = None if session_arguments is None else mapping_of("session_arguments", session_arguments)
+    run = ClusterExport(client, job, folder, partitions, reporter_of(shown or False), arguments)
     return checked_client(client).sync(run.run)
 
 
@@ -179,3 +165,27 @@ def register(client: Any, **session_arguments: Any) -> Any:
     from chainapi.dask.plugins import checked_client, install
 
     return checked_client(client).sync(install, client, session_arguments)
+
+
+def _folder(target: Any, options: Mapping[str, Any]) -> Target:
+    """Return a target with the same address for every process."""
+    from chainapi.export.sinks import target_of
+
+    if not isinstance(target, str | os.PathLike):
+        raise ArgumentError(f"target={quoted(target)} must be a path or a URL")
+    found = target_of(target, "parquet", options)
+    if not found.folder:
+        raise ConfigurationError(f"target= must be a folder, and {found.address} is a file: name another one")
+    return found if found.path is None else target_of(f"{found.path.absolute()}{os.sep}", "parquet")
+
+
+def _route(given: Any) -> str:
+    """Return a route, unless no session has it, or it is no list."""
+    if not isinstance(given, str):
+        raise ArgumentError(f"route={quoted(given)} must be the name of a method, such as data.evm.blocks")
+    if given not in (*ROUTES, *_BY_PATH):
+        hint = did_you_mean(given, (*ROUTES, *_BY_PATH), "`chainapi routes` shows all names")
+        raise ConfigurationError(f"no route is named {quoted(given)}: {hint}")
+    if given in ROUTES and ROUTES[given].single:
+        raise ConfigurationError(f"{given} returns a single resource: only lists can be exported")
+    return given

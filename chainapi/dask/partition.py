@@ -1,212 +1,145 @@
-"""Export of one partition on a worker: the task that the scheduler runs."""
+"""Tasks of an export on the workers of a cluster: each exports a partition.
+
+One task prepares the folder first. A partition is a set of the sources. Its task runs the export of
+`chainapi.export.run` with the session of its worker. Its log is that of any folder (`chainapi.export.log`),
+in ``_log/part-00003``. A worker that takes a partition over makes a commit first, so that a worker that was
+taken for dead can make no further one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import evolve, field, frozen
 from distributed import get_worker
 
-from chainapi.dask.parts import Outrun, PartLog, partition_of
-from chainapi.dask.plugins import plugin_soon
-from chainapi.errors import ChainAPIError, ExportError
-from chainapi.export.fetch import Fetcher
-from chainapi.export.formats import Format
-from chainapi.export.formats.parquet import FORMAT as PARQUET
-from chainapi.export.formats.parquet import Parquet
-from chainapi.export.progress import ExportProgress
-from chainapi.export.ranges import RangesOfSources
-from chainapi.export.settings import JOURNAL, compare_settings
-from chainapi.export.spec import Arguments, ExportSpec
-from chainapi.export.store import Store
-from chainapi.export.worker import Worker
-from chainapi.tables.types import Amounts
+from chainapi.client.background import in_background
+from chainapi.dask.plugins import SESSIONS, plugin_soon
+from chainapi.errors import ChainAPIError, ExportError, IncompleteExportError
+from chainapi.export.folder import Folder, earlier_version
+from chainapi.export.log import DataFile, Log, State, Storage
+from chainapi.export.run import Run
+from chainapi.export.sinks import Target, target_of
+from chainapi.export.spec import ExportSpec
 
-__all__ = ["Folder", "Job", "Outcome", "Report", "fetch_partition", "group_of", "prepare", "topic_of"]
+__all__ = ["Held", "Job", "Outcome", "export_partition", "prepare"]
 
-ABOUT = "_export/about.json"
-DEFAULTS: Mapping[str, Any] = {"partitions": 32, "amounts": "text", "fields": None}  # of a new export
+PARTITIONS = 32
+CLUSTER = "_log/cluster.json"  # has the number of partitions
 REPORT_EVERY = 0.2  # seconds between two reports of a partition
-
-Report = Callable[[Mapping[str, int]], None]
 
 
 @frozen
-class Folder:
-    """Folder of an export, as workers open it.
+class Held:
+    """State of a partition: the number of its newest commit, and its rows."""
 
-    Attributes:
-        url: URL or absolute path.
-        options: options of its fsspec file system.
+    number: int = 0
+    rows: int = 0
+    invalid: int = 0
 
-    """
-
-    url: str
-    options: Mapping[str, Any] = field(repr=False)  # may have the credentials of the file system
-
-    def open(self) -> Store:
-        """Open the folder."""
-        return Store.of(self.url, self.options)
+    @classmethod
+    def of(cls, state: State) -> Held:
+        """Return what a log has."""
+        rows = [0, 0]
+        for file in state.files.values():
+            rows[file.invalid] += file.rows
+        return cls(state.number, *rows)
 
 
 @frozen
 class Job:
-    """One partition of an export.
+    """Export, or one partition of it.
 
     Attributes:
-        export: name of the export's run.
+        route: dotted name of the method of a session.
+        url: URL or absolute path of the folder.
+        options: options of its file system.
+        spec: specification, without the method.
+        compact: whether small parts are merged.
+        seconds: greatest number of seconds between two commits; None for the default.
+        name: name of the run of the export.
         sessions: name of the plugin that has the sessions.
         number: number of the partition.
-        folder: folder of the export.
-        route: dotted name of the method of a session.
-        sources: arguments of each source.
-        query: keyword arguments that all sources share.
-        limit: rows of each source; None for all.
-        concurrency: sources that are open at once.
-        part_rows: rows of a part.
-        part_bytes: bytes of the rows of a part, as JSON.
-        amounts: type of amounts.
-        fields: names of the columns; None for all.
-        format: options of the files.
-        ranges: ranges of each source that has not begun; None to walk it as a whole.
+        before: what the partition had when the run of the export began.
 
     """
 
-    export: str
-    sessions: str
-    number: int
-    folder: Folder
     route: str
-    sources: tuple[Arguments, ...] = field(repr=False)
-    query: Mapping[str, Any] = field(repr=False)
-    limit: int | None
-    concurrency: int
-    part_rows: int
-    part_bytes: int
-    amounts: Amounts = "text"
-    fields: tuple[str, ...] | None = None
-    format: Parquet = PARQUET
-    ranges: RangesOfSources | None = None
+    url: str
+    options: Mapping[str, Any] = field(repr=False)  # may have the credentials of the file system
+    spec: ExportSpec = field(repr=False)
+    compact: bool
+    seconds: float | None
+    name: str = field(factory=lambda: uuid4().hex)
+    sessions: str = SESSIONS
+    number: int = 0
+    before: Held = Held()
 
     @property
-    def key(self) -> tuple[str, int]:
-        """Key of the task; the dashboard groups tasks by its first words."""
-        return group_of(self.route, self.export), self.number
+    def group(self) -> str:
+        """First part of the keys of all tasks, by which the dashboard groups them."""
+        return f"{self.route}-export-{self.name}"
 
     @property
-    def topic(self) -> str:
-        """Topic of the progress of the export."""
-        return topic_of(self.export)
+    def target(self) -> Target:
+        """The folder."""
+        return target_of(self.url, "parquet", self.options)
+
+    @property
+    def storage(self) -> Storage:
+        """Its files."""
+        storage = self.target.storage
+        assert storage is not None  # noqa: S101 - it is a folder
+        return storage
 
 
-def group_of(route: str, export: str) -> str:
-    """Return the first part of the keys of all tasks of an export."""
-    return f"{route}-export-{export}"
-
-
-def topic_of(export: str) -> str:
-    """Return the topic under which workers report the progress of an export."""
-    return f"chainapi-export-{export}"
-
-
-@frozen
-class Outcome:
-    """Outcome of one partition.
-
-    Attributes:
-        counts: counts of `ExportProgress`.
-        failures: error of each source that failed, by label.
-        written: names of the files that this run wrote.
-
-    """
+class Outcome(NamedTuple):
+    """Outcome of one partition: counts, errors of sources by label, new files."""
 
     counts: Mapping[str, int]
     failures: Mapping[str, ChainAPIError]
-    written: tuple[str, ...]
+    files: Sequence[DataFile]
 
 
-def prepare(folder: Folder, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the folder of an export and store its settings.
-
-    Returns the settings, with defaults for those that are None: those of the export in the folder, or of a
-    new one.
-
-    Args:
-        folder: folder of the export.
-        about: settings that must stay the same when the export is started again.
+def prepare(job: Job, partitions: int | None) -> list[Held]:
+    """Check the folder of an export; return what each of its partitions has.
 
     Raises:
-        ExportError: the folder holds other files or another export, or cannot be written.
+        ExportError: the folder holds other files, or an export with another number of partitions.
 
     """
-    store = folder.open()
-    names = store.names()
-    beside = ABOUT.partition("/")[0]
-    if (names and beside not in names) or JOURNAL in store.names(beside):
+    storage, address = job.storage, job.target.address
+    names = storage.names(below=True)
+    if any(name.startswith("_export/") for name in names):
+        raise earlier_version(str(address))
+    if CLUSTER not in names:
+        if others := [name for name in names if not name.endswith(".partial")]:
+            raise ExportError(
+                f"{address} is not empty, and no distributed export wrote it: it has {others[0]}, and no"
+                f" {CLUSTER}. Move its files away, or choose another target"
+            )
+        storage.create(CLUSTER, msgspec.json.encode({"partitions": partitions or PARTITIONS}))
+    try:
+        count = msgspec.json.decode(storage.read(CLUSTER) or b"", type=dict[str, int])["partitions"]
+    except (msgspec.DecodeError, LookupError):
         raise ExportError(
-            f"{folder.url} is not empty, and no distributed export wrote it (no {ABOUT} is in it): move the "
-            "files away, or choose another target"
+            f"{CLUSTER} in {address} is damaged: put it back, or choose another target"
+        ) from None
+    if partitions not in (None, count):
+        raise ExportError(
+            f"{address} has {count} partitions, and partitions={partitions} was given: leave it out"
         )
-    begun = any(partition_of(name) is not None for name in names)
-    if begun:
-        old = _read_about(store)
-        wanted = {**about, **{name: old.get(name) for name in DEFAULTS if about[name] is None}}
-        compare_settings(folder.url, old, wanted)
-    else:
-        wanted = _begun(folder, store, about)
-    store.remove_unfinished()
-    return wanted
+    begun = {name.rpartition("/")[0] for name in names}
+    logs = [f"_log/part-{number:05}" for number in range(count)]
+    return [Held.of(Log(storage, log).read()) if log in begun else Held() for log in logs]
 
 
-def _begun(folder: Folder, store: Store, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Store and return the settings of an export without parts.
-
-    It has nothing to protect, for its command may have been a mistake, except the number of its partitions:
-    workers of an earlier run may still write parts, and a source would be in two partitions.
-
-    Raises:
-        ExportError: an earlier run has another number.
-
-    """
-    wanted = {**about, **{name: value for name, value in DEFAULTS.items() if about[name] is None}}
-    if store.create(ABOUT, msgspec.json.encode(wanted)):
-        return wanted
-    if (partitions := _partitions_in(store)) is not None:
-        wanted["partitions"] = about["partitions"] or partitions
-        compare_settings(folder.url, {"partitions": partitions}, {"partitions": wanted["partitions"]})
-    store.replace(ABOUT, msgspec.json.encode(wanted))
-    return wanted
-
-
-def _partitions_in(store: Store) -> int | None:
-    """Return the number of partitions of the export in a folder.
-
-    None is returned if a kill left half of its settings.
-    """
-    try:
-        return msgspec.json.decode(store.read(ABOUT), type=_Partitions).partitions
-    except msgspec.DecodeError:
-        return None
-
-
-class _Partitions(msgspec.Struct):
-    partitions: int
-
-
-def _read_about(store: Store) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(store.read(ABOUT), type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise ExportError(
-            f"{ABOUT} in {store.url} is damaged ({error}): put it back as it was, or choose another target"
-        ) from error
-
-
-async def fetch_partition(job: Job) -> Outcome:
+async def export_partition(job: Job) -> Outcome:
     """Export a partition with the session of the worker that runs this task.
 
     Raises:
@@ -216,95 +149,34 @@ async def fetch_partition(job: Job) -> Outcome:
         ChainAPIError: an error that concerns all sources, such as a rejected key.
 
     """
-    worker = get_worker()
-    plugin = await plugin_soon(worker, job.sessions, job.key)
+    worker, key, stem = get_worker(), (job.group, job.number), f"part-{job.number:05}"
+    plugin = await plugin_soon(worker, job.sessions, key)
+    options: dict[str, Any] = {"compact": job.compact, "seconds": job.seconds, "stem": stem, "alone": False}
+    sink = Folder(job.storage, uuid4().hex[:12], log=f"_log/{stem}", **options)
+    spec = evolve(job.spec, walk=operator.attrgetter(job.route)(plugin.session))
+    run = Run(spec, job.target, sink, 0.0, None)
 
-    def report(counts: Mapping[str, int]) -> None:
-        worker.log_event(job.topic, {"partition": job.number, **counts})
+    def report() -> None:
+        worker.log_event(job.group, {"partition": job.number, **run.progress.counts})
 
-    return await plugin.run(job.key, export_partition(job, plugin.session, report))
+    async def report_again() -> None:
+        while True:
+            await asyncio.sleep(REPORT_EVERY)
+            report()
 
-
-async def export_partition(job: Job, session: object, report: Report) -> Outcome:
-    """Export a partition with a session.
-
-    Starts after the parts of another worker that was faster.
-    """
-    while True:
+    async def whole() -> Mapping[str, ChainAPIError]:
         try:
-            return await _Run(job, session, report).run()
-        except Outrun:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # the last write replaced the cancellation
-                raise asyncio.CancelledError from None
+            async with in_background(report_again()):
+                await run.run()
+        except IncompleteExportError as error:
+            return error.failures
+        return {}
 
-
-@define(eq=False)
-class _Run:
-    """One attempt at a partition."""
-
-    job: Job
-    session: object
-    report: Report
-    thread: Worker = field(factory=Worker, init=False)
-    progress: ExportProgress = field(init=False)
-    log: PartLog = field(init=False)
-    fetcher: Fetcher = field(init=False)
-    _reported: float = field(default=0.0, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        job = self.job
-        self.progress = ExportProgress(len(job.sources), clock=asyncio.get_running_loop().time)
-        self.log = PartLog(
-            job.folder.open(),
-            job.number,
-            job.export,
-            lambda: self.fetcher.columns,
-            job.part_rows,
-            job.part_bytes,
-            job.format,
-        )
-        spec = ExportSpec(
-            operator.attrgetter(job.route)(self.session),
-            job.sources,
-            job.folder.url,
-            cast("Format", job.format),
-            job.query,
-            job.limit,
-            job.concurrency,
-            job.amounts,
-            job.fields,
-            ranges=job.ranges,
-        )
-        self.fetcher = Fetcher(spec, self.log, self.thread, self.progress, self._report)
-
-    async def run(self) -> Outcome:
-        """Fetch what the parts lack.
-
-        Fetched rows are written also after an error or a cancellation.
-        """
-        try:
-            await self.thread.run(self.log.open)
-            try:
-                await self.fetcher.fetch()
-            finally:
-                await self.thread.run(self.log.close)
-        finally:
-            self.thread.shutdown()
-        counts = self._counts()
-        self.report(counts)
-        return Outcome(counts, self.fetcher.failures, tuple(self.log.written))
-
-    def _report(self) -> None:
-        now = self.progress.elapsed
-        if now - self._reported >= REPORT_EVERY:
-            self._reported = now
-            self.report(self._counts())
-
-    def _counts(self) -> dict[str, int]:
-        """Return the counts.
-
-        Rows include those that an earlier worker wrote in this run of the export.
-        """
-        rows, invalid = self.log.counts
-        return {**self.progress.counts, "rows": rows, "invalid": invalid}
+    failures = await plugin.run(key, whole())
+    report()
+    # Workers that have died may have added rows before.
+    now, before, counts = Held.of(sink.state), job.before, run.progress.counts
+    counts["rows"] = now.rows - before.rows + counts["removed"]
+    counts["invalid"] = now.invalid - before.invalid
+    new = [one for one in sink.state.files.values() if int(one.name.split("-")[2]) > before.number]
+    return Outcome(counts, failures, [msgspec.structs.replace(one, sources={}) for one in new])

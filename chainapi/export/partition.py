@@ -7,34 +7,33 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, unquote
 
-from attrs import evolve, frozen
+from attrs import evolve
 from msgspec import Struct
 from msgspec.structs import astuple
 
 from chainapi._text import quoted
 from chainapi.errors import ArgumentError, ConfigurationError
-from chainapi.export.formats import without_source
-from chainapi.export.formats.values import DAY, date_of
-from chainapi.export.part_records import PageRecord
-from chainapi.export.target import Target, is_utf_8
+from chainapi.export.batch import PageRows
+from chainapi.export.text import DAY, date_of
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import reader
 from chainapi.tables.types import A_MODEL
 
 __all__ = [
+    "FORMATS",
     "KEYS",
     "NULL",
-    "PageRows",
     "Partitioner",
-    "Values",
     "check_label",
     "check_partition",
+    "check_target",
     "checked_partition",
-    "folder_of",
-    "partitioned",
+    "is_utf_8",
+    "source_of",
+    "time_columns",
 ]
 
 FORMATS = ("parquet", "csv", "jsonl", "csv.gz", "csv.zst", "jsonl.gz", "jsonl.zst")
@@ -42,9 +41,6 @@ KEYS = (SOURCE, "year", "month", "day")
 _LENGTHS = {"year": 4, "month": 7, "day": 10}  # of the beginning of a date: 2026, 2026-11, 2026-11-20
 NULL = "__HIVE_DEFAULT_PARTITION__"  # what readers take for null
 LONGEST_LABEL = 180  # bytes in the name of a folder, which has at most 255
-
-Values: TypeAlias = tuple[str | None, ...]
-"""Values of the keys, in the order of the keys."""
 
 
 def checked_partition(given: Any) -> tuple[str, ...]:
@@ -104,6 +100,24 @@ def check_partition(
         )
 
 
+def check_target(keys: Sequence[str], name: str, *, folder: bool, address: str) -> None:
+    """Refuse keys for one file, or for a format that is not read as one folder.
+
+    Raises:
+        ConfigurationError: it is one of them.
+
+    """
+    if not folder:
+        raise ConfigurationError(
+            f"partition= applies to a folder, and {address} is a file: leave it out, or choose a folder"
+        )
+    if name not in FORMATS:
+        raise ConfigurationError(
+            f"partition= applies to {', '.join(FORMATS)}, which programs read as one folder, and the files"
+            f" are {name}: leave it out, or choose another format"
+        )
+
+
 def _lacking(columns: Sequence[Column], all_columns: Sequence[Column]) -> str:
     """Return why rows have no time."""
     if not all_columns:
@@ -115,28 +129,6 @@ def _lacking(columns: Sequence[Column], all_columns: Sequence[Column]) -> str:
     if times:
         return f"they have {' and '.join(times)}, and none of them is the time of the row; leave the key out"
     return "they have none; leave the key out"
-
-
-def partitioned(target: Target, keys: tuple[str, ...]) -> Target:
-    """Return a target with these keys.
-
-    Raises:
-        ConfigurationError: it is a file, or programs do not read files of its format as one folder.
-
-    """
-    if not target.folder:
-        raise ConfigurationError(
-            f"partition= applies to a folder, and {target.address} is a file: leave it out, or choose a "
-            "folder"
-        )
-    if target.format.name not in FORMATS:
-        raise ConfigurationError(
-            f"partition= applies to {', '.join(FORMATS)}, which programs read as one folder, and the files"
-            f" are {target.format.name}: leave it out, or choose another format"
-        )
-    # Readers take the value of a key from the name; pyarrow and pandas refuse a column of another type.
-    format_ = without_source(target.format) if SOURCE in keys else target.format
-    return evolve(target, format=format_, partition=keys)
 
 
 def check_label(keys: Sequence[str], label: str) -> None:
@@ -160,12 +152,6 @@ def check_label(keys: Sequence[str], label: str) -> None:
             f"the source {quoted(label)} is too long for the name of a folder ({LONGEST_LABEL} bytes): leave"
             " 'source' out of partition="
         )
-
-
-def folder_of(keys: Sequence[str], values: Values) -> str:
-    """Return the folder of a partition: a path below that of the target."""
-    named = zip(keys, values, strict=True)
-    return "/".join(f"{key}={quote(value, safe='') if value else NULL}" for key, value in named)
 
 
 # Time of a row
@@ -212,107 +198,48 @@ def _first_of(values: Sequence[Any]) -> int | None:
     return next((time for time in times if time is not None), None)
 
 
-# Rows of a partition
-
-
-@frozen
-class PageRows:
-    """Rows of one page that one file has.
-
-    Attributes:
-        label: label of the source.
-        page: the page.
-        places: their indices among the valid rows of the page; None for all of them.
-        lowest: least number among them, as a string; that of the page if they are a part of it and the
-            number is no time; None for a list without an order.
-        highest: greatest number among them, alike.
-
-    """
-
-    label: str
-    page: PageRecord
-    places: Sequence[int] | None = None
-    lowest: str | None = None
-    highest: str | None = None
-
-    @classmethod
-    def whole(cls, label: str, page: PageRecord) -> PageRows:
-        """Return all rows of a page."""
-        return cls(label, page, None, page.lowest, page.highest)
-
-    @property
-    def rows(self) -> int:
-        """Number of the rows."""
-        return self.page.rows if self.places is None else len(self.places)
-
-    def of(self, lines: bytes) -> bytes:
-        """Return these rows of the JSON lines of the page."""
-        if self.places is None:
-            return lines
-        rows = lines.split(b"\n")
-        return b"".join(rows[place] + b"\n" for place in self.places)
-
-
 class Partitioner:
-    """Division of pages by keys."""
+    """Division of the rows of pages by keys."""
 
     def __init__(self, keys: Sequence[str], columns: Sequence[Column]) -> None:
         self._keys = keys
         timed = any(key != SOURCE for key in keys)
         self._times = _time_reader(time_columns(columns)) if timed else None
 
-    def divide(
-        self, pages: Iterable[tuple[str, PageRecord]], read: Callable[[PageRecord], bytes]
-    ) -> list[tuple[Values, list[PageRows]]]:
-        """Return the rows of each partition, in the order of the pages.
-
-        Args:
-            pages: pages with the labels of their sources.
-            read: returns the JSON lines of a page.
-
-        """
-        found: defaultdict[Values, list[PageRows]] = defaultdict(list)
-        for label, page in pages:
-            if page.rows:
-                for values, rows in self._of_page(label, page, read):
-                    found[values].append(rows)
-        return sorted(found.items(), key=lambda one: folder_of(self._keys, one[0]))
-
-    def _of_page(
-        self, label: str, page: PageRecord, read: Callable[[PageRecord], bytes]
-    ) -> Iterator[tuple[Values, PageRows]]:
+    def divided(self, page: PageRows) -> Iterator[tuple[str, PageRows]]:
+        """Yield the rows of each partition with its folder."""
         if self._times is None:
-            yield self._values(label, None), PageRows.whole(label, page)
+            yield self._folder(page.label, None), page
             return
-        times = self._times(read(page))
-        places: defaultdict[int | None, list[int]] = defaultdict(list)
-        for place, time in enumerate(times):
+        places = defaultdict[int | None, list[int]](list)
+        for place, time in enumerate(self._times(page.lines)):
             places[None if time is None else time // DAY].append(place)
-        by_values: defaultdict[Values, list[int]] = defaultdict(list)
+        by_folder = defaultdict[str, list[int]](list)
         for day, rows in places.items():
-            by_values[self._values(label, day)] += rows
-        if len(by_values) == 1:
-            yield next(iter(by_values)), PageRows.whole(label, page)
-            return
-        bounds = _bounds_of(page, times)
-        for values, rows in by_values.items():
-            yield values, PageRows(label, page, sorted(rows), *bounds(rows))
+            by_folder[self._folder(page.label, day)] += rows
+        for folder, rows in by_folder.items():
+            yield folder, page if len(by_folder) == 1 else page.chosen(sorted(rows))
 
-    def _values(self, label: str, day: int | None) -> Values:
+    def _folder(self, label: str, day: int | None) -> str:
         text = None if day is None else date_of(day)
-        return tuple(label if key == SOURCE else text and text[: _LENGTHS[key]] for key in self._keys)
+        values = (label if key == SOURCE else text and text[: _LENGTHS[key]] for key in self._keys)
+        named = zip(self._keys, values, strict=True)
+        return "/".join(f"{key}={quote(value, safe='') if value else NULL}" for key, value in named)
 
 
-def _bounds_of(
-    page: PageRecord, times: Sequence[int | None]
-) -> Callable[[Sequence[int]], tuple[str | None, str | None]]:
-    """Return a function from indices to the least and greatest number of the rows."""
-    known = [time for time in times if time is not None]
-    if len(known) < len(times) or (page.lowest, page.highest) != (str(min(known)), str(max(known))):
-        return lambda _: (page.lowest, page.highest)  # the numbers of the list are no times
+def source_of(folder: str) -> str | None:
+    """Return the source of the rows in a folder of partitions.
 
-    def bounds(places: Sequence[int]) -> tuple[str, str]:
-        found = [known[place] for place in places]
-        return str(min(found)), str(max(found))
+    None if its name has none.
+    """
+    values = dict(part.split("=", 1) for part in folder.split("/") if "=" in part)
+    return unquote(values[SOURCE]) if SOURCE in values else None
 
-    return bounds
+
+def is_utf_8(text: str) -> bool:
+    """Check that a string can be UTF-8: that it has no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

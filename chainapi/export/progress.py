@@ -6,29 +6,24 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from inspect import iscoroutinefunction
 from math import ceil
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from attrs import define, field
 
 from chainapi._text import quoted
 from chainapi.client.progress import progress_text
-from chainapi.core.duration import in_words
 from chainapi.errors import ConfigurationError
 
-__all__ = ["ExportProgress", "Stage", "Step", "check_reporter"]
+__all__ = ["ExportProgress", "Stage", "Step", "reporter_of"]
 
 Stage = Literal["fetching", "writing", "done"]
-"""``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last part, or ``done``."""
+"""``fetching`` pages, which are written meanwhile; ``writing`` what is left at the end; or ``done``."""
 
-Step = Literal["rows", "check", "place"]
-"""Step of a part: its ``rows`` are written, read back (``check``), or put in ``place``.
-
-In ``place`` a file gets its name, or the new rows are added to a text or a database.
-"""
+Step = Literal["compacting", "joining"]
+"""Step of the writing at the end: the merging of small parts, or the joining of parts to one file."""
 
 _COUNTS = ("seen", "skipped", "done", "failed", "pages", "rows", "invalid", "closed", "removed")
 _OPEN = "pages_of_open"
-_STEPS: Mapping[Step | None, str] = {"check": " · reading them back", "place": " · putting them in place"}
 
 
 @define(eq=False)
@@ -62,9 +57,7 @@ class ExportProgress:
             lacks.
         removed: rows that left the target in this run: the list has changed or withdrawn them.
         invalid: invalid rows committed in this run (``on_invalid="raw"``).
-        written: valid rows that this run has written, those of the part that is being written included.
-        to_write: those rows, and the ones that wait for a part.
-        step: step of the part that is being written; None between parts.
+        step: step of the writing that is under way; None otherwise.
         limit: greatest number of rows of each source; None for all.
         ask: returns the least seconds that a number of requests takes, by the quota; None if it is not known.
         clock: returns the time in seconds.
@@ -84,8 +77,6 @@ class ExportProgress:
     invalid: int = 0
     closed: int = 0
     removed: int = 0
-    written: int = 0
-    to_write: int = 0
     step: Step | None = None
     incremental: bool | None = field(default=None, init=False)
     _open: defaultdict[str, _OpenSource] = field(
@@ -95,10 +86,6 @@ class ExportProgress:
     ask: Callable[[float], float] | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
     _begun: float = field(init=False, repr=False)
-    _part_since: float = field(default=0.0, init=False, repr=False)  # when its part was begun
-    _part_end: int = field(default=0, init=False, repr=False)  # `written` after its part
-    _parts: int = field(default=0, init=False, repr=False)  # rows of the finished parts
-    _parts_took: float = field(default=0.0, init=False, repr=False)  # seconds
 
     def __attrs_post_init__(self) -> None:
         self._begun = self.clock()
@@ -115,34 +102,17 @@ class ExportProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the last row is written; None if it is not known.
+        """Estimated seconds until the last row is there; None if they are not known.
 
         An open source of a list whose rows have a number, and end at a known one, has as many pages as the
         share of the numbers says that it has passed. The others have as many as these and the finished ones
         on average; with a limit, before a source is done, as many rows as the limit. The pace is that so far,
-        or what the quota allows if that takes longer. The rows that wait for a part then are added at the
-        pace of the parts so far, which includes all steps of a part. The first part has the pace of its rows;
-        how long its other steps take is not known.
+        or what the quota allows if that takes longer.
         """
         if self.stage == "done":
             return 0.0
-        writing = self._seconds_of_writing()
-        if self.stage == "writing":
-            return writing
-        fetching = self._seconds_of_fetching()
-        return None if fetching is None else fetching + (writing or 0.0)
-
-    def _seconds_of_writing(self) -> float | None:
-        spent = 0.0 if self.step is None else self.clock() - self._part_since
-        if self._parts:
-            return max(0.0, (self.to_write - self._parts) * self._parts_took / self._parts - spent)
-        if self.step != "rows" or not self.written:
-            return None
-        return (self.to_write - self.written) * spent / self.written
-
-    def _seconds_of_fetching(self) -> float | None:
         pages = self._pages_left()
-        if pages is None:
+        if pages is None or self.stage == "writing":
             return None
         paced = pages * self.elapsed / self.pages
         return paced if self.ask is None else max(paced, self.ask(ceil(pages)))
@@ -155,9 +125,9 @@ class ExportProgress:
             pages_a_source = (self.pages - of_open + estimated) / (fetched + len(known))
             rest = self.sources - self.done - self.failed - len(known)
             return estimated - passed + max(0.0, pages_a_source * rest - (of_open - passed))
-        if self.expected is None or not self.rows:
+        if self._limited is None or not self.rows:
             return None
-        return max(0.0, (self.expected - self.rows) * self.pages / self.rows)
+        return max(0.0, (self._limited - self.rows) * self.pages / self.rows)
 
     @property
     def _pages_of_open(self) -> int:
@@ -165,10 +135,15 @@ class ExportProgress:
 
     @property
     def expected(self) -> int | None:
-        """Greatest number of rows of this run.
+        """Number of rows of this run, by the limit or an estimate; None if not known."""
+        if self._limited is not None:
+            return self._limited
+        pages = self._pages_left() if self.rows else None
+        return None if pages is None else round(self.rows * (1 + pages / self.pages))
 
-        None without a limit or a number of sources.
-        """
+    @property
+    def _limited(self) -> int | None:
+        """Greatest number of rows of this run by the limit."""
         if self.limit is None or self.sources is None:
             return None
         return self.limit * (self.sources - self.skipped)
@@ -177,40 +152,38 @@ class ExportProgress:
     def share(self) -> float | None:
         """Share of the rows expected, or of the sources if that is more.
 
-        None without a number of sources.
+        None if neither is known.
         """
-        of_rows = self.rows / self.expected if self.expected else 0.0
-        of_sources = (self.done + self.failed) / self.sources if self.sources else 0.0
-        return max(of_rows, of_sources) if self.sources else None
+        of_rows = self.rows / self.expected if self.expected else None
+        of_sources = (self.done + self.failed) / self.sources if self.sources else None
+        known = [one for one in (of_rows, of_sources) if one is not None]
+        return min(1.0, max(known)) if known else None
 
     def text(self) -> str:
         """Return sources, rows, speed, time left and a wait for quota in one line."""
-        if self.stage == "writing":
-            return self.writing_text()
         sources = "" if self.sources is None else f"{self.done:,} of {self.sources:,} sources · "
-        wait = 0.0 if self.ask is None or self.stage == "done" else self.ask(1)
+        wait = 0.0 if self.ask is None or self.stage != "fetching" else self.ask(1)
         left = None if self.stage == "done" else self.seconds_left
-        return sources + progress_text(self.rows, self.expected, self.elapsed, left, wait)
-
-    def writing_text(self) -> str:
-        """Return the rows written, the step, and the time left if it is known."""
-        text = f"{self.written:,} of {self.to_write:,} rows written{_STEPS.get(self.step, '')}"
-        left = self.seconds_left
-        return text if left is None else f"{text} · about {in_words(left)} left"
+        step = "" if self.step is None else f" · {self.step}"
+        expected = self.expected
+        if self._limited is None and expected is not None and expected <= self.rows:
+            expected = None
+        return f"{sources}{progress_text(self.rows, expected, self.elapsed, left, wait)}{step}"
 
     @property
     def record(self) -> dict[str, Any]:
         """The progress as JSON values, for machines: stage, step, counts, speed, seconds.
 
-        ``seconds_left``, ``sources`` and ``incremental`` are None where they are not known, ``step`` between
-        parts.
+        ``seconds_left``, ``sources``, ``expected`` and ``incremental`` are None if they are not known,
+        ``step`` between two steps.
         """
         return {
             "stage": self.stage,
             "step": self.step,
             "sources": self.sources,
             "incremental": self.incremental,
-            **{name: getattr(self, name) for name in (*_COUNTS, "written", "to_write")},
+            **{name: getattr(self, name) for name in _COUNTS},
+            "expected": self.expected,
             "rows_per_second": round(self.rows_per_second, 1),
             "elapsed": round(self.elapsed, 1),
             "seconds_left": None if self.seconds_left is None else round(self.seconds_left, 1),
@@ -230,36 +203,6 @@ class ExportProgress:
             setattr(self, name, sums[name])
         self._open.clear()
         self._open[_OPEN].pages = sums[_OPEN]
-
-    def begin_writing(self, rows: int, waiting: int) -> None:
-        """Count the rows of a part that is begun, and those that wait for the next ones."""
-        self._part_end = self.written + rows
-        self.to_write = self._part_end + waiting
-        self._part_since, self.step = self.clock(), "rows" if rows else "check"
-
-    def wrote(self, rows: int) -> None:
-        """Count written rows; after the last one of a part they are read back."""
-        self.written += rows
-        if self.written >= self._part_end:
-            self.step = "check"
-
-    def begin_placing(self) -> None:
-        """Note that the file of the part is put in place."""
-        self.step = "place"
-
-    def corrected(self, rows: int, removed: int, invalid: int) -> None:
-        """Count the new rows of windows, valid or not, and the rows that left the target."""
-        self.rows += rows
-        self.invalid += invalid
-        self.removed += removed
-        self.to_write = self.written  # the others were in the target
-
-    def end_writing(self) -> None:
-        """Count the rows and the time of a part."""
-        if self.step is not None:
-            self._parts = self.written
-            self._parts_took += self.clock() - self._part_since
-            self.step = None
 
     def opened(self, label: str, walks: int) -> None:
         """Note how many walks of a source there are: one, or one for each of its ranges."""
@@ -284,14 +227,16 @@ class ExportProgress:
             del self._open[label]
 
 
-def check_reporter(given: object) -> None:
-    """Refuse an `on_progress` that cannot be called, or that would have to be awaited.
+def reporter_of(given: object) -> Callable[[ExportProgress], None] | None:
+    """Return the argument `progress` of an export if it is a function.
 
     Raises:
-        ConfigurationError: it is one of them.
+        ConfigurationError: it is neither a bool nor a function, or one that would have to be awaited.
 
     """
-    if given is None or (callable(given) and not iscoroutinefunction(given)):
-        return
-    named = "an async one, which nobody awaits" if callable(given) else quoted(given)
-    raise ConfigurationError(f"on_progress= must be a function, not {named}")
+    if isinstance(given, bool):
+        return None
+    if callable(given) and not iscoroutinefunction(given):
+        return cast("Callable[[ExportProgress], None]", given)
+    named = "an async function, which nobody awaits" if callable(given) else quoted(given)
+    raise ConfigurationError(f"progress= must be True, False or a function, not {named}")

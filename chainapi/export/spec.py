@@ -1,9 +1,14 @@
-"""Specification of an export: method, sources, target, arguments."""
+"""Specification of an export: method, sources, options and settings.
+
+What a run leaves out of the form of its files (format, partition, columns, amounts, compression) is that of
+the target. What chooses rows (route, parameters, limit) has to be given again: left out, it means all rows.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -16,33 +21,49 @@ from collections.abc import (
 )
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from chainapi._text import quoted
 from chainapi.api.options import NOT_SENT
 from chainapi.client.pages import Pages
+from chainapi.client.split import Split, Widths
+from chainapi.core.numbers import is_whole
+from chainapi.core.paging.ranges import MAX_RANGES
 from chainapi.core.url import query_params
-from chainapi.errors import ConfigurationError
-from chainapi.export.formats import Format, options_of
-from chainapi.export.lookback import Lookback
-from chainapi.export.partition import check_label
-from chainapi.export.ranges import RangesOfSources
-from chainapi.export.settings import COLUMNS, OPTIONS
-from chainapi.tables.columns import Column, described
-from chainapi.tables.types import Amounts
+from chainapi.errors import (
+    ArgumentError,
+    ChainAPIError,
+    ConfigurationError,
+    ExportError,
+    IncompleteExportError,
+)
+from chainapi.export.partition import check_label, check_target
+from chainapi.export.sinks import DATABASES, ParquetOptions, Target, check_packages
+from chainapi.export.window import Lookback
+from chainapi.tables.columns import Column, changes, checked_fields, described
+from chainapi.tables.types import A_MODEL, Amounts, checked_amounts
 
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
 
 __all__ = [
+    "COLUMNS",
     "Arguments",
     "ExportSpec",
+    "RangesOfSources",
     "Sources",
+    "checked_ranges",
     "checked_sources",
+    "compare_settings",
     "free_label",
-    "sent_values",
+    "in_order",
+    "incomplete",
+    "require_columns",
 ]
 
+COLUMNS = "columns"  # the setting with the names and kinds of the columns
+OPTIONS = "options"  # the setting with the options of the files, which each run may change
+FOLDER_FORMAT = "jsonl"  # of files in a folder whose name has no suffix of a format
 CHECKED_AT_ONCE = 256  # sources, before other tasks have their turn
 
 Sources: TypeAlias = Iterable[Any] | AsyncIterable[Any]
@@ -158,31 +179,66 @@ class ExportSpec:
     Attributes:
         walk: method that returns the stream of a source.
         over: the sources.
-        target: name of the file or the folder for the rows.
-        format: format of the files.
         query: keyword arguments of `walk` that all sources share.
         limit: greatest number of rows of a source until it has ended for the first time; None for all.
         concurrency: sources that are open at once.
+        ranges: ranges of each source that has not begun; None to walk it as a whole.
+        lookback: how far below its newest row a finished source is fetched again; None for no row.
+        chosen: what the caller has chosen of the form of the files; None for that of the target.
+        format: name of the format.
         amounts: type of amounts.
         fields: names of the columns in their order, without the first one, the source; None for all.
         partition: keys that divide the rows of a part into files.
-        ranges: ranges of each source that has not begun; None to walk it as a whole.
-        lookback: how far below its newest row a finished source is fetched again; None for no row.
+        parquet: how Parquet files are written.
 
     """
 
     walk: Callable[..., Pages[Any]]
     over: Sources
-    target: str
-    format: Format
     query: Mapping[str, Any]
-    limit: int | None
-    concurrency: int
+    limit: int | None = None
+    concurrency: int = 32
+    ranges: RangesOfSources | None = None
+    lookback: Lookback | None = None
+    chosen: Mapping[str, Any] = field(factory=dict[str, Any])
+    format: str = ""
     amounts: Amounts = "text"
     fields: tuple[str, ...] | None = None
     partition: tuple[str, ...] = ()
-    ranges: RangesOfSources | None = None
-    lookback: Lookback | None = None
+    parquet: ParquetOptions = field(factory=ParquetOptions)
+
+    def continued(self, stored: Mapping[str, Any], target: Target) -> Self:
+        """Return the specification with the format and the settings of a target.
+
+        Raises:
+            ConfigurationError: the options do not apply to the format.
+
+        """
+        chosen = {**_form_of(stored), **{name: one for name, one in self.chosen.items() if one is not None}}
+        name = str(chosen.get("format") or target.format or FOLDER_FORMAT)
+        if "parquet" in self.chosen and self.chosen["parquet"] is not None and name != "parquet":
+            raise ConfigurationError(
+                f"compression and row groups apply to Parquet, and the files are {name}: leave them out, or"
+                " choose"
+                " Parquet"
+            )
+        partition = tuple(chosen.get("partition") or ())
+        if partition:
+            check_target(partition, name, folder=target.folder, address=str(target.address))
+        elif target.folder and name in DATABASES:
+            raise ConfigurationError(
+                f"format={name!r} is that of one file, and {target.address} is a folder: name a file, such as"
+                f" {str(target.address).rstrip('/')}.{name}"
+            )
+        check_packages(name)
+        return evolve(
+            self,
+            format=name,
+            amounts=checked_amounts(chosen.get("amounts", "text")),
+            fields=checked_fields(chosen.get("fields")),
+            partition=partition,
+            parquet=chosen.get("parquet") or ParquetOptions(),
+        )
 
     @property
     def total(self) -> int | None:
@@ -290,9 +346,9 @@ class ExportSpec:
         settings = {
             "address": pages.address,
             "route": route,
-            "format": self.format.name,
+            "format": self.format,
             COLUMNS: described(columns),
-            OPTIONS: options_of(self.format),
+            OPTIONS: asdict(self.parquet) if self.format == "parquet" else {},
             "amounts": self.amounts,
             "limit": self.limit,
             "fields": None if self.fields is None else [*self.fields],
@@ -300,3 +356,139 @@ class ExportSpec:
         }
         sent = sent_values(endpoint, self.query)
         return {**settings, **{f"{name}=" if name in settings else name: sent[name] for name in sent}}
+
+
+def _form_of(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run that leaves it out takes from the settings of a target."""
+    found = {name: stored.get(name) for name in ("format", "amounts", "fields", "partition")}
+    if options := stored.get(OPTIONS):
+        found["parquet"] = ParquetOptions(**options)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def require_columns(columns: Sequence[Column], name: str) -> None:
+    """Refuse rows whose columns are not known.
+
+    Raises:
+        ConfigurationError: `columns` is empty.
+
+    """
+    if not columns:
+        raise ConfigurationError(
+            f"{name} files need columns, and those of these rows are not known: "
+            f"name a route, pass {A_MODEL}, or write JSON lines (jsonl)"
+        )
+
+
+def incomplete(failures: Mapping[str, ChainAPIError], sources: int, target: str) -> IncompleteExportError:
+    """Return the error of an export with sources that failed."""
+    label, error = next(iter(failures.items()))
+    more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+    others = f"; the others are in {target}" if len(failures) < sources else ""
+    return IncompleteExportError(
+        f"{len(failures)} of {sources} sources failed: {label} ({error}){more}{others}. Start the same"
+        " export again to fetch the failed ones",
+        failures,
+    )
+
+
+def in_order(columns: Sequence[Column], stored: Mapping[str, Any]) -> list[Column]:
+    """Return columns in the order of those of a target; new ones follow."""
+    places = {name: place for place, name in enumerate(stored)}
+    return sorted(columns, key=lambda column: places.get(column.name, len(places)))
+
+
+def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Refuse to continue the export in `target` with other settings.
+
+    Raises:
+        ExportError: they differ; the message names each of them.
+
+    """
+    differences = [
+        f"{_argument(name)} was {_value(old.get(name))}, is {_value(new.get(name))}"
+        for name in sorted(old.keys() | new.keys())
+        if name not in (COLUMNS, OPTIONS) and old.get(name) != new.get(name)
+    ]
+    # A column that the rows gained is no other export.
+    differences = differences or changes(old.get(COLUMNS, {}), new.get(COLUMNS, {}))
+    if differences:
+        raise ExportError(
+            f"{target} holds another export: {'; '.join(differences)}. Use the same settings, or choose "
+            "another target"
+        )
+
+
+def _argument(setting: str) -> str:
+    """Return a setting as an argument of `export`; one without an argument as it is."""
+    return f"{setting}=" if setting in ("amounts", "fields", "format", "limit", "partition") else setting
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "left out"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+# Ranges
+
+
+@frozen
+class RangesOfSources:
+    """Number of the ranges of each source, or their width (see `Pages.split`)."""
+
+    ranges: int | None = None
+    blocks: int | None = None
+    days: float | None = None
+
+    def of(self, pages: Pages[Any]) -> Split[Pages[Any]]:
+        """Return the ranges of an unread list; nothing is sent.
+
+        Raises:
+            ConfigurationError: the list cannot be split.
+
+        """
+        try:
+            return pages.split(self.ranges, blocks=self.blocks, days=self.days)
+        except ConfigurationError as error:  # it names arguments of split(), or none
+            raise type(error)(f"ranges= does not apply: {error}") from None
+
+
+def checked_ranges(given: object, limit: int | None = None) -> RangesOfSources | None:
+    """Return the argument ``ranges=``: their number, or the width of each as a string.
+
+    Raises:
+        ConfigurationError: it is neither, or there is a limit too.
+
+    """
+    if given is None:
+        return None
+    if limit is not None:
+        raise ConfigurationError(
+            "ranges= does not apply with a limit: its rows are the first ones of the list, which one walk"
+            " fetches; leave one of them out"
+        )
+    try:
+        made = _read(given)
+        Widths(made.ranges, made.blocks, made.days)
+    except (ArgumentError, ValueError):
+        raise ArgumentError(
+            f"ranges={quoted(given)} must be a number of ranges, such as 8, or the width of each, such as"
+            f" '100000 blocks' or '7 days'; there can be {MAX_RANGES:,}"
+        ) from None
+    return made
+
+
+def _read(given: object) -> RangesOfSources:
+    if is_whole(given):
+        return RangesOfSources(given)
+    match = _WORDS.fullmatch(given) if isinstance(given, str) else None
+    if match is None:
+        raise ValueError(given)
+    number, unit = match.groups()
+    if unit in ("d", "day", "days"):
+        return RangesOfSources(days=float(number))
+    return RangesOfSources(blocks=int(number)) if unit else RangesOfSources(int(number))
+
+
+_WORDS = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(blocks?|days?|d)?", re.ASCII)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from attrs import frozen
 
@@ -78,7 +78,9 @@ class Cost:
     files: int
 
 
-def measure(pipe: Connection, served: Served, sources: int, out: str, name: str) -> None:
+def measure(
+    pipe: Connection, served: Served, sources: int, out: str, name: str, compact: Literal["auto", False]
+) -> None:
     """Export, and send its cost."""
     begun, cpu = time.perf_counter(), time.process_time()
     stages = {"fetching": begun}
@@ -91,7 +93,13 @@ def measure(pipe: Connection, served: Served, sources: int, out: str, name: str)
         async with Session(data_base_url=served.address, api_key=served.key) as session:
             chains = range(1, sources + 1)
             result = await export(
-                session.data.evm.blocks, chains, out, format=name, page_size=PAGE, on_progress=note
+                session.data.evm.blocks,
+                chains,
+                out,
+                format=name,
+                page_size=PAGE,
+                compact=compact,
+                progress=note,
             )
         if result.rows != sources * PAGES * PAGE:
             raise RuntimeError(f"{result.rows} rows of {sources} sources")
@@ -115,7 +123,7 @@ def size_of(folder: Path, *, journals: bool = True) -> int:
     sizes = dict[int, int]()
     for path in folder.rglob("*"):
         with suppress(OSError):
-            if path.is_file() and (journals or "export" not in str(path.relative_to(folder))):
+            if path.is_file() and (journals or "log/" not in str(path.relative_to(folder))):
                 state = path.stat()
                 sizes[state.st_ino] = state.st_size
     return sum(sizes.values())
@@ -167,6 +175,7 @@ def main() -> None:
     parser.add_argument("formats", nargs="*", default=FORMATS)
     parser.add_argument("--folder", action="store_true", help="export to a folder")
     parser.add_argument("--sources", type=int, action="append", help=f"by default {SOURCES}")
+    parser.add_argument("--compact", action="store_true", help="merge small parts")
     given = parser.parse_args()
     print(
         "| format | rows | fetching, s | rest, s | rows/s | CPU, us a row | memory, MiB | peak disk / files"
@@ -180,7 +189,7 @@ def main() -> None:
                 place.mkdir()
                 out = place / ("rows" if given.folder else f"rows.{name}")
                 use_memory(place / "used", sources * PAGES * PAGE * ROW)
-                print(line_for(served, sources, out, name), flush=True)
+                print(line_for(served, sources, out, name, compact=given.compact), flush=True)
                 shutil.rmtree(place)
 
 
@@ -193,7 +202,7 @@ def use_memory(path: Path, size: int) -> None:
     path.unlink()
 
 
-def line_for(served: Served, sources: int, out: Path, name: str) -> str:
+def line_for(served: Served, sources: int, out: Path, name: str, *, compact: bool) -> str:
     """Export in another process, and return its line of the table.
 
     This process measures the folder: that takes CPU.
@@ -203,7 +212,9 @@ def line_for(served: Served, sources: int, out: Path, name: str) -> str:
     def note() -> None:
         sizes.append(size_of(out.parent))
 
-    with child(measure, served, sources, str(out), name, meanwhile=note) as cost:
+    with child(
+        measure, served, sources, str(out), name, "auto" if compact else False, meanwhile=note
+    ) as cost:
         return line_of(name, sources * PAGES * PAGE, cost, max(sizes))
 
 

@@ -193,7 +193,8 @@ def test_ranges_walk_side_by_side(words: list[str]) -> None:
         0,
         "chainapi: 30 new rows of 1 source fetched, ranges.jsonl written\n",
     )
-    assert Path("ranges.jsonl").read_bytes() == Path("one.jsonl").read_bytes()
+    lines = [Path(name).read_bytes().splitlines() for name in ("ranges.jsonl", "one.jsonl")]
+    assert sorted(lines[0]) == sorted(lines[1])
     assert simulator.stats.requests - met == 10  # the newest row, and three pages of each range
     simulator.faults = (Fault(at=simulator.stats.requests + 3, status=404),)
     failed = exported(*TRANSFERS, "--out", "t.jsonl", *words, simulator=simulator)
@@ -208,10 +209,10 @@ def test_ranges_walk_side_by_side(words: list[str]) -> None:
         ("blocks.parquet", (), "blocks.parquet"),
         ("blocks.duckdb", (), "blocks.duckdb"),
         ("blocks.txt", ("--format", "jsonl"), "blocks.txt"),
-        ("blocks", (), "blocks/part-00001.jsonl"),
-        ("deep/down/", ("--format", "parquet"), "deep/down/part-00001.parquet"),
-        ("there.parquet", (), "there.parquet/part-00001.parquet"),
-        ("down.csv.gz/", ("--format", "csv"), "down.csv.gz/part-00001.csv"),
+        ("blocks", (), "blocks/part-00000001.jsonl"),
+        ("deep/down/", ("--format", "parquet"), "deep/down/part-00000001.parquet"),
+        ("there.parquet", (), "there.parquet/part-00000001.parquet"),
+        ("down.csv.gz/", ("--format", "csv"), "down.csv.gz/part-00000001.csv"),
     ],
 )
 def test_formats_and_folders(out: str, option: tuple[str, ...], written: str) -> None:
@@ -399,16 +400,16 @@ def test_a_target_of_other_rows_is_left_alone(folder: Path) -> None:
         ([ROUTE, "43114", "--out", "b.csv", "--lookback", "9 blocks"], "--lookback in blocks does not fit"),
         ([ROUTE, "43114", "--out", "b.csv", "--lookback", "soon"], "--lookback 'soon' must be a distance"),
         (["data.chains", "--out", "b.csv", "--lookback", "1d"], "--lookback does not apply to this list"),
-        ([ROUTE, "43114", "--out", "b.csv", "--compression", "gzip"], "--compression applies to Parquet"),
+        (
+            [ROUTE, "43114", "--out", "b.csv", "--compression", "gzip"],
+            "compression and row groups apply to Parquet",
+        ),
         (
             [ROUTE, "43114", "--out", "b.parquet", "--compression-level", "99"],
             "--compression-level 99 must be a whole number from 1 to 22",
         ),
         ([ROUTE, "43114", "--out", "b.csv", "--partition", "day"], "--partition applies to a folder"),
         ([ROUTE, "43114", "--out", "b", "--partition", "week"], "'week', which is no key"),
-        ([ROUTE, "43114", "--out", "b.csv", "--part-rows", "9"], "--part-rows applies to a folder"),
-        ([ROUTE, "43114", "--out", "b.csv", "--part-bytes", "9"], "--part-bytes applies to a folder"),
-        ([ROUTE, "43114", "--out", "b.csv", "--part-seconds", "9"], "--part-seconds applies to a folder"),
         (
             [METRIC, "validatorCount", "--param", "network=mainnet", "--ranges", "8", "--out", "b.csv"],
             "pass --param start_timestamp=VALUE, because",
@@ -417,7 +418,9 @@ def test_a_target_of_other_rows_is_left_alone(folder: Path) -> None:
             [ROUTE, "43114", "--out", "b", "--partition", "day", "--fields", "gas_used"],
             "add 'block_timestamp' to --fields",
         ),
-        ([ROUTE, "43114", "--out", "b/", "--journal", "x"], "--journal applies to a URL such as s3://bucket"),
+        (["--out", "b.csv"], "a ROUTE is missing"),
+        ([ROUTE, "43114", "--out", "b", "--commit-seconds", "-1"], "--commit-seconds"),
+        (["--show", "b", "--out", "c"], "--out does not apply"),
         ([ROUTE, "43114", "--out", "sftp://me:hunt3r2@host/b/"], "sftp://host/b/ was given with a password"),
         ([*TRANSFERS, "--out", "t.csv", "--ranges", "many"], "--ranges 'many' must be a number of ranges"),
         ([*TRANSFERS, "--out", "t.csv", "--ranges", "7 days"], "days do not fit a list by block"),
@@ -482,7 +485,8 @@ def test_plain_lines_every_ten_seconds() -> None:
     assert last == "chainapi: 120 new rows of 2 sources fetched, b.jsonl written"
     assert len(lines) > 2
     shape = re.compile(
-        r"chainapi: \d of 2 sources · \d+ rows · \d+ rows/s · \d+ requests(?: · about \d+ s left)? · "
+        r"chainapi: \d of 2 sources · \d+(?: of about \d+)? rows · \d+ rows/s · \d+ requests"
+        r"(?: · about \d+ s left)? · "
         r"data: \d of 4 left(?:, next request in \d+ s, at 12:00:\d\d)?"
     )
     assert [line for line in lines if not shape.fullmatch(line)] == []
@@ -497,26 +501,20 @@ def test_progress_as_json(tty: bool) -> None:
     """--progress json writes a line of JSON each second, and the result behind them; none the result only."""
     simulator = Simulator(seed=1, rows=60, limit=2, window=30.0)
     outcome = exported(
-        *(ROUTE, "43114", "--page-size", "10", "--out", "b/", "--part-rows", "20", "--progress", "json"),
+        *(ROUTE, "43114", "--page-size", "10", "--out", "b/", "--commit-seconds", "40", "--progress", "json"),
         simulator=simulator,
         tty=tty,
     )
     *lines, end = outcome.err.splitlines()
-    assert end == "chainapi: 60 new rows of 1 source fetched, 3 files in b written"
+    assert end == "chainapi: 60 new rows of 1 source fetched, 2 files in b written"
     records = [json.loads(line) for line in lines]
     assert 55 <= len(records) <= 65
     assert records[0]["stage"] == "fetching"
     assert {record["seconds_left"] for record in records[:5]} == {None}
     last = records[-1]
-    assert (last["stage"], last["sources"], last["done"], last["rows"], last["written"]) == (
-        "done",
-        1,
-        1,
-        60,
-        60,
-    )
-    assert (last["to_write"], last["requests"], last["seconds_left"]) == (60, 7, 0.0)  # one was refused
-    assert all(one["written"] <= one["to_write"] and one["incremental"] for one in records)
+    assert (last["stage"], last["sources"], last["done"], last["rows"]) == ("done", 1, 1, 60)
+    assert (last["requests"], last["seconds_left"], last["step"]) == (7, 0.0, None)  # one was refused
+    assert all(one["incremental"] for one in records)
     outcome = exported(BLOCKS, "--out", "other.jsonl", "--progress", "json")
     assert [json.loads(line)["incremental"] for line in outcome.err.splitlines()[:-1]] == [False]
     silent = exported(ROUTE, "43114", "--out", "b.jsonl", "--progress", "none")
@@ -573,7 +571,7 @@ def test_a_signal_keeps_the_pages_and_prints_how_to_continue(
     end = re.fullmatch(r"chainapi: (\d+) new rows kept; to continue: chainapi (.*)", said)
     assert end is not None
     assert shlex.split(end[2]) == given
-    assert not (folder / "b.jsonl").exists()
+    assert sum(sources_in("b.jsonl").values()) == int(end[1])
 
     whole = Simulator(seed=1, chains=chains, rows=rows)
     again = chainapi(
@@ -608,14 +606,42 @@ def test_export_puts_invalid_rows_aside(tmp_path: Path) -> None:
     assert second.err.endswith(message)
 
 
-def test_a_url_has_its_journal_where_the_option_says(folder: Path) -> None:
-    """An export to a URL names the URLs of its parts, and continues with the same journal only."""
+def test_a_url_is_a_folder() -> None:
+    """An export to a URL names the URLs of its parts, and continues from anywhere."""
     tokens = (ROUTE, "43114", "--out", "memory://cli/blocks/", "--format", "csv.gz", "--progress", "none")
-    outcome = exported(*tokens, "--journal", "state")
+    outcome = exported(*tokens)
     assert outcome.code == 0
-    assert "30 new rows of 1 source fetched, memory://cli/blocks/part-00001.csv.gz written" in outcome.err
-    assert (folder / "state" / "journal").is_file()
-    refused = exported(*tokens)
-    assert refused.code == FAILED
-    assert "is not the journal of an export to it" in refused.err
-    assert "no new rows: memory://cli/blocks has the rows" in exported(*tokens, "--journal", "state").err
+    assert re.search(
+        r"30 new rows of 1 source fetched, memory://cli/blocks/part-00000001-\w+\.csv\.gz written",
+        outcome.err,
+    )
+    assert "no new rows: memory://cli/blocks has the rows" in exported(*tokens).err
+
+
+def test_a_target_is_shown() -> None:
+    """--show prints the files of a target with rows and bytes, and the newest number of each source."""
+    assert exported(ROUTE, "43114", "53935", "--out", "blocks/", "--progress", "none").code == 0
+    shown = chainapi("export", "--show", "blocks/")
+    [line] = shown.out.splitlines()
+    name, rows, size = line.split("\t")
+    assert (name, rows) == ("blocks/part-00000001.jsonl", "60")
+    assert int(size) == Path(name).stat().st_size
+    newest = max(row["block_timestamp"] for row in rows_in(name) if row["source"] == "43114")
+    assert f"chainapi: newest of 43114: {newest:,}" in shown.err.splitlines()
+    other = chainapi("export", "--show", "nothing/")
+    assert (other.code, other.out) == (FAILED, "")
+    assert "nothing has no export" in other.err
+
+
+def test_parts_are_merged_by_hand() -> None:
+    """`chainapi compact` merges the small parts that runs with --no-compact have left."""
+    for limit in range(3):
+        chains = [str(one) for one in range(1, limit + 2)]
+        simulator = Simulator(seed=1, rows=5, chains=(1, 2, 3))
+        assert exported(ROUTE, *chains, "--out", "b/", "--no-compact", simulator=simulator).code == 0
+    assert len([*Path("b").glob("part-*")]) == 3
+    merged = chainapi("compact", "b/")
+    assert (merged.code, merged.err) == (0, "chainapi: 3 parts merged in b/\n")
+    [part] = Path("b").glob("part-*")
+    assert sources_in(str(part)) == {"1": 5, "2": 5, "3": 5}
+    assert chainapi("compact", "b/").err == "chainapi: b/ has no small parts to merge\n"

@@ -267,15 +267,12 @@ def test_the_end_of_a_wait(seconds: float, said: str) -> None:
 
 
 def test_stages_and_failures_of_an_export_are_seen() -> None:
-    """Failed sources are counted, and the writing of the file is shown; nothing is kept before a page."""
+    """Failed sources are counted, and the steps of the end are named; nothing is kept before a page."""
     progress = ExportProgress(1_000, "writing", seen=1_000, done=997, failed=3, pages=5_000, rows=123_456)
-    progress.begin_writing(123_456, 0)
-    progress.clock = lambda: 3.4
-    progress.wrote(50_000)
+    progress.clock, progress.step = lambda: 3.4, "compacting"
     view = ExportView(Progress(lambda: 0.0), dict[str, QuotaSnapshot], datetime.now, progress)
     assert view.line() == (
-        "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 0 requests · 3 failed · "
-        "50,000 of 123,456 rows written · about 5 s left"
+        "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 0 requests · 3 failed · compacting"
     )
     begun = ExportView(None, dict[str, QuotaSnapshot], datetime.now)
     assert (begun.counts(), begun.kept()) == ("no pages yet", "0 new rows kept")

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from threading import Thread
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import fsspec  # type: ignore[import-untyped]
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
 
+from chainapi import Session
+from chainapi.export import export, files
 from chainapi.simulator import Simulator
+from chainapi.transport import Request, Response, Transport
 
-__all__ = ["arguments_of", "cluster_of", "simulated"]
+__all__ = [
+    "Shared",
+    "arguments_of",
+    "cluster_of",
+    "rows_at",
+    "rows_in",
+    "straight",
+]
 
 
 @asynccontextmanager
@@ -37,18 +50,62 @@ def arguments_of(simulator: Simulator) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def simulated() -> Iterator[Simulator]:
-    """Run a simulator with a port in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    simulator = Simulator(chains=(1, 2), rows=60)
-    asyncio.run_coroutine_threadsafe(simulator.__aenter__(), loop).result(10)
-    try:
-        yield simulator
-    finally:
-        asyncio.run_coroutine_threadsafe(simulator.__aexit__(None, None, None), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+class Shared:
+    """Transport that stays the same object on the workers of this process, although Dask pickles it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.arguments: dict[str, Any] = {
+            "transport": self,
+            "isolated": True,
+            "api_key": "key-of-the-test",
+            **dict.fromkeys(("data_base_url", "metrics_base_url"), "https://data.test"),
+        }
+        _shared[id(self)] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _known, (id(self),)
+
+    async def send(self, request: Request) -> Response:
+        """Answer a request."""
+        return await self._transport.send(request)
+
+    async def aclose(self) -> None:
+        """Close nothing."""
+
+
+_shared: dict[int, Shared] = {}
+
+
+def _known(number: int) -> Shared:
+    return _shared[number]
+
+
+# Rows
+
+
+async def straight(simulator: Simulator, folder: Path, sources: Any) -> Counter[str]:
+    """Count the rows of a local export."""
+    async with Session(**arguments_of(simulator)) as session:
+        await export(session.data.evm.blocks, sources, folder / "straight.parquet", page_size=10)
+    return rows_in(folder / "straight.parquet")
+
+
+def rows_in(path: Path) -> Counter[str]:
+    """Count the rows of a Parquet file, or of all in a folder, as every reader of Parquet finds them."""
+    return Counter(map(_text, ds.dataset(path, format="parquet").to_table().to_pylist()))
+
+
+def rows_at(target: Path | str) -> Counter[str]:
+    """Count the rows in the files of a target that are in force."""
+    found = Counter[str]()
+    for one in files(target):
+        with fsspec.open(str(one.path)) as file:
+            rows = pq.read_table(file).to_pylist()
+        assert len(rows) == one.rows
+        found.update(map(_text, rows))
+    return found
+
+
+def _text(row: dict[str, Any]) -> str:
+    return repr(sorted(row.items()))

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import distributed
 import pyarrow.parquet as pq
 import pytest
 from dask import config
 
+from chainapi import dask
 from chainapi.cli import FAILED, WRONG_USAGE, run
 from chainapi.cli.terminal import Terminal
+from chainapi.simulator import Simulator
 from tests.cli.terminal import Outcome, Stream
-from tests.dask.clusters import simulated
-from tests.dask.disks import rows_in
+from tests.dask.clusters import rows_in
 
 ROUTE = "data.evm.blocks"
+
+
+@contextmanager
+def simulated() -> Iterator[Simulator]:
+    """Run a simulator with a port in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    simulator = Simulator(chains=(1, 2), rows=60)
+    asyncio.run_coroutine_threadsafe(simulator.__aenter__(), loop).result(10)
+    try:
+        yield simulator
+    finally:
+        asyncio.run_coroutine_threadsafe(simulator.__aexit__(None, None, None), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +66,23 @@ def test_the_workers_export(scheduler: str, tmp_path: Path) -> None:
     options = "--limit", "20", "--compression", "gzip", "--out", str(tmp_path / "b")
     command = ("export", ROUTE, "1", "2", *options, "--dask", scheduler)
     outcome = chainapi(*command)
-    parts = [pq.ParquetFile(path) for path in (tmp_path / "b").glob("*.parquet")]
-    assert {part.metadata.row_group(0).column(0).compression for part in parts} == {"GZIP"}
-    written = len(parts)
-    line = (
-        f"40 new rows of 2 sources fetched, {written} file{'s' * (written > 1)} written to {tmp_path / 'b'}"
-    )
+    parts = [*(tmp_path / "b").glob("*.parquet")]
+    footers = [pq.ParquetFile(part).metadata for part in parts]
+    assert {footer.row_group(0).column(0).compression for footer in footers} == {"GZIP"}
+    named = parts[0] if len(parts) == 1 else f"{len(parts)} files in {tmp_path / 'b'}"
+    line = f"40 new rows of 2 sources fetched, {named} written"
     assert outcome == Outcome(0, "", f"chainapi: {line}\n")
     assert rows_in(tmp_path / "b").total() == 40
     again = f"chainapi: no new rows: {tmp_path / 'b'} has the rows of 2 sources\n"
     assert chainapi(*command) == Outcome(0, "", again)
+
+
+@pytest.mark.adapter
+def test_a_synchronous_client_waits(scheduler: str, tmp_path: Path) -> None:
+    """In a program without asyncio, `chainapi.dask.export` returns the result itself."""
+    with distributed.Client(scheduler) as client:
+        result = dask.export(client, ROUTE, (1, 2), tmp_path / "b", limit=20)
+    assert (result.rows, result.sources) == (40, 2)
 
 
 @pytest.mark.proof
@@ -77,26 +105,6 @@ def test_failed_sources_have_a_line_each(scheduler: str, tmp_path: Path) -> None
     assert f"to continue: chainapi export {ROUTE} 77 --out {tmp_path / 'b'} --dask {scheduler}" in outcome.err
 
 
-@pytest.mark.parametrize(
-    ("tokens", "message"),
-    [
-        (("/v1/chains/1/blocks",), "--dask does not apply to paths"),
-        ((ROUTE, "1", "--format", "csv"), "--format csv does not apply"),
-        ((ROUTE, "1", "--partition", "day"), "--partition does not apply: a part of a cluster is one file"),
-        ((ROUTE, "1", "--compression-level", "99"), "--compression-level 99 must be"),
-        ((ROUTE, "1", "--journal", "state"), "--journal does not apply: workers of a cluster keep"),
-        ((ROUTE, "1", "--lookback", "1d"), "--lookback does not apply: workers of a cluster never"),
-    ],
-)
-def test_what_does_not_apply_is_refused(
-    scheduler: str, tokens: tuple[str, ...], message: str, tmp_path: Path
-) -> None:
-    """Formats and sources that workers cannot write are refused at once."""
-    outcome = chainapi("export", *tokens, "--out", str(tmp_path / "b"), "--dask", scheduler)
-    assert outcome.code == WRONG_USAGE
-    assert message in outcome.err
-
-
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a scheduler at the address the command fails with a line that names it."""
     with config.set({"distributed.comm.timeouts.connect": "0.2s"}):
@@ -105,14 +113,21 @@ def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
     assert "the Dask scheduler at tcp://127.0.0.1:9 cannot be reached" in outcome.err
 
 
-@pytest.mark.parametrize(
-    "tokens", [("/v1/chains/1/blocks",), (ROUTE, "1", "--part-bytes", "5"), ("data.evm",)]
-)
-def test_wrong_usage_needs_no_scheduler(tokens: tuple[str, ...], tmp_path: Path) -> None:
+def test_what_does_not_apply_is_refused(tmp_path: Path) -> None:
     """A command that no cluster can carry out is refused before it connects to one."""
+    options = "--out", str(tmp_path / "b"), "--dask", "tcp://127.0.0.1:9"
+    cases: tuple[tuple[tuple[str, ...], str], ...] = (
+        (("/v1/chains/1/blocks",), "--dask does not apply to paths"),
+        ((ROUTE, "1", "--format", "csv"), "--format csv does not apply"),
+        ((ROUTE, "1", "--partition", "day"), "--partition does not apply"),
+        ((ROUTE, "1", "--wait", "5"), "--wait does not apply"),
+        (("data.evm",), "data.evm"),
+    )
     with config.set({"distributed.comm.timeouts.connect": "0.2s"}):
-        outcome = chainapi("export", *tokens, "--out", str(tmp_path / "b"), "--dask", "tcp://127.0.0.1:9")
-    assert outcome.code == WRONG_USAGE
+        for tokens, message in cases:
+            outcome = chainapi("export", *tokens, *options)
+            assert outcome.code == WRONG_USAGE
+            assert message in outcome.err
 
 
 @pytest.mark.filterwarnings("error")

@@ -15,13 +15,9 @@ import pytest
 from dask import config
 
 import chainapi.dask
-from chainapi import Session
 from chainapi.errors import ExportError
-from chainapi.export import export
-from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
-from tests.dask.clusters import arguments_of, cluster_of
-from tests.dask.disks import rows_in
+from tests.dask.clusters import arguments_of, cluster_of, rows_at, straight
 
 pytestmark = [
     pytest.mark.real_time,
@@ -31,14 +27,7 @@ pytestmark = [
 
 CHAINS = tuple(range(1, 9))
 ROUTE = "data.evm.blocks"
-OPTIONS: dict[str, Any] = {"page_size": 10, "part_rows": 40, "partitions": 4, "concurrency": 2}
-
-
-async def expected(simulator: Simulator, folder: Path) -> Any:
-    """Return the rows of a local export."""
-    async with Session(**arguments_of(simulator)) as session:
-        await export(session.data.evm.blocks, CHAINS, folder / "straight.parquet", page_size=10)
-    return rows_in(folder / "straight.parquet")
+OPTIONS: dict[str, Any] = {"page_size": 10, "commit_seconds": 0.05, "partitions": 4, "concurrency": 2}
 
 
 class Victim:
@@ -47,7 +36,7 @@ class Victim:
     def __init__(self, pid: int, at: int) -> None:
         self.pid, self.at, self.dead = pid, at, False
 
-    def watch(self, progress: ExportProgress) -> None:
+    def watch(self, progress: Any) -> None:
         """Kill the process when it is time."""
         if progress.rows >= self.at and not self.dead:
             self.dead = True
@@ -64,11 +53,11 @@ async def test_a_worker_that_is_killed_costs_no_row(tmp_path: Path) -> None:
         await chainapi.dask.register(client, **arguments_of(simulator))
         victim = Victim(cluster.workers[0].process.process.pid, at=250)
         result = await chainapi.dask.export(
-            client, ROUTE, CHAINS, tmp_path / "b", on_progress=victim.watch, **OPTIONS
+            client, ROUTE, CHAINS, tmp_path / "b", progress=victim.watch, **OPTIONS
         )
         assert victim.dead
         assert result.rows == 800
-        assert rows_in(tmp_path / "b") == await expected(simulator, tmp_path)
+        assert rows_at(tmp_path / "b") == await straight(simulator, tmp_path, CHAINS)
 
 
 PROGRAM = """
@@ -80,8 +69,8 @@ async def main():
     async with cluster_of(2) as (client, _):
         print("ready", flush=True)
         await chainapi.dask.export(client, "data.evm.blocks", range(1, 9), sys.argv[1],
-            page_size=10, part_rows=40, partitions=4, concurrency=2,
-            on_progress=lambda progress: print(progress.rows, flush=True))
+            page_size=10, commit_seconds=0.05, partitions=4, concurrency=2,
+            progress=lambda progress: print(progress.rows, flush=True))
 
 asyncio.run(main())
 """
@@ -106,11 +95,11 @@ async def test_a_cluster_that_is_killed_continues(tmp_path: Path) -> None:
         assert await process.wait() == -signal.SIGKILL
         async with cluster_of(2) as (client, _):
             await chainapi.dask.register(client, **arguments_of(simulator))
-            kept = rows_in(tmp_path / "b").total()
+            kept = rows_at(tmp_path / "b").total()
             assert 0 < kept < 800
             result = await chainapi.dask.export(client, ROUTE, CHAINS, tmp_path / "b", **OPTIONS)
         assert result.rows == 800 - kept
-        assert rows_in(tmp_path / "b") == await expected(simulator, tmp_path)
+        assert rows_at(tmp_path / "b") == await straight(simulator, tmp_path, CHAINS)
 
 
 async def test_a_scheduler_that_is_killed_ends_the_export(tmp_path: Path) -> None:
@@ -124,13 +113,13 @@ async def test_a_scheduler_that_is_killed_ends_the_export(tmp_path: Path) -> Non
         with config.set({"distributed.comm.timeouts.connect": "1s"}):
             await export_until_killed(simulator, address, process.pid, tmp_path / "b")
         await process.wait()
-        kept = rows_in(tmp_path / "b").total()
+        kept = rows_at(tmp_path / "b").total()
         assert 240 <= kept < 800
         async with cluster_of(2) as (client, _):
             await chainapi.dask.register(client, **arguments_of(simulator))
             result = await chainapi.dask.export(client, ROUTE, CHAINS, tmp_path / "b", **OPTIONS)
         assert result.rows == 800 - kept
-        assert rows_in(tmp_path / "b") == await expected(simulator, tmp_path)
+        assert rows_at(tmp_path / "b") == await straight(simulator, tmp_path, CHAINS)
 
 
 async def export_until_killed(simulator: Simulator, address: str, scheduler: int, target: Path) -> None:
@@ -142,7 +131,7 @@ async def export_until_killed(simulator: Simulator, address: str, scheduler: int
     ):
         await chainapi.dask.register(client, **arguments_of(simulator))
         with pytest.raises(ExportError, match="start the same export again"):
-            await chainapi.dask.export(client, ROUTE, CHAINS, target, on_progress=victim.watch, **OPTIONS)
+            await chainapi.dask.export(client, ROUTE, CHAINS, target, progress=victim.watch, **OPTIONS)
         await worker.finished()
 
 

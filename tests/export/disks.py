@@ -28,7 +28,6 @@ __all__ = ["FullDisk", "Images", "State", "files_of_at_most", "restored"]
 State = Mapping[str, bytes]  # content of each file by its path, and of each object by its URL
 
 OBJECT = "bucket:/"
-KEPT = ("journal",)  # SQLite syncs them itself, out of sight
 NAMED = ("replace", "rename", "link", "unlink", "remove", "rmdir", "mkdir", "truncate", "ftruncate")
 
 
@@ -136,8 +135,7 @@ class Images:
 
     def _connect(self, real: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         connection = real(*arguments, **options)
-        name = Path(str(arguments[0]).removeprefix("file://")).name
-        return connection if name.startswith(KEPT) else Watched(connection, self.keep)
+        return Watched(connection, self.keep)
 
     def _object(self, path: str, when: str, content: bytes) -> None:
         self.keep()
@@ -159,12 +157,8 @@ class Images:
             path = folder / name
             if path.is_dir():
                 yield from self._surviving(path)
-            elif not name.startswith(KEPT):
+            else:
                 yield str(path.relative_to(self._folder)), self._contents.get(number, b"")
-        for name in KEPT:
-            for path in folder.glob(f"{name}*"):
-                if path.is_file():
-                    yield str(path.relative_to(self._folder)), path.read_bytes()
 
 
 class Watched:
@@ -189,7 +183,6 @@ def restored(state: State, folder: Path, objects: type[Bucket] | None = None) ->
     """Create a folder with the files of a state, and give the bucket its objects."""
     folder.mkdir(parents=True)
     if objects is not None:
-        (folder / "journal").mkdir()
         objects.store.clear()
     for name, content in state.items():
         if name.startswith(OBJECT):

@@ -1,4 +1,4 @@
-"""Export of blocks to one file, whose lists grow between two runs."""
+"""Exports of blocks whose lists grow between two runs, and what is in their files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chainapi.simulator import Simulator
 from tests.export.contract import read
 from tests.sessions import simulated
 
-__all__ = ["CHAINS", "NEW", "ROWS", "Growing", "blocks_in", "blocks_of", "names_in"]
+__all__ = ["CHAINS", "NEW", "ROWS", "Growing", "blocks_in", "blocks_of", "names_in", "numbers_in", "rows_in"]
 
 CHAINS, ROWS, NEW = (1, 2, 3), 40, 7
 
@@ -24,6 +24,17 @@ def blocks_of(
     first = {chain: 10_000_000 + 1_000 * chain % 40_000_000 for chain in chains}
     newest = simulator.rows
     return {(str(chain), first[chain] + newest - 1 - index) for chain in chains for index in range(count)}
+
+
+def rows_in(path: Path, format_: str = "jsonl") -> list[dict[str, Any]]:
+    """Return the rows of a file, or of all parts of a folder."""
+    paths = sorted(path.rglob(f"part-*.{format_}")) if path.is_dir() else [path]
+    return [row for one in paths for row in read(one, format_)]
+
+
+def numbers_in(path: Path) -> Counter[tuple[str, int]]:
+    """Count the blocks of a file or a folder of JSON lines by source and number."""
+    return Counter((row["source"], row["block_number"]) for row in rows_in(path))
 
 
 def blocks_in(paths: Iterable[Path], format_: str = "jsonl") -> Counter[tuple[str, int]]:

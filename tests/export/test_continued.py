@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from attrs import evolve, field, frozen
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi import Session
 from chainapi.api.catalogue import ROUTES
-from chainapi.export import export
-from chainapi.export.run import ExportResult
+from chainapi.export import ExportResult, export
 from chainapi.testing import run
 from tests.documents import Maker
+from tests.export.growing import rows_in
 from tests.ledger import ADDRESS, Ledger, Row, block, point, transfer
 from tests.sessions import reaching
 
@@ -156,75 +156,33 @@ def in_threes(number: int, serial: int) -> Row:
     return internal(number, serial // 3)
 
 
-@pytest.mark.parametrize("growth", quick_and_others(12, 0, 5, 20))
 @pytest.mark.parametrize("shifts", [True, False])
-@pytest.mark.parametrize("name", ["order", "cursor"])
+@pytest.mark.parametrize(
+    ("name", "pages", "growth"),
+    [
+        *((name, 2, growth) for name in ("order", "cursor") for growth in (5, 12)),
+        *((name, 4, 1) for name in ("plain", "order", "cursor")),
+    ],
+)
 async def test_equal_rows_of_a_list_stay_as_many(
-    name: str, shifts: bool, growth: int, tmp_path: Path
+    name: str, pages: int, growth: int, shifts: bool, tmp_path: Path
 ) -> None:
-    """Rows that a list without a key has three times are in the target three times."""
-    kind, path = evolve(KINDS[name], make=in_threes, share=6), tmp_path / "rows.jsonl"
-    ledger = kind.ledger(shifts=shifts)
-    async with reaching(ledger) as session:
-        begun = await kind.lines(session, tmp_path / "begun.jsonl")
-        assert {*begun.values()} == {3}
-        assert await kind.stop(session, path, 2)  # two of three equal rows are on these pages
-        kind.grow(ledger, growth)
-        await kind.export(session, path)
-        assert lines_in(path) == begun
+    """Rows that a list without a key has three times are in the target three times.
 
-
-@pytest.mark.parametrize("name", ["plain", "order", "cursor"])
-@pytest.mark.parametrize("growth", quick_and_others(1, 0, 2))
-@pytest.mark.parametrize("shifts", [True, False])
-async def test_a_row_that_may_be_another_one_is_kept(
-    name: str, growth: int, shifts: bool, tmp_path: Path
-) -> None:
-    """If nothing proves that a list shifted, equal rows are kept: they repeat, and no row is lost."""
+    If nothing proves that a list shifted, as with one new row, they repeat, and no row is lost.
+    """
     kind = evolve(KINDS["order"], options={}) if name == "plain" else KINDS[name]
     kind, path = evolve(kind, make=in_threes, share=6), tmp_path / "rows.jsonl"
     ledger = kind.ledger(shifts=shifts)
     async with reaching(ledger) as session:
         begun = await kind.lines(session, tmp_path / "begun.jsonl")
-        assert await kind.stop(session, path, 4)
+        assert {*begun.values()} == {3}
+        assert await kind.stop(session, path, pages)  # after 2 pages, two of three equal rows were there
         kind.grow(ledger, growth)
         await kind.export(session, path)
         assert begun <= lines_in(path)
-        assert lines_in(path).total() == begun.total() + (growth if shifts else 0)
-
-
-@pytest.mark.parametrize("name", quick_and_others("cursor", *(name for name in KINDS if name != "cursor")))
-async def test_stops_among_rows_that_come_again(name: str, tmp_path: Path) -> None:
-    """An export that is stopped again and again while rows come again has each row once."""
-    kind, path = KINDS[name], tmp_path / "rows.jsonl"
-    ledger = kind.ledger()
-    async with reaching(ledger) as session:
-        begun = await kind.lines(session, tmp_path / "begun.jsonl")
-        assert await kind.stop(session, path, 4)
-        for growth in (24, 9, 0, 30):
-            kind.grow(ledger, growth)
-            assert await kind.stop(session, path, 1)
-        await kind.export(session, path)
-        assert lines_in(path) == begun
-
-
-@pytest.mark.parametrize(  # "number" is bounded then
-    "name", quick_and_others("key", *(name for name in KINDS if name not in ("key", "number")))
-)
-async def test_a_later_pass_that_is_stopped(name: str, tmp_path: Path) -> None:
-    """A walk that restarted, and is stopped in its second pass, continues that pass alike."""
-    kind, path = KINDS[name], tmp_path / "rows.jsonl"
-    ledger = kind.ledger()
-    async with reaching(ledger) as session:
-        assert await kind.stop(session, path, 2)
-        await asyncio.sleep(LIFETIME)
-        kind.grow(ledger, 15)
-        begun = await kind.lines(session, tmp_path / "begun.jsonl")
-        for pages in (5, 1):
-            assert await kind.stop(session, path, pages)
-            kind.grow(ledger, 12)
-        await kind.export(session, path)
-        assert lines_in(path) == begun
+        repeated = growth if shifts and growth == 1 else 0
+        assert lines_in(path).total() == begun.total() + repeated
 
 
 @pytest.mark.parametrize("limit", quick_and_others(35, 41))
@@ -245,75 +203,6 @@ async def test_a_limit_counts_rows_once(name: str, growth: int, limit: int, tmp_
             assert lines_in(path) == lines_in(tmp_path / "begun.jsonl")
 
 
-@pytest.mark.parametrize("name", ["key, order", "order"])
-async def test_a_limited_pass_that_is_stopped_above_its_rows(name: str, tmp_path: Path) -> None:
-    """A limited walk that restarted, and is stopped among rows that it skips, keeps its order."""
-    kind, path = KINDS[name], tmp_path / "rows.jsonl"
-    ledger = kind.ledger(102)  # no new row has the newest number
-    async with reaching(ledger) as session:
-        await kind.export(session, tmp_path / "begun.jsonl", limit=70)
-        assert await kind.stop(session, path, 2, limit=70)
-        await asyncio.sleep(LIFETIME)
-        for growth in (90, 7, 3):
-            kind.grow(ledger, growth)
-            assert await kind.stop(session, path, 4, limit=70)
-        assert (await kind.export(session, path, limit=70)).closed == 0
-        assert lines_in(path) == lines_in(tmp_path / "begun.jsonl")
-
-
-@pytest.mark.parametrize("growth", quick_and_others(7, 0, 40))
-async def test_ranges_continue_alike(growth: int, tmp_path: Path) -> None:
-    """The newest range of a list, which grew while the export was stopped, has each row once."""
-    kind, path = KINDS["key, cursor"], tmp_path / "rows.jsonl"
-    ledger = kind.ledger(300)
-    async with reaching(ledger) as session:
-        begun = await kind.lines(session, tmp_path / "begun.jsonl")
-        assert await kind.stop(session, path, 7, ranges=4)
-        kind.grow(ledger, growth)
-        await kind.export(session, path, ranges=4)
-        assert lines_in(path) == begun
-        await kind.export(session, path, ranges=4)
-        assert lines_in(path) == await kind.lines(session, tmp_path / "grown.jsonl")
-
-
-async def test_a_stopped_update_of_a_list_that_grew(tmp_path: Path) -> None:
-    """An update that is stopped adds each new row once."""
-    for name in ("key, cursor", "key, order", "number", "cursor", "order"):
-        kind, path = KINDS[name], tmp_path / f"{name}.jsonl"
-        ledger = kind.ledger(20)
-        async with reaching(ledger) as session:
-            await kind.export(session, path)
-            kind.grow(ledger, 50)
-            assert await kind.stop(session, path, 3)
-            kind.grow(ledger, 14)
-            for _ in range(2):
-                await kind.export(session, path)
-            assert lines_in(path) == await kind.lines(session, tmp_path / f"{name}-grown.jsonl")
-
-
-@pytest.mark.parametrize("growth", quick_and_others(7, 0, 30))
-@pytest.mark.parametrize("name", quick_and_others("key, cursor", "key, order", "number", "cursor", "order"))
-async def test_an_update_that_is_stopped_among_rows_of_the_target(
-    name: str, growth: int, tmp_path: Path
-) -> None:
-    """A stopped update leaves out rows of the newest number that came before the stop, and come again."""
-    kind = KINDS[name]
-    growth += 3 if growth and not kind.keyed else 0  # so that rows rise above the last number
-    for known in (17, 18, 19):  # rows of the target; three share each number
-        path, ledger = tmp_path / f"{known}.jsonl", kind.ledger(known)
-        async with reaching(ledger) as session:
-            await kind.export(session, path)
-            kind.grow(ledger, 8)
-            await kind.stop(session, path, 1)  # after eight new rows, and two of the target
-            kind.grow(ledger, growth)
-            result = [await kind.export(session, path) for _ in range(2)][-1]
-            found, grown = lines_in(path), await kind.lines(session, tmp_path / f"{known}-grown.jsonl")
-            assert {*found.values()} == {1}
-            # Where new rows came between others, an update of a list without an order recognizes no others.
-            assert found <= grown if result.closed else found == grown
-            assert bool(result.closed) <= (not kind.ordered and growth > 10)
-
-
 @pytest.mark.parametrize("name", ["key, order", "number"])
 async def test_a_stopped_lookback_of_a_list_that_grew(name: str, tmp_path: Path) -> None:
     """A window that is fetched again, and stopped, has each row once, also if the list grew meanwhile."""
@@ -329,41 +218,141 @@ async def test_a_stopped_lookback_of_a_list_that_grew(name: str, tmp_path: Path)
         assert lines_in(path) == await kind.lines(session, tmp_path / "grown.jsonl")
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.integers(1, 8),  # pages until the export is cancelled
-        st.sampled_from([0.0, LIFETIME / 3, LIFETIME + 1]),  # seconds until the next run
-        st.integers(0, 90),  # rows that the list gains meanwhile
+@frozen
+class History:
+    """Export that is stopped again and again, while its list grows and its tokens die.
+
+    Attributes:
+        name: kind of the list.
+        rows: rows at first.
+        steps: for each run that is stopped its pages, seconds until the next one, and rows that the list
+            gains, half of them while it runs if its tokens do not count rows.
+        limit: limit of the export.
+        ranges: ranges of the export.
+        out: name of the target.
+        shifts: whether tokens count rows from the head.
+        disorder: whether the numbers of some rows break the order of the list.
+
+    """
+
+    name: str
+    rows: int
+    steps: list[tuple[int, float, int]]
+    limit: int | None = None
+    ranges: int | str | None = None
+    out: str = "rows.jsonl"
+    shifts: bool = True
+    disorder: bool = False
+
+
+KEYED = ["key", "key, cursor", "key, order", "number"]
+HISTORIES = st.builds(
+    History,
+    name=st.sampled_from(KEYED),
+    rows=st.integers(10, 110),
+    steps=st.lists(
+        st.tuples(st.integers(1, 8), st.sampled_from([0.0, LIFETIME / 3, LIFETIME + 1]), st.integers(0, 90)),
+        min_size=1,
+        max_size=4,
     ),
-    min_size=1,
-    max_size=4,
+    out=st.sampled_from(["rows.jsonl", "rows/", "rows.sqlite"]),
+    shifts=st.booleans(),
 )
+LIMITED = st.builds(evolve, HISTORIES, shifts=st.just(False), limit=st.integers(1, 90))
+DISORDERED = st.builds(evolve, HISTORIES, shifts=st.just(False), disorder=st.just(True))
+IN_RANGES = st.builds(
+    evolve,
+    HISTORIES,
+    name=st.just("key, cursor"),
+    limit=st.none(),
+    ranges=st.sampled_from([3, "7 blocks"]),
+)
+
+
+async def check(history: History, folder: Path) -> None:
+    """Carry out a history, and compare the target with the list."""
+    kind = KINDS[history.name]
+    ledger = kind.ledger(history.rows, shifts=history.shifts)
+    if history.disorder:
+        for one in range(0, history.rows - 2, 4):
+            ledger.numbers[one], ledger.numbers[one + 2] = ledger.numbers[one + 2], ledger.numbers[one]
+    options: dict[str, Any] = {"limit": history.limit, "ranges": history.ranges, "format": None}
+    if history.out == "rows/" and kind.walk is not plain:
+        options |= {"format": "jsonl", "commit_seconds": 1.5}
+    path = folder / (history.out if kind.walk is not plain else "rows.jsonl")  # else rows have no columns
+
+    def found() -> list[int]:
+        return sorted(map(serial_of, rows_in(path, path.suffix[1:] or "jsonl")))
+
+    ended = False  # whether a run has had the whole list, so that later ones are updates
+    async with reaching(ledger) as session:
+        for pages, pause, growth in history.steps:
+            begin, meanwhile = len(ledger.numbers), 0 if history.shifts else growth // 2
+            ledger.grows = [
+                (ledger.now + pages / 2, 100 + (begin + one) // kind.share) for one in range(meanwhile)
+            ]
+            stopped = await kind.stop(session, path, pages, **options)
+            ledger.numbers += [number for _, number in ledger.grows]
+            ledger.grows = []
+            ended = ended or not stopped
+            if ended and history.limit is not None:
+                break
+            await asyncio.sleep(pause)
+            kind.grow(ledger, growth - meanwhile)
+        await kind.export(session, path, **options)
+        first = found()
+        kind.grow(ledger, 5 * kind.share)
+        result = await kind.export(session, path, **options)
+    last, whole = found(), [*range(len(ledger.numbers))]
+    assert len({*last}) == len(last)
+    if history.limit is None:
+        assert first[: history.rows] == whole[: history.rows]
+        assert last == (first if result.closed else whole)
+    else:
+        assert 1 <= len(first) <= (len(whole) if ended else history.limit)
+        assert len(first) >= min(history.limit, history.rows) or not kind.ordered or history.disorder
+        assert first == whole[first[0] : first[-1] + 1] or history.disorder
+        assert last == (first if result.closed else whole[first[0] :]) or history.disorder
+    assert history.disorder or not (kind.ordered and result.closed)
+
+
+def serial_of(row: Mapping[str, Any]) -> int:
+    """Return the serial that a row was made of."""
+    for name in ("tx_hash", "txHash", "block_hash"):
+        if name in row:
+            return int(row[name].removeprefix("0x"))
+    return int(float(row["value"]))
+
+
+EXAMPLES = (
+    History("key", 100, [(1, 0.0, 30), (1, 0.0, 10)]),  # rows come again at two places
+    History("key, order", 100, [(1, 0.0, 60), (2, 0.0, 25), (1, 101.0, 5)]),
+    History("key, cursor", 60, [(4, 0.0, 24), (1, 0.0, 9), (1, 0.0, 0), (1, 0.0, 30)]),
+    History("key", 60, [(2, 101.0, 15), (5, 0.0, 12), (1, 0.0, 12)]),  # stopped in a second pass
+    History("key, order", 20, [(8, 0.0, 50), (3, 0.0, 14)], out="rows/"),  # a stopped update
+    History("key, cursor", 18, [(8, 0.0, 8), (1, 0.0, 7)]),  # stopped among rows of the newest number
+    History("key, order", 101, [(2, 101.0, 30), (2, 101.0, 30)], limit=25, shifts=False),  # ties
+    History("key, order", 12, [(1, 101.0, 0), (2, 0.0, 0)], limit=10, shifts=False),
+    History(
+        "key, cursor", 100, [(3, 0.0, 4)], limit=50, shifts=False
+    ),  # the update has what the limit skipped
+    History("key", 100, [(3, 101.0, 200)], limit=50, shifts=False),
+    History("number", 102, [(2, 101.0, 90), (4, 0.0, 7), (4, 0.0, 3)], limit=70, shifts=False),
+    History("key, cursor", 100, [(2, 0.0, 9), (1, 101.0, 9)], limit=30, shifts=False),
+    History("key, cursor", 110, [(7, 0.0, 7), (2, 101.0, 7)], ranges=4, out="rows.sqlite"),
+)
+
+
+@pytest.mark.parametrize("history", EXAMPLES, ids=lambda one: f"{one.name}, {one.steps}")
+def test_each_row_comes_once(history: History, tmp_path: Path) -> None:
+    """An export that is stopped at any pages of a list that grows repeats no row, and leaves no gap."""
+    run(check(history, tmp_path))
 
 
 @pytest.mark.proof
-@settings(max_examples=25, deadline=None)
-@given(
-    name=st.sampled_from(["key", "key, cursor", "key, order", "number"]), shifts=st.booleans(), steps=STEPS
-)
-@example(name="key", shifts=True, steps=[(1, 0.0, 30), (1, 0.0, 10)])  # rows come again at two places
-@example(name="key, order", shifts=True, steps=[(1, 0.0, 60), (2, 0.0, 25), (1, 101.0, 5)])
-def test_each_row_comes_once(name: str, shifts: bool, steps: list[tuple[int, float, int]]) -> None:
-    """An export that is stopped at any pages of a list that grows repeats no row, and leaves no gap."""
-
-    async def check(folder: Path) -> None:
-        kind, path = KINDS[name], folder / "rows.jsonl"
-        ledger = kind.ledger(100, shifts=shifts)
-        async with reaching(ledger) as session:
-            for pages, pause, growth in steps:
-                if not await kind.stop(session, path, pages):
-                    break
-                await asyncio.sleep(pause)
-                kind.grow(ledger, growth)
-            result = [await kind.export(session, path) for _ in range(2)][-1]
-            found, grown = lines_in(path), await kind.lines(session, folder / "grown.jsonl")
-            assert {*found.values()} == {1}
-            assert found <= grown if result.closed else found == grown
-            assert kind.ordered <= (not result.closed)
-
+@settings(max_examples=200, deadline=None)
+@given(history=HISTORIES | LIMITED | IN_RANGES | DISORDERED)
+def test_each_row_comes_once_in_any_history(history: History) -> None:
+    """So it is in any history, with a limit or in ranges, in a file, a folder or a database."""
     with TemporaryDirectory() as folder:
-        run(check(Path(folder)))
+        run(check(history, Path(folder)))

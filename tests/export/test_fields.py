@@ -46,16 +46,6 @@ async def test_files_have_the_chosen_columns_in_their_order(name: str, tmp_path:
     assert found == [{column: row[column] for column in SHOWN} for row in wanted]
 
 
-async def test_the_manifest_has_the_chosen_columns(tmp_path: Path) -> None:
-    """The manifest of a folder lists the chosen columns, and the range of a number that is not among them."""
-    async with simulated(Simulator(seed=1)) as session:
-        await export(session.data.evm.blocks, [43114], tmp_path, limit=20, fields=["tx_count", "gas_used"])
-    entry = json.loads((tmp_path / "_manifest.ndjson").read_text())
-    assert [column["name"] for column in entry["columns"]] == ["tx_count", "gas_used"]
-    (source,) = entry["sources"]
-    assert source["lowest"] < source["highest"]
-
-
 @pytest.mark.parametrize("out", ["blocks.jsonl", "blocks.parquet", "blocks/"])
 async def test_new_rows_are_told_without_their_number(out: str, tmp_path: Path) -> None:
     """A later run adds each new row once, although no column has the number that tells it."""

@@ -1,4 +1,4 @@
-"""Exports of many sources: quota, memory, and parts that are taken away while they are written."""
+"""Exports of many sources: quota and memory."""
 
 from __future__ import annotations
 
@@ -6,42 +6,17 @@ import asyncio
 import gc
 import math
 import tracemalloc
-from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chainapi import Session
 from chainapi.export import export
-from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
-from tests.export.disks import Images, restored
-from tests.export.growing import CHAINS, blocks_in, blocks_of
 from tests.sessions import simulated
 from tests.test_session import DATA_URL, reply
-
-
-async def test_a_part_that_was_taken_away_is_not_written_again(tmp_path: Path) -> None:
-    """A part may be moved away as soon as it has its name, also if the export stops then."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    simulator = Simulator(chains=CHAINS, rows=40)
-    moved = 0
-    async with simulated(simulator) as session:
-        walk = session.data.evm.blocks
-        with Images(folder) as images:
-            await export(walk, CHAINS, folder, format="jsonl")
-        for number, state in enumerate(images.take()[::2]):
-            place, away = restored(state, tmp_path / f"image-{number}"), tmp_path / f"away-{number}"
-            away.mkdir()
-            for part in place.glob("*.jsonl"):
-                part.rename(away / f"moved-{part.name}")
-                moved += 1
-            await export(walk, CHAINS, place, format="jsonl")
-            found = blocks_in([*place.glob("*.jsonl"), *away.glob("*.jsonl")])
-            assert found == Counter(blocks_of(simulator, 40, CHAINS))
-    assert moved
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(500, marks=pytest.mark.proof)])
@@ -102,7 +77,7 @@ async def test_memory_does_not_grow_with_the_sources(tmp_path: Path) -> None:
         """Return the bytes at the end of fetching, and at the peak."""
         at_the_end = 0
 
-        def note(progress: ExportProgress) -> None:
+        def note(progress: Any) -> None:
             nonlocal at_the_end
             if progress.stage == "writing":
                 gc.collect()  # cycles are no memory that is held; a process with many modules collects seldom
@@ -112,7 +87,7 @@ async def test_memory_does_not_grow_with_the_sources(tmp_path: Path) -> None:
             over = (f"/v1/chains/{chain}/blocks" for chain in range(sources))  # without order: more is kept
             tracemalloc.start()
             result = await export(
-                session.data.list, over, tmp_path / f"{sources}.jsonl", concurrency=16, on_progress=note
+                session.data.list, over, tmp_path / f"{sources}.jsonl", concurrency=16, progress=note
             )
             most = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()

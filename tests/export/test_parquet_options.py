@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from chainapi.errors import ConfigurationError
-from chainapi.export import export
+from chainapi.export import ParquetOptions, export
 from chainapi.simulator import Simulator
+from tests.export.contract import read
+from tests.export.test_formats import exported
 from tests.sessions import simulated
 
 
@@ -25,84 +27,87 @@ def compression_of(path: Path) -> str:
     return str(pq.ParquetFile(path).metadata.row_group(0).column(0).compression)
 
 
-@pytest.mark.parametrize(
-    ("options", "wanted"),
-    [
-        ({}, "ZSTD"),
-        ({"compression": "zstd"}, "ZSTD"),
-        ({"compression_level": 9}, "ZSTD"),
-        ({"compression": "snappy"}, "SNAPPY"),
-        ({"compression": "gzip", "compression_level": 1}, "GZIP"),
-        ({"compression": "none"}, "UNCOMPRESSED"),
-    ],
-)
-async def test_files_have_the_chosen_compression(
-    options: dict[str, Any], wanted: str, tmp_path: Path
-) -> None:
+async def test_files_have_the_chosen_compression(tmp_path: Path) -> None:
     """The compression is the chosen one, zstd by default, and readers get the same rows."""
-    path, plain = tmp_path / "b.parquet", tmp_path / "plain.parquet"
+    chosen: list[tuple[Any, str]] = [
+        (None, "ZSTD"),
+        (ParquetOptions(), "ZSTD"),
+        (ParquetOptions(compression_level=9), "ZSTD"),
+        (ParquetOptions(compression="snappy"), "SNAPPY"),
+        (ParquetOptions(compression="gzip", compression_level=1), "GZIP"),
+        (ParquetOptions(compression="none"), "UNCOMPRESSED"),
+    ]
+    tables = list[Any]()
     async with simulated(Simulator(seed=1)) as session:
-        await export(session.data.evm.blocks, [43114], path, limit=50, **options)
-        await export(session.data.evm.blocks, [43114], plain, limit=50)
-    assert compression_of(path) == wanted
-    assert pq.read_table(path).equals(pq.read_table(plain))
+        for place, (options, wanted) in enumerate(chosen):
+            path = tmp_path / f"{place}.parquet"
+            await export(session.data.evm.blocks, [43114], path, limit=50, parquet=options)
+            assert compression_of(path) == wanted
+            tables.append(pq.read_table(path))
+    assert all(table.equals(tables[0]) for table in tables)
 
 
-async def test_later_parts_may_differ(tmp_path: Path) -> None:
-    """Neither option locks the target: later parts, and a file that grows, have those of their run."""
-    simulator, walk_of = Simulator(chains=(1,), rows=100), "/v1/chains/1/blocks"
+async def test_the_level_reaches_the_compressor(tmp_path: Path) -> None:
+    """A greater level makes a smaller file, with the same rows."""
+    words = ("block", "chain", "gas", "hash", "number", "parent")
+    rows = [
+        {"text": " ".join(words[(place * one) % 6] for one in range(9)), "number": place}
+        for place in range(500)
+    ]
+    low, high = tmp_path / "low.parquet", tmp_path / "high.parquet"
+    for out, level in ((low, 1), (high, 19)):
+        await exported(out, {"/v1/a": rows}, parquet=ParquetOptions(compression_level=level))
+    assert high.stat().st_size < low.stat().st_size
+    assert read(low, "parquet") == read(high, "parquet")
+
+
+async def test_options_are_those_of_the_run(tmp_path: Path) -> None:
+    """A run may have other options than the one before, and one that names none has the same."""
+    simulator = Simulator(chains=(1,), rows=100)
     folder, path = tmp_path / "blocks", tmp_path / "b.parquet"
     runs: list[tuple[int, dict[str, Any]]] = [
-        (0, {"row_group_rows": 30}),
-        (50, {"compression": "gzip", "row_group_rows": 40}),
+        (0, {"parquet": ParquetOptions(row_group_rows=30)}),
+        (50, {"parquet": ParquetOptions(compression="gzip", row_group_rows=40)}),
+        (50, {}),
     ]
     async with simulated(simulator) as session:
         for new, options in runs:
-            simulator.insert(walk_of, new)
+            simulator.insert("/v1/chains/1/blocks", new)
             for out in (folder, path):
                 await export(session.data.evm.blocks, [1], out, format="parquet", **options)
-    first, second = sorted(folder.glob("*.parquet"))
-    assert (groups_of(first), compression_of(first)) == ([30, 30, 30, 10], "ZSTD")
-    assert (groups_of(second), compression_of(second)) == ([40, 10], "GZIP")
-    assert (groups_of(path), compression_of(path)) == ([40, 40, 40, 30], "GZIP")
+    found = [(groups_of(part), compression_of(part)) for part in sorted(folder.glob("*.parquet"))]
+    assert found == [([30, 30, 30, 10], "ZSTD"), ([40, 10], "GZIP"), ([40, 10], "GZIP")]
+    assert (groups_of(path), compression_of(path)) == ([40] * 5, "GZIP")
 
 
 @pytest.mark.parametrize(
-    ("out", "options", "message"),
+    ("options", "message"),
     [
+        ({"compression": "lz5"}, "compression='lz5' must be 'zstd' or 'snappy' or 'gzip' or 'none'"),
+        ({"compression": 5}, "compression=5 must be"),
+        ({"compression_level": 23}, "compression_level=23 must be a whole number from 1 to 22"),
+        ({"compression_level": "x"}, "compression_level='x' must be a whole number"),
+        ({"compression": "gzip", "compression_level": 10}, "from 1 to 9"),
         (
-            "b.parquet",
-            {"compression": "lz5"},
-            "compression='lz5' must be 'zstd' or 'snappy' or 'gzip' or 'none'",
-        ),
-        ("b.parquet", {"compression_level": 23}, "compression_level=23 must be a whole number from 1 to 22"),
-        ("b.parquet", {"compression": "gzip", "compression_level": 10}, "from 1 to 9"),
-        (
-            "b.parquet",
             {"compression": "snappy", "compression_level": 1},
             "compression_level= does not apply to snappy, which has no levels",
         ),
-        ("b.parquet", {"row_group_rows": 0}, "row_group_rows=0 must be a whole number from 1"),
-        ("b.parquet", {"row_group_rows": True}, "row_group_rows=True must be a whole number"),
-        ("b.csv", {"compression": "gzip"}, "compression= applies to Parquet, and the files are csv"),
-        (
-            "b.jsonl.zst",
-            {"compression": "zstd"},
-            "compression= applies to Parquet, and the files are jsonl.zst",
-        ),
-        ("b.csv.gz", {"compression_level": 10}, "compression_level=10 must be a whole number from 1 to 9"),
-        ("b.csv.zst", {"compression_level": 23}, "compression_level=23 must be a whole number from 1 to 22"),
-        ("b.csv", {"compression_level": 1}, "compression_level= does not apply to csv, which has no levels"),
-        ("b.jsonl", {"row_group_rows": 5}, "row_group_rows= applies to Parquet, and the files are jsonl"),
+        ({"row_group_rows": 0}, "row_group_rows=0 must be a whole number from 1"),
+        ({"row_group_rows": True}, "row_group_rows=True must be a whole number"),
     ],
 )
-async def test_options_that_are_wrong(
-    out: str, options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    """Invalid options, and those of Parquet for another format, are refused before a request."""
+def test_options_that_are_wrong(options: dict[str, Any], message: str) -> None:
+    """An option that no Parquet file can have is refused by its name."""
+    with pytest.raises(ConfigurationError) as caught:
+        ParquetOptions(**options)
+    assert message in str(caught.value)
+
+
+async def test_options_of_other_files(tmp_path: Path) -> None:
+    """Options of Parquet for another format are refused before a request."""
     simulator = Simulator(seed=1)
     async with simulated(simulator) as session:
-        with pytest.raises(ConfigurationError) as caught:
-            await export(session.data.evm.blocks, [43114], tmp_path / out, **options)
-    assert message in str(caught.value)
+        for name in ("b.csv", "b.jsonl.zst", "b.duckdb", "folder/"):
+            with pytest.raises(ConfigurationError, match="apply to Parquet, and the files are "):
+                await export(session.data.evm.blocks, [43114], f"{tmp_path}/{name}", parquet=ParquetOptions())
     assert simulator.stats.requests == 0

