@@ -150,10 +150,12 @@ class TextFile:
             self._commit(Moves(), rewrite=True)
 
     def close(self) -> None:
-        """Release the lock."""
-        if self._lock.held and not any(self._content):
-            self._disk.remove([self._mark] if self._disk.size(self._mark) is not None else [])
-        self._lock.release(stays=self.state.number > 0)
+        """Remove the mark, unless the file has rows that no record names, and release the lock."""
+        try:
+            if self._lock.held and self._file is not None and self._disk.size(self._name) == self._file.size:
+                self._disk.remove([self._mark] if self._disk.size(self._mark) is not None else [])
+        finally:
+            self._lock.release(stays=self.state.number > 0)
 
     @property
     def _file(self) -> DataFile | None:
