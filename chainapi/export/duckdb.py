@@ -189,6 +189,6 @@ class DuckDb(Database):
             database.close()
 
 
-_LOCKED = ("lock on file", "being used", "already open")
+_LOCKED = ("lock on file", "being used by another process", "already open")
 # In errors about damage, whose types are those of other errors.
 _DAMAGED = ("Corrupt database file", "Could not read enough bytes", "not a valid DuckDB database")
