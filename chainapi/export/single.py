@@ -221,7 +221,8 @@ class TextFile:
         packed = self._form.packed(content)
         try:
             with explained(self._path), self._path.open("ab") as raw:
-                if raw.tell() != old.size:  # cutting it would cut what somebody has appended
+                if raw.tell() != old.size:  # with the mark, the next run would cut what somebody has appended
+                    self._disk.remove([self._mark])
                     raise changed(self._path, "was changed while this export ran", self._log.folder)
                 raw.write(packed)
                 raw.flush()

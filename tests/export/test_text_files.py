@@ -80,6 +80,8 @@ async def test_a_change_while_an_export_runs_is_refused(format_: str, tmp_path: 
     theirs = before + b"{}\n"
     with pytest.raises(ExportError, match="was changed"):
         await growing.run(progress=lambda _: growing.path.write_bytes(theirs))
+    with pytest.raises(ExportError, match="was changed"):
+        await growing.run()
     assert growing.path.read_bytes() == theirs
     growing.path.write_bytes(before)
     await growing.run()
