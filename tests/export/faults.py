@@ -98,8 +98,9 @@ class Victim:
             try:
                 signal.alarm(SECONDS)
                 os.write(child, json.dumps(self._told(fault)).encode())
-            finally:
                 os._exit(0)
+            finally:
+                os._exit(1)
         os.close(child)
         with open(parent, "rb") as pipe:  # noqa: PTH123 - a descriptor
             told = pipe.read()
@@ -230,12 +231,12 @@ def faults(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run this command with the shim in a process; its status is 1 if anything went wrong.
 
     Raises:
-        RuntimeError: there is no C compiler.
+        RuntimeError: there is no C compiler, or this is not Linux.
 
     """
     compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        raise RuntimeError("faults of exports need a C compiler, and this machine has neither cc nor gcc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        raise RuntimeError("the faults of exports need Linux and a C compiler, cc or gcc")
     with tempfile.TemporaryDirectory() as folder:
         shim = Path(folder, "shim.so")
         flags = ("-O1", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", "-pthread")
