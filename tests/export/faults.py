@@ -25,11 +25,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from chainapi.errors import ExportError
 from chainapi.testing import run
-from tests.export.contract import LATENCY, STORIES, TARGETS, Place, Story, Target, grow
+from tests.export.contract import LATENCY, STORIES, TARGETS, TRANSFERS, Place, Story, Target, grow
 from tests.ledger import Ledger
 from tests.sessions import reaching
 
@@ -37,22 +37,15 @@ __all__ = ["faults"]
 
 T = TypeVar("T")
 SHIM = Path(__file__).with_name("shim.c")
-NUMBERS = {  # of the shim
-    "killed before": 1,
-    "killed after": 2,
-    "killed half-way": 3,
-    "ENOSPC once": 4,
-    "ENOSPC for good": 5,
-    "EIO": 6,
+ALL = ("killed before", "killed after", "killed half-way", "ENOSPC once", "ENOSPC for good", "EIO")
+KINDS = {  # what may happen at each kind of step
+    "write": ALL,
+    "sync": (*ALL[:2], "ENOSPC once", "EIO"),
+    **dict.fromkeys(("open", "rename", "link", "mkdir"), (*ALL[:2], *ALL[3:])),
+    **dict.fromkeys(("truncate", "unlink"), (*ALL[:2], "EIO")),
 }
-KILLS, FULL = ("killed before", "killed after"), ("ENOSPC once", "ENOSPC for good", "EIO")
-KINDS = {
-    "write": (*KILLS, "killed half-way", *FULL),
-    "sync": (*KILLS, "ENOSPC once", "EIO"),
-    **dict.fromkeys(("open", "rename", "link", "mkdir"), (*KILLS, *FULL)),
-    **dict.fromkeys(("truncate", "unlink"), (*KILLS, "EIO")),
-}
-TOKENS = 100  # more than a run gets
+MERGES = evolve(TRANSFERS, name="merge of parts", numbers=[one // 3 for one in range(320)])  # 27 parts
+TOKENS = 1_000  # more than a run gets
 SECONDS = 60  # after which a run hangs
 
 
@@ -62,11 +55,6 @@ class Fault:
 
     step: int = 0
     kind: str = "killed before"
-
-    @property
-    def kills(self) -> bool:
-        """Whether it ends the process."""
-        return self.kind.startswith("killed")
 
 
 @define
@@ -107,7 +95,8 @@ class Victim:
         _, status = os.waitpid(process, 0)
         self.runs += 1
         ended = os.waitstatus_to_exitcode(status)
-        assert ended == 0 or (ended == -signal.SIGKILL and fault.kills), f"ended with {ended}"
+        allowed = (0, -signal.SIGKILL) if fault.kind.startswith("killed") else (0,)
+        assert ended in allowed, f"ended with {ended}"
         steps, error = json.loads(told) if told else ([], None)
         assert error is None, error
         return list(steps)
@@ -122,7 +111,9 @@ class Victim:
         """Do what `run` does, in this process."""
         shim, ledger = ctypes.CDLL(os.environ["LD_PRELOAD"]), self._ledger()
         shim.faults_list.restype = ctypes.c_char_p
-        shim.faults_begin(os.fsencode(self.place.folder), ctypes.c_long(fault.step), NUMBERS[fault.kind])
+        shim.faults_begin(
+            os.fsencode(self.place.folder), ctypes.c_long(fault.step), ALL.index(fault.kind) + 1
+        )
         try:
             run(self._export(ledger))
         except ExportError as error:
@@ -259,7 +250,8 @@ def main() -> int:
     print(f"{'':24}{'':24}{'steps':>8}{'faults':>8}{'seconds':>8}")
     status = 0
     for target in chosen(given.word, [one for one in TARGETS if not one.remote]):
-        for story in chosen(given.word, STORIES):
+        merges = (MERGES,) if target.folder and not target.divided else ()
+        for story in chosen(given.word, (*STORIES, *merges)):
             with tempfile.TemporaryDirectory() as folder:
                 trial, begun = Trial(target, story, Path(folder).resolve()), time.perf_counter()
                 trial.run(given.every)

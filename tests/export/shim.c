@@ -18,7 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { NOTHING, BEFORE, AFTER, HALF, FULL_ONCE, FULL, BROKEN, SHORT, FAILED }; /* faults.py has 1 to 6, too */
+enum { NOTHING, BEFORE, AFTER, HALF, FULL_ONCE, FULL, BROKEN, SHORT, FAILED }; /* up to BROKEN as in faults.py */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char folder[PATH_MAX], list[1 << 20];
