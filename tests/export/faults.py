@@ -197,6 +197,8 @@ class Trial:
                 victim.run(one)
                 # Rows of a window are compared once its first run is complete.
                 victim.changes += 1 if changes or self.story.change is grow else 0
+            if "ranges" in self.story.options:  # a range that ended before the list grew gets no new rows
+                victim.run(Fault(sys.maxsize))
             for _ in range(2):
                 victim.run(Fault())
                 victim.changes += 1
