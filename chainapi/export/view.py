@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from msgspec import structs
@@ -14,6 +14,7 @@ from chainapi.export.folder import Folder
 from chainapi.export.log import DataFile, Log, Span, State
 from chainapi.export.sinks import DATABASES, ParquetOptions, Target, form_of
 from chainapi.tables.columns import SOURCE, Column
+from chainapi.tables.types import Kind
 
 __all__ = ["compacted", "files_of", "logs_of"]
 
@@ -95,13 +96,12 @@ def columns_of(described: Mapping[str, Any]) -> list[Column]:
     return [_column(name, kind) for name, kind in described.items()]
 
 
-def _column(name: str, described: Any) -> Column:
-    kind: Any = described
+def _column(name: str, kind: Any) -> Column:
     if isinstance(kind, dict):
         return Column(name, "struct", tuple(columns_of(kind)))
     if isinstance(kind, Sequence) and not isinstance(kind, str):
         return Column(name, "list", (_column("item", kind[0]),))
-    return Column(name, kind)
+    return Column(name, cast("Kind", kind))
 
 
 def _database(target: Target) -> DataFile:
