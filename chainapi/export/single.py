@@ -150,7 +150,7 @@ class TextFile:
             self._commit(Moves(), rewrite=True)
 
     def close(self) -> None:
-        """Remove the mark, unless the file has rows that no record names, and release the lock."""
+        """Release the lock, and remove the mark if a record names all rows."""
         try:
             if self._lock.held and self._file is not None and self._disk.size(self._name) == self._file.size:
                 self._disk.remove([self._mark] if self._disk.size(self._mark) is not None else [])
