@@ -60,25 +60,25 @@ async def export(
     knows; other ones than it has are refused, except `parquet`.
 
     Args:
-        walk: a method that returns `Pages`, such as ``session.data.evm.blocks``. over: the sources, read as
-            they are needed. A source is the first argument of `walk`, a tuple of its arguments, or a mapping
-            of named ones; joined with "/" they are the column ``source`` of its rows.
+        walk: a method that returns `Pages`, such as ``session.data.evm.blocks``.
+        over: the sources, read as they are needed. A source is the first argument of `walk`, a tuple of its
+            arguments, or a mapping of named ones; joined with "/" they are the column ``source`` of its rows.
         out: a file; or a folder, which exists, ends with a slash, or has no suffix. A URL such as
             ``s3://bucket/blocks/`` is a folder of any file system of fsspec.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; compressed text is ``jsonl.gz``,
             ``jsonl.zst``, ``csv.gz`` or ``csv.zst``. The default is that of the export in `out`; of a new one
             the suffix of the file or the folder, and ``jsonl`` in a folder without one.
         storage_options: options of the file system of a URL, such as credentials, which are stored nowhere.
-            fields: names of the columns in Python, in their order; all by default. The first column is
-            ``source`` in any case. Fields inside of a record cannot be chosen alone.
+        fields: names of the columns in Python, in their order; all by default. The first column is ``source``
+            in any case. Fields inside of a record cannot be chosen alone.
         amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token ids),
             in every file alike: ``text``, the default, exact at any length; ``decimal``, exact up to 38
             digits; ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most
             significant first.
-        parquet: compression and row groups of Parquet files. partition: keys that divide the rows of a folder
-            of Parquet, CSV or JSON lines, in their order: ``source``, and ``day``, ``month`` or ``year`` of
-            the time of a row in UTC. The values are the names of folders, as in Hive:
-            ``source=43114/day=2026-11-20/part-00000001.parquet``.
+        parquet: compression and row groups of Parquet files.
+        partition: keys that divide the rows of a folder of Parquet, CSV or JSON lines, in their order:
+            ``source``, and ``day``, ``month`` or ``year`` of the time of a row in UTC. The values are the
+            names of folders, as in Hive: ``source=43114/day=2026-11-20/part-00000001.parquet``.
         limit: greatest number of rows of each source until it has ended for the first time; all by default.
             Later runs fetch all new rows.
         lookback: how far below its newest row a finished source is fetched again, so that late and changed
@@ -89,13 +89,12 @@ async def export(
             ``100000 blocks`` or ``7 days`` (see `Pages.split`); one walk by default. It concerns sources that
             have not begun, and does not apply with `limit`.
         concurrency: number of sources, or ranges, that are open at once. Memory holds a page or two of each.
-            commit_seconds: seconds after which fetched rows are in the target: what a kill may cost in
-            requests, and what a reader waits for new rows. 60 by default for folders and Parquet, 1 for other
-            files.
+        commit_seconds: seconds after which fetched rows are in the target: what a kill may cost in requests,
+            and what a reader waits for new rows. 60 by default for folders and Parquet, 1 for other files.
         compact: merge small parts of a folder as soon as there are many; False leaves parts as they are.
-            wait: seconds to wait for the end of another export to the same target on this machine. progress:
-            True to show rows, speed and the time left in a notebook or a terminal; or a function that is
-            called with them after each write.
+        wait: seconds to wait for the end of another export to the same target on this machine.
+        progress: True to show rows, speed and the time left in a notebook or a terminal; or a function that
+            is called with them after each write.
         query: further arguments of `walk`, the same for all sources. ``on_invalid="raw"`` keeps invalid rows
             beside the others, each with its source, the JSON path, the error and the row as the service sent
             it.

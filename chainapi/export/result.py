@@ -17,13 +17,15 @@ class ExportResult:
     Attributes:
         path: the file with the rows, or the folder with such files; a string for a URL, as are `written` and
             `written_invalid`.
-        rows: number of fetched rows that the target lacked. sources: number of sources. written: files that
-            this run has added or changed; empty if there was nothing new. invalid: number of invalid rows,
-            which `rows` does not count (``on_invalid="raw"``). written_invalid: files with the invalid rows;
-            empty if there was no such row. skipped: number of finished sources that were not fetched again:
-            their rows do not show which are new. closed: number of sources that later runs will not fetch
-            again for this reason, skipped ones included. removed: number of rows that left the target,
-            because the list has changed or withdrawn them (``lookback``); `rows` counts their new versions.
+        rows: number of fetched rows that the target lacked.
+        sources: number of sources.
+        written: files that this run has added or changed; empty if there was nothing new.
+        invalid: number of invalid rows, which `rows` does not count (``on_invalid="raw"``).
+        written_invalid: files with the invalid rows; empty if there was no such row.
+        skipped: number of finished sources that were not fetched again: their rows do not show which are new.
+        closed: number of sources that later runs will not fetch again for this reason, skipped ones included.
+        removed: number of rows that left the target, because the list has changed or withdrawn them
+            (``lookback``); `rows` counts their new versions.
 
     """
 
