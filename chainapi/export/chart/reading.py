@@ -10,7 +10,6 @@ import math
 import os
 import re
 import sqlite3
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -31,6 +30,7 @@ from chainapi.core.extras import missing_extra
 from chainapi.core.numbers import is_of
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.chart.series import MANY, Chart, Point, name_of, scaled, visible
+from chainapi.export.text import zstandard
 
 __all__ = ["read_chart"]
 
@@ -319,19 +319,8 @@ def _opened(path: Path) -> Iterator[Any]:
     suffix = path.suffix.lower()
     with path.open("rb") as raw:
         file: Any = GzipFile(fileobj=raw) if suffix == ".gz" else raw
-        with _zstandard().ZstdFile(raw) if suffix == ".zst" else file as text:
+        with zstandard().ZstdFile(raw) if suffix == ".zst" else file as text:
             yield text
-
-
-def _zstandard() -> Any:
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        try:
-            from backports import zstd
-        except ImportError:
-            raise missing_extra(".zst files need", "backports.zstd", "zstd") from None
-    return zstd
 
 
 def _jsonl(path: Path, _columns: Collection[str]) -> Iterator[Row]:
