@@ -182,8 +182,8 @@ class Bucket:
             self.files.put_file(str(path), self._path(name))
         if self.size(name) != path.stat().st_size:
             raise ExportError(
-                f"{self.address(name)} has another size than the file that was uploaded: start the same"
-                " export again"
+                f"{self.address(name)} has another size than the file that was uploaded: start the same "
+                "export again"
             )
         path.unlink()
 
@@ -245,8 +245,8 @@ class Bucket:
 
     def _error(self, name: str, step: str, reason: str) -> ExportError:
         return ExportError(
-            f"{self.address(name)} cannot be {step}: {reason}; remove the cause and start the same export"
-            " again"
+            f"{self.address(name)} cannot be {step}: {reason}; remove the cause and start the same export "
+            "again"
         )
 
 

@@ -6,7 +6,7 @@ Everything here blocks, and runs in one thread.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -90,12 +90,6 @@ class Committer:
         self._sources[query] = source
         return source
 
-    def finished(self) -> Iterator[SourcePosition]:
-        """Yield the positions of all finished sources."""
-        for label, one in self.sink.state.positions.items():
-            if one.get("done"):
-                yield self._loaded(label)
-
     def _loaded(self, label: str) -> SourcePosition:
         try:
             return SourcePosition.load(label, self.sink.state.positions[label])
@@ -122,9 +116,8 @@ class Committer:
         """
         if (missing := self.sink.missing(source.label, start)) is not None:
             raise ExportError(
-                f"{missing} is missing, and has rows of {source.label} that lookback= fetches again: put it"
-                " back, or"
-                " leave lookback= out until its rows are older than that"
+                f"{missing} is missing, and has rows of {source.label} that lookback= fetches again: put it "
+                "back, or leave lookback= out until its rows are older than that"
             )
         self._begin_window(source, start)
 

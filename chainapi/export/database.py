@@ -167,18 +167,16 @@ class Database(ABC):
             log = self._path.with_name(self._path.name + suffix)
             if os.path.lexists(log):
                 raise ExportError(
-                    f"{self._path} has a log of another database beside it, {log.name}: it would damage the"
-                    " new one. Move"
-                    " it away, and start the same export again"
+                    f"{self._path} has a log of another database beside it, {log.name}: it would damage the "
+                    "new one. Move it away, and start the same export again"
                 )
 
     def _read(self, database: Any, tables: Mapping[str, str]) -> None:
         for name in ("rows", EXPORT, POSITIONS, GIVEN, INVALID):
             if tables.get(name, "table") != "table":
                 raise ExportError(
-                    f"{self._path} has {tables[name]} in place of the table {name}: no export wrote it;"
-                    " choose another"
-                    " target"
+                    f"{self._path} has {tables[name]} in place of the table {name}: no export wrote it; "
+                    "choose another target"
                 )
         about = {
             name: json.loads(value)
@@ -186,8 +184,8 @@ class Database(ABC):
         }
         if about.get("format") != FORMAT:
             raise ExportError(
-                f"{self._path} was exported by another version of chainapi: keep it, and choose another"
-                " target"
+                f"{self._path} was exported by another version of chainapi: keep it, and choose another "
+                "target"
             )
         self.state.number, self.state.settings = about["number"], about["settings"]
         self.rows = about["rows"]
@@ -196,9 +194,8 @@ class Database(ABC):
         [(count,)] = database.execute("SELECT count(*) FROM rows").fetchall() if "rows" in tables else [(0,)]
         if count != self.rows:
             raise ExportError(
-                f"{self._path} has other rows than were exported ({count:,}, not {self.rows:,}): put it back"
-                " as it was,"
-                " or delete it to start over"
+                f"{self._path} has other rows than were exported ({count:,}, not {self.rows:,}): put it "
+                "back as it was, or delete it to start over"
             )
 
     def begin(self, form: Any, settings: Mapping[str, Any], partitioner: Partitioner | None) -> None:
@@ -316,9 +313,8 @@ class Database(ABC):
         wanted = sum(page.count for page in self._waiting)
         if self.insert(self._waiting) != wanted:
             raise ExportError(
-                f"{self._path} has other rows than were added, as a trigger leaves them: drop it, and start"
-                " the same"
-                " export again"
+                f"{self._path} has other rows than were added, as a trigger leaves them: drop it, and start "
+                "the same export again"
             )
         return wanted
 
@@ -365,9 +361,8 @@ class Database(ABC):
 def damaged_database(path: Path) -> ExportError:
     """Return the error for a file that is no database, or no longer one."""
     return ExportError(
-        f"{path} exists, and no export wrote it as it is: it is damaged, or was changed since. Put a copy"
-        " back, or"
-        " choose another target"
+        f"{path} exists, and no export wrote it as it is: it is damaged, or was changed since. Put a copy "
+        "back, or choose another target"
     )
 
 
@@ -434,16 +429,14 @@ class Sqlite(Database):
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise TargetInUseError(
-                    f"{self._path} is locked: another program has it open and is in a transaction. End that,"
-                    " and start the"
-                    " same export again"
+                    f"{self._path} is locked: another program has it open and is in a transaction. End "
+                    "that, and start the same export again"
                 ) from error
             if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
                 raise damaged_database(self._path) from error
             raise ExportError(
-                f"{self._path} cannot be written: {error}; make room, or remove another cause, and start the"
-                " same export"
-                " again"
+                f"{self._path} cannot be written: {error}; make room, or remove another cause, and start "
+                "the same export again"
             ) from error
 
     def tables(self) -> dict[str, str]:

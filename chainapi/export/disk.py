@@ -211,9 +211,8 @@ class Lock:
             except OSError:
                 file.close()
                 raise TargetInUseError(
-                    f"another export is writing to this target, {self._target}: wait for its end (wait="
-                    " seconds), "
-                    "or choose another target"
+                    f"another export is writing to this target, {self._target}: wait for its end (wait= "
+                    "seconds), or choose another target"
                 ) from None
             if self._is_there(file):
                 self._file = file

@@ -93,9 +93,8 @@ class DuckDb(Database):
             if any(one in said for one in _DAMAGED):
                 raise damaged_database(self._path) from error
             raise ExportError(
-                f"{self._path} cannot be written: {said}; make room, or remove another cause, and start the"
-                " same export"
-                " again"
+                f"{self._path} cannot be written: {said}; make room, or remove another cause, and start the "
+                "same export again"
             ) from error
 
     def tables(self) -> dict[str, str]:
@@ -126,8 +125,8 @@ class DuckDb(Database):
                     database.execute(f"ALTER TABLE rows ALTER COLUMN {quoted_name(name)} TYPE {kind}")
             except duckdb.DependencyException as error:
                 raise ExportError(
-                    f"{self._path} cannot get the column {name!r}: an index or another object depends on the"
-                    " table "
+                    f"{self._path} cannot get the column {name!r}: an index or another object depends on "
+                    "the table "
                     '"rows". Drop that, start the same export again, and create it again'
                 ) from error
 

@@ -389,8 +389,8 @@ class Folder:
         for name in () if self._suffix else names:
             if name not in self.state.files and self.storage.size(name) is not None:
                 raise ExportError(
-                    f"{self.address(name)} exists, and no export wrote it: move it away, and start the same"
-                    " export again"
+                    f"{self.address(name)} exists, and no export wrote it: move it away, and start the same "
+                    "export again"
                 )
 
     def _invalid_file(self, lines: Sequence[bytes]) -> list[DataFile]:

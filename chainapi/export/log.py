@@ -41,11 +41,13 @@ class DataFile(Struct, frozen=True, omit_defaults=True):
     """File with rows.
 
     Attributes:
-        name: its name below the target, with slashes. rows: number of its rows. size: its bytes. sources: for
-            each source the number of its rows, and the least and the greatest of the numbers that order its
-            list; None for rows without a number.
+        name: its name below the target, with slashes.
+        rows: number of its rows.
+        size: its bytes.
+        sources: for each source the number of its rows, and the least and the greatest of the numbers that
+            order its list; None for rows without a number.
         invalid: whether it has invalid rows, as JSON lines.
-        digest: digest of its first and last bytes; only of a file that grows.
+        digest: digest of its first and last bytes, for one file; empty for a part of a folder.
 
     """
 
@@ -297,9 +299,8 @@ class Log:
             raise self.damaged(name) from None
         except _OtherFormatError:
             raise ExportError(
-                f"{self.storage.address()} was exported by another version of chainapi: keep its files, and"
-                " choose"
-                " another target"
+                f"{self.storage.address()} was exported by another version of chainapi: keep its files, and "
+                "choose another target"
             ) from None
 
     def _prune(self) -> None:
@@ -312,10 +313,9 @@ class Log:
 
     def _taken_over(self) -> TargetInUseError:
         return TargetInUseError(
-            f"another export is writing to this target, {self.storage.address()}: it has made commit"
-            f" {self.state.number + 1} first. Run one export at a time; the rows of this run since its last"
-            " commit are"
-            " fetched again by the next one"
+            f"another export is writing to this target, {self.storage.address()}: it has made commit "
+            f"{self.state.number + 1} first. Run one export at a time; the rows of this run since its last "
+            "commit are fetched again by the next one"
         )
 
 

@@ -144,8 +144,8 @@ def check_label(keys: Sequence[str], label: str) -> None:
         )
     if SOURCE in keys and label == NULL:
         raise ConfigurationError(
-            f"the source {quoted(label)} is what readers of partitions take for null: leave 'source' out of"
-            " partition="
+            f"the source {quoted(label)} is what readers of partitions take for null: leave 'source' out of "
+            "partition="
         )
     if SOURCE in keys and len(quote(label, safe="")) > LONGEST_LABEL:
         raise ConfigurationError(

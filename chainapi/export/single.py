@@ -80,9 +80,8 @@ class TextFile:
         state = self._log.read()
         if not state.number and self._path.exists():
             raise ExportError(
-                f"{self._path} exists, and no export wrote it (no {self._log.folder} is beside it): move it"
-                " away, or"
-                " choose another target"
+                f"{self._path} exists, and no export wrote it (no {self._log.folder} is beside it): move it "
+                "away, or choose another target"
             )
         own = {one.name: one for one in state.files.values()}
         for name in (self._name, f"{self._name}.invalid"):
@@ -324,9 +323,8 @@ class ParquetFile(Folder):
     def _refuse_others(self, names: Sequence[str]) -> None:
         if self._path.name in names:
             raise ExportError(
-                f"{self._path} exists, and no export wrote it (no {self._log.folder} is beside it): move it"
-                " away, or"
-                " choose another target"
+                f"{self._path} exists, and no export wrote it (no {self._log.folder} is beside it): move it "
+                "away, or choose another target"
             )
 
 

@@ -48,8 +48,9 @@ class ParquetOptions:
     """Options of Parquet files.
 
     Attributes:
-        compression: ``zstd``, ``snappy``, ``gzip`` or ``none``. compression_level: 1 to 22 of zstd, 1 to 9 of
-            gzip; larger is smaller and slower. None for the default, 1 of zstd and 9 of gzip.
+        compression: ``zstd``, ``snappy``, ``gzip`` or ``none``.
+        compression_level: 1 to 22 of zstd, 1 to 9 of gzip; larger is smaller and slower. None for the
+            default, 1 of zstd and 9 of gzip.
         row_group_rows: rows of a row group, the last one excepted; None for 100,000, or fewer that take 64
             MiB. Memory holds one group.
 
@@ -67,8 +68,8 @@ class ParquetOptions:
         if self.compression_level is not None:
             if (most := _LEVELS.get(self.compression)) is None:
                 raise ConfigurationError(
-                    f"compression_level= does not apply to {self.compression}, which has no levels: leave it"
-                    " out"
+                    f"compression_level= does not apply to {self.compression}, which has no levels: leave "
+                    "it out"
                 )
             whole_number("compression_level", self.compression_level, 1, most)
         if self.row_group_rows is not None:
@@ -232,9 +233,8 @@ def target_of(
     found = _format_there(path) or given or _format_in(path.name)
     if found is None:
         raise ConfigurationError(
-            f"unknown file format {path.name!r}: choose one of {', '.join(FORMATS)}; the name of a folder"
-            " ends with a"
-            " slash"
+            f"unknown file format {path.name!r}: choose one of {', '.join(FORMATS)}; the name of a folder "
+            "ends with a slash"
         )
     return Target(path, None, found)
 

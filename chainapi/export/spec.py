@@ -156,8 +156,8 @@ def free_label(label: str, fingerprint: str, taken: Callable[[str], bool]) -> st
 
 def _no_method(given: str) -> ConfigurationError:
     return ConfigurationError(
-        "walk= must be the method of a list, without parentheses, such as session.data.evm.blocks, not"
-        f" {given}"
+        "walk= must be the method of a list, without parentheses, such as session.data.evm.blocks, not "
+        f"{given}"
     )
 
 
@@ -218,9 +218,8 @@ class ExportSpec:
         name = str(chosen.get("format") or target.format or FOLDER_FORMAT)
         if "parquet" in self.chosen and self.chosen["parquet"] is not None and name != "parquet":
             raise ConfigurationError(
-                f"compression and row groups apply to Parquet, and the files are {name}: leave them out, or"
-                " choose"
-                " Parquet"
+                f"compression and row groups apply to Parquet, and the files are {name}: leave them out, or "
+                "choose Parquet"
             )
         partition = tuple(chosen.get("partition") or ())
         if partition:

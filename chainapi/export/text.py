@@ -261,9 +261,8 @@ class TextWriter:
 def damaged_file(named: str, fault: str) -> ExportError:
     """Return the error for a file with rows that cannot be read."""
     return ExportError(
-        f"{named} is damaged, or was changed since it was written: {fault}. Put a copy back and start the"
-        " same"
-        " export again, or start over with another target"
+        f"{named} is damaged, or was changed since it was written: {fault}. Put a copy back and start the "
+        "same export again, or start over with another target"
     )
 
 
