@@ -49,7 +49,8 @@ class Committer:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.rows = self.size = self.added = self.removed = self.invalid = 0
-        self._sources = dict[str, SourcePosition]()  # by query, those that this run has asked for
+        self._sources = dict[str, SourcePosition]()  # by query, what this run has asked for
+        self._named = dict[str, SourcePosition]()  # the same by label
         self._labels = dict[str, str]()  # by query, all
         self._codec: Codec | None = None
         self._number: Callable[[Mapping[str, Any]], int | None] | None = None
@@ -85,10 +86,13 @@ class Committer:
         if known is not None:
             source = self._loaded(known)
         else:
-            taken = self.sink.state.positions.keys() | {one.label for one in self._sources.values()}
-            source = SourcePosition(free_label(label, query, taken.__contains__), query)
-        self._sources[query] = source
+            label = free_label(label, query, self._is_taken)
+            source = SourcePosition(label, query)
+        self._sources[query] = self._named[source.label] = source
         return source
+
+    def _is_taken(self, label: str) -> bool:
+        return label in self.sink.state.positions or label in self._named
 
     def _loaded(self, label: str) -> SourcePosition:
         try:
@@ -177,7 +181,7 @@ class Committer:
         assert self._number is not None  # noqa: S101 - for the type checker
         windows, self._windows = self._windows, {}
         for label in windows:
-            source = next(one for one in self._sources.values() if one.label == label)
+            source = self._named[label]
             source.window = None
             moves.invalid += windows[label].invalid
             moves.positions[label] = self._dumped(source)
