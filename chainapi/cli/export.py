@@ -110,7 +110,7 @@ async def export(
         route: The name of a route, such as data.evm.blocks, or a path.
         values: The sources: values of the parameter in the path that --param leaves out; or more paths.
         out: File or folder, or a URL such as s3://bucket/blocks/. A name without a suffix is a folder.
-        format_: Format; by default that of the export in --out, else that of the suffix, else jsonl.
+        format_: Format; by default as the export in --out has it, else as its suffix says, else jsonl.
         param: A parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
         over: The parameter whose values are the sources, if it is another one.
@@ -119,7 +119,7 @@ async def export(
         items: The field of the response that holds the list of a path; by default the only list.
         fields: Columns by their names in Python, separated by commas; all by default.
         amounts: Type of amounts: text (default) and decimal (38 digits) are exact, float is rounded.
-        compression: Compression of Parquet files; by default that of the last run, zstd at first.
+        compression: Compression of Parquet files; by default as in the last run; zstd in a new export.
         compression_level: Its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
         row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
         partition: Keys that divide the rows of a folder, such as source,day: source, day, month, year.

@@ -80,8 +80,7 @@ def export(
         storage_options: options of the file system of `target`.
         partitions: number of partitions of a new export, 32 by default. A source is in one of them by a
             checksum of its label, so the number stays the same in later runs.
-        fields: names of the columns; this and the other options that are not described here are those of
-            `chainapi.export.export`.
+        fields: names of the columns. `chainapi.export.export` describes this option and the others in full.
         amounts: type of amounts.
         parquet: compression and row groups of the files.
         limit: rows of each source until it has ended for the first time.

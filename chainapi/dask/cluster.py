@@ -39,7 +39,7 @@ class ClusterExport:
         client: the Dask client.
         job: the export.
         target: its folder.
-        partitions: number of partitions; None for that of the folder, or the default.
+        partitions: number of partitions; None to keep the number that the folder has, or for the default.
         on_progress: called at each stage and several times a second.
         session_arguments: arguments of sessions for this export alone; None for the registered ones.
 

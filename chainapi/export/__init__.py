@@ -66,8 +66,8 @@ async def export(
         out: a file; or a folder, which exists, ends with a slash, or has no suffix. A URL such as
             ``s3://bucket/blocks/`` is a folder of any file system of fsspec.
         format: ``jsonl``, ``csv``, ``parquet``, ``sqlite`` or ``duckdb``; compressed text is ``jsonl.gz``,
-            ``jsonl.zst``, ``csv.gz`` or ``csv.zst``. The default is that of the export in `out`; of a new one
-            the suffix of the file or the folder, and ``jsonl`` in a folder without one.
+            ``jsonl.zst``, ``csv.gz`` or ``csv.zst``. By default the format of the export in `out`; for a new
+            one the suffix of the file or the folder decides, and a folder without one gets ``jsonl``.
         storage_options: options of the file system of a URL, such as credentials, which are stored nowhere.
         fields: names of the columns in Python, in their order; all by default. The first column is ``source``
             in any case. Fields inside of a record cannot be chosen alone.
@@ -205,7 +205,7 @@ def files(
 
     This blocks.
 
-    At a URL, read these and not all objects: those of a run that was killed stay until the next one.
+    At a URL, read these and not all objects: what a killed run has left stays until the next run.
 
     Args:
         target: a file, a folder or a URL, as `export` takes it.
