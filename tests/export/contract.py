@@ -3,11 +3,12 @@
 `TARGETS` is the only place that says which targets there are, and how other programs read them. `STORIES`
 has the kinds of lists, and what happens to them between two runs. `test_contract` has the promises.
 ``python -m tests.export.contract [WORD ...]`` stops each story at every step, at each target whose name has
-one of the words.
+one of the words; with a number it runs as many random histories at each of these targets instead.
 """
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -46,6 +48,7 @@ __all__ = [
     "Story",
     "Target",
     "full_disks",
+    "history",
     "read",
     "sample",
     "stops",
@@ -55,6 +58,7 @@ T = TypeVar("T")
 FORMATS = ("jsonl", "jsonl.gz", "jsonl.zst", "csv", "csv.gz", "csv.zst", "parquet", "sqlite", "duckdb")
 DAY = 86_400  # seconds
 LATENCY = 0.05  # seconds of a request: more than pages gather for a commit
+LIFETIMES = (4 * LATENCY, 86_400.0)  # seconds of page tokens in random histories
 
 
 # What other programs read
@@ -488,6 +492,64 @@ async def small_disks(
     return full
 
 
+# Random histories
+
+
+async def history(target: Target, story: Story, seed: int, folder: Path, objects: type[Bucket]) -> None:
+    """Run an export several times, in a random history, and then to its end.
+
+    A run completes, or is cancelled, killed or cut off from power at a random step, while page tokens live
+    for a random time. The list changes before one of the runs.
+    """
+    chance = Random(seed)
+    if story.again:  # an invalid row that changes before it was fetched leaves no trace
+        story = evolve(story, invalid=())
+    place, ledger = Place.of(target, folder / "run", objects), story.ledger(lifetime=chance.choice(LIFETIMES))
+    runs = chance.randint(1, 4)
+    changes = chance.randint(0, runs)
+    for number in range(runs):
+        changed = number >= changes
+        if number == changes:
+            story.change(ledger)
+        options = {"page_size": chance.choice((2, 4, 5)), **(story.again if changed else {})}
+        how = chance.choice(("complete", "cancel", "stop", "stop"))
+        seconds = 60.0 if how == "complete" else chance.uniform(0.0, 20 * LATENCY)
+        with Images(place.folder, place.objects) if how == "stop" else nullcontext() as images:
+            async with reaching(ledger) as session:
+                running = asyncio.create_task(place.export(session, story, **options))
+                await asyncio.wait([running], timeout=seconds)
+                running.cancel()
+                await asyncio.wait([running])
+        if not running.cancelled():
+            running.result()
+        if images is not None and (states := images.take()):
+            place.folder = restored(chance.choice(states), folder / f"{number}", place.objects)
+        if chance.random() < 0.5:
+            lifetime = chance.choice(LIFETIMES)
+            ledger = story.ledger(changed=changed, after=ledger, lifetime=lifetime)
+    if changes == runs:
+        story.change(ledger)
+    async with reaching(ledger) as session:
+        for _ in range(2):  # the first one may end the first walk, which fetches nothing again
+            await place.export(session, story, **story.again)
+    place.check(story, ledger)
+
+
+async def histories(targets: Sequence[Target], count: int, objects: type[Bucket]) -> None:
+    """Run random histories at each target, with the stories by turns."""
+    for target in targets:
+        begun = time.perf_counter()
+        for seed in range(count):
+            with tempfile.TemporaryDirectory() as place:
+                story = STORIES[seed % len(STORIES)]
+                try:
+                    await history(target, story, seed, Path(place), objects)
+                except BaseException as error:
+                    error.add_note(f"{target}, {story}, seed {seed}")
+                    raise
+        print(f"{target!s:24}{count:8} histories{time.perf_counter() - begun:10.0f} s", flush=True)
+
+
 async def no_room(exporting: Any) -> bool:
     """Await an export; return whether a full disk ended it, with advice."""
     try:
@@ -500,11 +562,14 @@ async def no_room(exporting: Any) -> bool:
 
 
 async def _main(words: Sequence[str]) -> None:
-    print(f"{'':24}{'':24}{'stops':>8}{'full disks':>12}{'small disks':>12}{'seconds':>10}")
+    named = [word for word in words if not word.isdecimal()]
+    targets = [one for one in TARGETS if not named or any(word in one.name for word in named)]
     with bucket() as objects:
-        for target in TARGETS:
-            if words and not any(word in target.name for word in words):
-                continue
+        if count := next((int(word) for word in words if word.isdecimal()), 0):
+            await histories(targets, count, objects)
+            return
+        print(f"{'':24}{'':24}{'stops':>8}{'full disks':>12}{'small disks':>12}{'seconds':>10}")
+        for target in targets:
             for story in STORIES:
                 begun = time.perf_counter()
                 with tempfile.TemporaryDirectory() as place:

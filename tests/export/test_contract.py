@@ -27,6 +27,7 @@ from tests.export.contract import (
     Story,
     Target,
     full_disks,
+    history,
     read,
     small_disks,
     stops,
@@ -214,6 +215,14 @@ async def test_a_run_that_is_cancelled_again_and_again(
                 await asyncio.sleep(ledger.lifetime)
             running.result()
             place.check(story, ledger)
+
+
+@pytest.mark.proof
+@every_target
+async def test_random_histories(target: Target, objects: type[Bucket], tmp_path: Path) -> None:
+    """Runs that are cancelled, killed or cut off from power, in random order, lead to each row once."""
+    for seed in range(100):
+        await history(target, STORIES[seed % len(STORIES)], seed, tmp_path / f"{seed}", objects)
 
 
 # Other writers, and people
