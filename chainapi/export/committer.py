@@ -6,8 +6,7 @@ Everything here blocks, and runs in one thread.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -15,13 +14,14 @@ import msgspec
 
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.digests import DigestCounter
-from chainapi.errors import ExportError
+from chainapi.errors import ColumnValueError, ExportError
 from chainapi.export.batch import PageRows
 from chainapi.export.folder import Moves
-from chainapi.export.given import Matchers, Walk
-from chainapi.export.position import Batch, SourcePosition
+from chainapi.export.given import Given, Walk
+from chainapi.export.position import Source
 from chainapi.export.sinks import Sink
 from chainapi.export.spec import free_label
+from chainapi.export.stream import Batch, Count
 from chainapi.export.window import Window
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import SOURCE
@@ -49,13 +49,12 @@ class Committer:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.rows = self.size = self.added = self.removed = self.invalid = 0
-        self._sources = dict[str, SourcePosition]()  # by query, what this run has asked for
-        self._named = dict[str, SourcePosition]()  # the same by label
+        self._sources = dict[str, Source]()  # by query, what this run has asked for
+        self._named = dict[str, Source]()  # the same by label
         self._labels = dict[str, str]()  # by query, all
         self._codec: Codec | None = None
         self._number: Callable[[Mapping[str, Any]], int | None] | None = None
-        self._matchers = Matchers(sink.given)
-        self._moved = dict[str, SourcePosition]()
+        self._moved = dict[str, Source]()
         self._moves = Moves()
         self._windows = dict[str, Window]()  # of finished walks
         self._open_windows = dict[str, Window]()
@@ -71,8 +70,8 @@ class Committer:
         """Index the positions of the target."""
         self._labels = {one["query"]: label for label, one in self.sink.state.positions.items()}
 
-    def source(self, label: str, query: str) -> SourcePosition:
-        """Return the position of the source with this query.
+    def source(self, label: str, query: str) -> Source:
+        """Return the source with this query.
 
         It gets another label if that is taken.
 
@@ -87,31 +86,27 @@ class Committer:
             source = self._loaded(known)
         else:
             label = free_label(label, query, self._is_taken)
-            source = SourcePosition(label, query)
+            source = Source(label, query)
         self._sources[query] = self._named[source.label] = source
         return source
 
     def _is_taken(self, label: str) -> bool:
         return label in self.sink.state.positions or label in self._named
 
-    def _loaded(self, label: str) -> SourcePosition:
+    def _loaded(self, label: str) -> Source:
         try:
-            return SourcePosition.load(label, self.sink.state.positions[label])
+            return Source.load(label, self.sink.state.positions[label])
         except (ValueError, TypeError, LookupError) as error:
             raise ExportError(
                 f"the position of {label} is damaged: put a copy of the log back, or choose another target"
             ) from error
 
-    def split(self, source: SourcePosition, starts: Sequence[Checkpoint]) -> None:
-        """Give a source its ranges, before their first pages.
-
-        They begin at these checkpoints.
-        """
-        for one in source.split(starts):
-            source.add(one)
+    def split(self, source: Source, starts: Sequence[Checkpoint]) -> None:
+        """Let a source be fetched in ranges, which begin at these checkpoints."""
+        source.split(starts)
         self._moved[source.label] = source
 
-    def open_window(self, source: SourcePosition, start: int) -> None:
+    def open_window(self, source: Source, start: int) -> None:
         """Let the rows of a finished source from a number on be fetched again.
 
         Raises:
@@ -125,31 +120,39 @@ class Committer:
             )
         self._begin_window(source, start)
 
-    def _begin_window(self, source: SourcePosition, start: int) -> None:
+    def _begin_window(self, source: Source, start: int) -> None:
         """Begin the window of a source, or begin it again."""
         stored = self.sink.state.positions[source.label]
         source.invalid = tuple(stored.get("invalid", ()))
         self._known_invalid[source.label] = Counter(source.invalid)
-        source.open_window(start)
         self._open_windows[source.label] = Window(start)
+        source.open_window(start)
 
-    def given_since(
-        self, walk: Walk, restarts: int, digests: Collection[bytes], whole: bool
-    ) -> DigestCounter | None:
-        """Count the stored digests of a pass (`Matchers.given_since`)."""
-        return self._matchers.given_since(walk, restarts, digests, whole)
+    def count(self, walk: Walk, sent: Sequence[Batch], count: Count) -> DigestCounter | None:
+        """Count digests of the rows of a walk: stored, written, and of batches that wait for this thread."""
+
+        def given() -> Iterator[Given]:
+            yield from self.sink.given(walk)
+            yield from self._moves.given.get(walk, ())
+            yield from (batch.given for batch in sent if not batch.written)
+
+        return count(given)
 
     # Rows
 
     def write(self, batches: Sequence[Batch]) -> None:
-        """Write the rows of pages that the target lacks, and move the positions."""
+        """Write the rows of pages, and move the positions."""
         pages = list[PageRows]()
         for batch in batches:
             source = batch.source
-            taken = self._matchers.take(batch, partial(self._encode, batch))
-            if taken is None:
+            if batch.place in source.failures:  # the page was under way
                 continue
-            new, (page, invalid) = taken
+            try:
+                page, invalid = self._encode(batch)
+            except ColumnValueError as error:
+                source.failures[batch.place] = batch.in_page(error)
+                continue
+            batch.written = True
             if source.window is not None:
                 self._take_window(batch, page)
             elif page.count:
@@ -158,8 +161,8 @@ class Committer:
                 self.added += page.count
             self.size += batch.size
             self._take_invalid(source, invalid)
-            source.advance(new.batch, met=new.met)
-            self._note(source)
+            source.move(batch.place, batch.position)
+            self._note(batch)
         self.sink.write(pages)
 
     def commit(self, *, last: bool = False) -> None:
@@ -169,8 +172,7 @@ class Committer:
             ExportError: the target cannot be written.
 
         """
-        self._moves.positions = {label: self._dumped(one) for label, one in self._moved.items()}
-        self._moves.given = self._matchers.take_unstored()
+        self._moves.positions = {label: one.dump() for label, one in self._moved.items()}
         moves, self._moves, self._moved, self.rows, self.size = self._moves, Moves(), {}, 0, 0
         if self._windows and (last or sum(one.size for one in self._windows.values()) > WINDOWS_SIZE):
             self._replace(moves)
@@ -184,34 +186,33 @@ class Committer:
             source = self._named[label]
             source.window = None
             moves.invalid += windows[label].invalid
-            moves.positions[label] = self._dumped(source)
+            moves.positions[label] = source.dump()
         added, removed = self.sink.replace(windows, self._number, moves)
         self.added += added
         self.removed += removed
 
-    def _note(self, source: SourcePosition) -> None:
+    def _note(self, batch: Batch) -> None:
         """Note a position that moved.
 
         One with a window counts when that has replaced the rows.
         """
-        whole = source.whole
-        if whole.window is None:
-            if self._is_news(whole):
-                self._moved[whole.label] = whole
-        elif whole.done and (window := self._open_windows.pop(whole.label, None)) is not None:
-            self._windows[whole.label] = window
-        if source.done:
-            self._matchers.forget((source.label, source.place))
+        source, walk = batch.source, (batch.source.label, batch.place)
+        if source.window is None:
+            if self._is_news(source):
+                self._moved[source.label] = source
+        elif source.position.done and (window := self._open_windows.pop(source.label, None)) is not None:
+            self._windows[source.label] = window
+        if batch.position.done:
+            self._moves.given.pop(walk, None)
+        elif batch.given:
+            self._moves.given.setdefault(walk, []).append(batch.given)
 
-    def _is_news(self, source: SourcePosition) -> bool:
+    def _is_news(self, source: Source) -> bool:
         """Check whether a position is news: not if an update found no new row."""
         stored = self.sink.state.positions.get(source.label)
-        if stored is None or not (source.done and stored.get("done")):
+        if stored is None or not (source.position.done and stored.get("done")):
             return True
-        return {**self._dumped(source), "checkpoint": None} != {**stored, "checkpoint": None}
-
-    def _dumped(self, source: SourcePosition) -> dict[str, Any]:
-        return source.dump()
+        return {**source.dump(), "checkpoint": None} != {**stored, "checkpoint": None}
 
     def _take_window(self, batch: Batch, page: PageRows) -> None:
         label = batch.source.label
@@ -220,7 +221,7 @@ class Committer:
         if page.count:
             self._open_windows[label].add(page)
 
-    def _take_invalid(self, source: SourcePosition, records: bytes) -> None:
+    def _take_invalid(self, source: Source, records: bytes) -> None:
         """Add the records of invalid rows that were not written before."""
         known = self._known_invalid.get(source.label, Counter[str]())
         head = b'{"%b":%b,' % (SOURCE.encode(), msgspec.json.encode(source.label))
@@ -230,23 +231,29 @@ class Committer:
             if known[digest]:
                 known[digest] -= 1
             else:
-                source.whole.invalid += (digest,)
+                source.invalid += (digest,)
                 window = self._open_windows.get(source.label) if source.window is not None else None
                 lines = self._moves.invalid if window is None else window.invalid
                 lines.append(head + record[1:] + b"\n")
                 self.invalid += 1
 
-    def _encode(self, batch: Batch, rows: Sequence[Any]) -> tuple[PageRows, bytes]:
-        """Return the valid rows of a page, and the records of invalid ones."""
+    def _encode(self, batch: Batch) -> tuple[PageRows, bytes]:
+        """Return the valid rows of a page, and the records of invalid ones.
+
+        Raises:
+            ColumnValueError: a value does not fit its column.
+
+        """
         assert self._codec is not None  # noqa: S101 - for the type checker
         lowest, highest = (
             one if one is not None and one in _INT64 else None for one in (batch.oldest, batch.newest)
         )
-        page = PageRows(batch.source.label, len(rows), lowest=lowest, highest=highest)
+        rows, label = batch.rows, batch.source.label
+        page = PageRows(label, len(rows), lowest=lowest, highest=highest)
         if rows and self.sink.packs and batch.source.window is None and self._codec.has_values:
             page.values = self._codec.values(rows)
             if page.values is not None:
                 return page, b""
-        page.lines, invalid = batch.encode(rows)
+        page.lines, invalid = self._codec.encode_page(rows, label=label)
         page.count -= invalid.count(b"\n") if invalid else 0
         return page, invalid

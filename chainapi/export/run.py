@@ -16,7 +16,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
 from hashlib import blake2b
@@ -38,9 +38,8 @@ from chainapi.errors import (
 )
 from chainapi.export.committer import Committer
 from chainapi.export.disk import explained
-from chainapi.export.given import Walk
 from chainapi.export.partition import Partitioner, check_partition
-from chainapi.export.position import Batch, SourcePosition
+from chainapi.export.position import Source, SourcePosition
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.result import ExportResult
 from chainapi.export.sinks import Sink, Target, form_of
@@ -55,7 +54,7 @@ from chainapi.export.spec import (
     incomplete,
     require_columns,
 )
-from chainapi.export.stream import SourceStream, shows_new_rows
+from chainapi.export.stream import Batch, Count, SourceStream, shows_new_rows
 from chainapi.export.window import number_of_columns
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import SOURCE, columns_of
@@ -216,7 +215,7 @@ class Run:
 class _Opened:
     """Open source: its position, the stream of its whole list, the codec of its rows."""
 
-    source: SourcePosition
+    source: Source
     arguments: Arguments
     pages: Pages[Any]
     codec: Codec
@@ -295,15 +294,15 @@ class Fetcher:
         progress.rows, progress.invalid, progress.removed = counts
         last = {batch.source.label: batch for batch in batches}
         for batch in batches:
-            label, ended = batch.source.label, None
-            if batch.source.failure is not None:
-                self._failed(label, batch.source.failure)
+            source, place, label, ended = batch.source, batch.place, batch.source.label, None
+            if place in source.failures:
+                self._failed(label, source.failures[place])
                 continue
-            if batch is last[label] and batch.source.whole.done:
+            if batch is last[label] and source.position.done:
                 ended = self._open_sources.pop(label, None)
-            progress.walked(label, batch.source.place, 1.0 if batch.source.done else batch.share)
+            progress.walked(label, place, 1.0 if batch.position.done else batch.share)
             progress.committed(label, done=ended is not None)
-            if ended is not None and not self._shows_new_rows(ended.source, ended.pages):
+            if ended is not None and not self._shows_new_rows(source, ended.pages):
                 progress.closed += 1
         self.report()
 
@@ -320,10 +319,10 @@ class Fetcher:
                 if one is not None:
                     label = one.source.label
                     self._open_sources[label] = one
-                    positions = [*one.source.ranges.values()] or [one.source]
-                    self.progress.opened(label, len(positions))
-                    for position in positions:
-                        yield label, self._stream(one, position)
+                    places = [*one.source.ranges] or [0]
+                    self.progress.opened(label, len(places))
+                    for place in places:
+                        yield label, self._stream(one, place)
 
     async def _openings(self) -> AsyncGenerator[Coroutine[Any, Any, _Opened | None], None]:
         """Yield the opening of each source, each source once."""
@@ -372,8 +371,8 @@ class Fetcher:
                 self.progress.seen += 1
                 yield arguments, pages, query
 
-    def _positions(self, sources: Sequence[tuple[str, str]]) -> list[SourcePosition]:
-        """Return the positions of sources by their labels and queries."""
+    def _positions(self, sources: Sequence[tuple[str, str]]) -> list[Source]:
+        """Return sources by their labels and queries."""
         return [self.committer.source(label, query) for label, query in sources]
 
     def _refuse(self, arguments: Arguments, error: ConfigurationError) -> None:
@@ -433,20 +432,21 @@ class Fetcher:
         return codec
 
     async def _open(
-        self, arguments: Arguments, pages: Pages[Any], codec: Codec, source: SourcePosition
+        self, arguments: Arguments, pages: Pages[Any], codec: Codec, source: Source
     ) -> _Opened | None:
         """Return a source with its ranges.
 
         None is returned if there is nothing to fetch, or the source cannot be split.
         """
-        if source.done and not self._shows_new_rows(source, pages):
+        at = source.position
+        if at.done and not self._shows_new_rows(source, pages):
             self.progress.done += 1
             self.progress.skipped += 1
             self.progress.closed += 1
             return None
-        ranges, begun = self.spec.ranges, source.ranges or source.checkpoint is not None
-        if source.done and self.spec.lookback is not None:
-            start = self.spec.lookback.start(source, limited=self.spec.limit is not None)
+        ranges, begun = self.spec.ranges, source.ranges or at.walk is not None
+        if at.done and self.spec.lookback is not None:
+            start = self.spec.lookback.start(at, limited=self.spec.limit is not None)
             if start is not None:
                 await self.worker.run(self.committer.open_window, source, start)
         if ranges is None or begun:  # a source that has begun continues as it did
@@ -460,51 +460,43 @@ class Fetcher:
             return None
         return _Opened(source, arguments, pages, codec)
 
-    async def _split(self, source: SourcePosition, pages: Pages[Any], ranges: RangesOfSources) -> None:
+    async def _split(self, source: Source, pages: Pages[Any], ranges: RangesOfSources) -> None:
         """Split a source that has not begun; an empty list stays whole."""
         intervals = await ranges.of(pages).intervals()
         if len(intervals) > 1:
             starts = [evolve(pages.checkpoint, range=one) for one in intervals]
             await self.worker.run(self.committer.split, source, starts)
 
-    def _shows_new_rows(self, source: SourcePosition, pages: Pages[Any]) -> bool:
-        return shows_new_rows(source, pages, limited=self.spec.limit is not None)
+    def _shows_new_rows(self, source: Source, pages: Pages[Any]) -> bool:
+        return shows_new_rows(source.position, pages, limited=self.spec.limit is not None)
 
-    def _stream(self, opened: _Opened, source: SourcePosition) -> SourceStream:
+    def _stream(self, opened: _Opened, place: int) -> SourceStream:
         """Return the stream of a source, or of one of its ranges."""
-        pages = self._reopened(source, opened.arguments, opened.pages)
+        source = opened.source
+        at = source.at(place)
+        pages = self._reopened(at, opened.arguments, opened.pages)
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
-        limit = self.spec.limit if source.exported is None else None
+        limit = self.spec.limit if at.exported is None else None
         pages.use_structs(opened.codec.structs)
-        encode = partial(opened.codec.encode_page, label=source.label)
-        stream = SourceStream(source, pages, encode, limit)
-        if pages.checkpoint.token is not None:
-            walk, restarts = (source.label, source.place), pages.checkpoint.restarts
-            stream.continue_after(partial(self._given_since, walk, restarts))
-        return stream
 
-    def _given_since(
-        self, walk: Walk, restarts: int, digests: Collection[bytes], whole: bool
-    ) -> DigestCounter | None:
-        """Return the digests of a pass.
+        def read_given(sent: Sequence[Batch], count: Count) -> Future[DigestCounter | None]:
+            """Count in the thread of the worker, to which the committer belongs."""
+            return self.worker.executor.submit(self.committer.count, (source.label, place), sent, count)
 
-        The committer belongs to the thread of the worker, the caller to another.
-        """
-        work = self.worker.executor.submit(self.committer.given_since, walk, restarts, digests, whole)
-        return work.result()
+        return SourceStream(source, place, pages, limit, read_given)
 
-    def _reopened(self, source: SourcePosition, arguments: Arguments, pages: Pages[Any]) -> Pages[Any]:
+    def _reopened(self, at: SourcePosition, arguments: Arguments, pages: Pages[Any]) -> Pages[Any]:
         """Return the stream of what the target lacks of a source, or of a range."""
         open_ = partial(self.spec.open, arguments)
         since = None if pages.cursor is None else pages.cursor.since
-        if since is not None and source.exported is not None and source.exported > 0:
+        if since is not None and at.exported is not None and at.exported > 0:
             # Rows that share the number may be missing, and not every service includes the bound itself. So
             # for the rows from 0 on there is no bound to send.
-            open_ = partial(self.spec.open_since, arguments, since, source.exported - 1)
+            open_ = partial(self.spec.open_since, arguments, since, at.exported - 1)
             pages = open_()
-        if source.checkpoint is None or source.done:
+        if at.done or (begun := at.checkpoint) is None:
             return pages
-        begun, query = source.checkpoint, pages.checkpoint.query
+        query = pages.checkpoint.query
         # The page token of another query belongs to another page size.
         return open_(resume=begun if begun.query == query else begun.at_first_page(query))
 

@@ -1,75 +1,131 @@
-"""Stream of one source: the rows that each of its pages adds to an export."""
+"""Stream of a source: the only judge of which rows of its pages an export lacks.
+
+A page may bring rows again: of this walk, because the list shifted or the walk restarted, and of earlier
+walks, because an update reads down to the rows of the target. `SourceStream` leaves them out, and moves the
+position with each page. The thread of the export stores both (`Committer`).
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Self, TypeAlias
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from chainapi.client.page import Page
 from chainapi.client.pages import Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Trend, trend_of
+from chainapi.core.paging.digests import DigestCounter
 from chainapi.core.paging.newest import mark_of_row
-from chainapi.core.paging.order import Watermark
-from chainapi.core.paging.stored import Since, StoredRows
-from chainapi.export.position import Batch, SourcePosition
+from chainapi.core.paging.stored import StoredRows
+from chainapi.errors import ColumnValueError
+from chainapi.export.given import Given, counted, counted_since
+from chainapi.export.position import Source, SourcePosition
 
-__all__ = ["SourceStream", "shows_new_rows"]
+__all__ = ["Batch", "Count", "ReadGiven", "SourceStream", "shows_new_rows"]
+
+
+@define(eq=False)
+class Batch:
+    """Rows that a page adds to a source, and the position after them.
+
+    Attributes:
+        source: the source.
+        place: number of its range, or 0.
+        rows: rows of the page that the target lacks.
+        indices: their indices in the page.
+        position: position of the source or the range after the page.
+        given: digests of the rows of the page.
+        newest: greatest number among the rows; None for a list without such numbers.
+        oldest: least number among them.
+        share: share of the walk that this run has done; None if it is not known.
+        size: bytes of the page as the service sent it.
+        begins: whether the walk of a window began, or began again, with this page: it takes the place of the
+            pages before.
+        written: whether the thread of the export has taken it.
+
+    """
+
+    source: Source
+    place: int
+    rows: Sequence[Any]
+    indices: Sequence[int]
+    position: SourcePosition
+    given: Given
+    newest: int | None
+    oldest: int | None
+    share: float | None
+    size: int
+    begins: bool
+    written: bool = False
+
+    def in_page(self, error: ColumnValueError) -> ColumnValueError:
+        """Return the error of one of the rows with the index of that row in its page."""
+        return error.changed(row=self.indices[error.row or 0])
+
+
+Numbers: TypeAlias = Sequence[int | None]
+Count: TypeAlias = Callable[[Callable[[], Iterable[Given]]], DigestCounter | None]
+# Runs a count of the digests of a walk in the thread that stores them; the batches are those sent to it.
+ReadGiven: TypeAlias = Callable[[Sequence[Batch], Count], Future[DigestCounter | None]]
 
 
 class SourceStream:
-    """Stream of the batches of one source.
+    """Stream of the batches of one walk of a source.
 
     It ends at the limit, and at the first row that the target has.
 
     Attributes:
-        source: record of the source.
+        position: position after the last batch.
 
     """
 
     def __init__(
         self,
-        source: SourcePosition,
+        source: Source,
+        place: int,
         pages: Pages[Any],
-        encode: Callable[[Sequence[Any]], tuple[bytes, bytes]],
         limit: int | None,
+        read_given: ReadGiven,
     ) -> None:
-        self.source = source
+        self.position = evolve(source.at(place), done=False)  # an update begins after the end
+        self._source, self._place = source, place
         self._pages = pages
         self._walk = pages.walk
         self._walk.keeps_rows = True
         # Rows of the target that an older page lacks would count as withdrawn.
         self._walk.reads_cache = source.window is None
         self._cursor = pages.cursor
-        self._encode = encode
         self._limit = limit
+        self._read_given = read_given
+        self._sent = deque[Batch]()  # batches that the thread may not have taken
+        self._counter: DigestCounter | None = None  # rows of all passes, once rows have to be counted
         ends = pages.ends
-        self._reach = Reach(source.exported if ends.start is None else ends.start, ends.end)
-        self._taken = source.taken  # until the committer matches rows
-        self._newest = source.newest
-        self._newest_ties = Counter(source.newest_ties)  # marks of the rows with that number
-        self._trend = source.trend
-        self._last = source.last
-        self._rows_of_pass = 0
-        # Whether this pass has had a row that an earlier one stored.
-        self._has_met = limit is not None and _has_met(pages.checkpoint.watermark, source)
+        self._reach = Reach(self.position.exported if ends.start is None else ends.start, ends.end)
+        self._seen = 0  # rows of this pass
         # Marks of the target's rows with its newest number that this pass has met, and has not met.
-        self._met = Counter(source.met_ties)
-        self._unmet = Counter(source.exported_ties) - self._met
-        self._done = False
+        self._met = Counter(self.position.met_ties)
+        self._unmet = Counter(self.position.exported_ties) - self._met
+        if pages.checkpoint.token is not None:
+            self._leave_out_stored()
 
-    def continue_after(self, since: Since) -> None:
-        """Leave out the rows that the export has, if the list grew since its last page.
+    def _leave_out_stored(self) -> None:
+        """Leave out the rows that the export has, if the list grew since its last page."""
+        at, cursor, restarts = self.position, self._cursor, self._walk.restarts
+        falls = cursor is not None and at.trend is Trend.FALLING
+        number = None if cursor is None else cursor.number
 
-        `since` returns those of the log.
-        """
-        falls = self._cursor is not None and self._trend is Trend.FALLING
-        number = None if self._cursor is None else self._cursor.number
-        last = self._last if falls else None
-        self._walk.leave_out(StoredRows(since, last, number, self._newest, self.source.met_ties))
+        def since(digests: Collection[bytes], whole: bool) -> DigestCounter | None:
+            count = partial(counted_since, restarts=restarts, digests=digests, whole=whole)
+            return self._read_given([*self._sent], count).result()
+
+        last = at.last if falls else None
+        self._walk.leave_out(StoredRows(since, last, number, at.newest, at.met_ties))
 
     def __aiter__(self) -> Self:
         return self
@@ -78,12 +134,16 @@ class SourceStream:
         """Fetch a page and return the rows that it adds."""
         if self.exhausted:
             raise StopAsyncIteration
-        return self._batch(await anext(self._pages))
+        page = await anext(self._pages)
+        if self._counts and self._counter is None:
+            count = partial(counted, restarts=self._walk.restarts)
+            self._counter = await asyncio.to_thread(self._read_given([*self._sent], count).result)
+        return self._batch(page)
 
     @property
     def exhausted(self) -> bool:
         """Check whether the export needs no page after the last batch."""
-        return self._done or self.source.limited or self.source.failure is not None
+        return self.position.done or self._place in self._source.failures
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -95,39 +155,33 @@ class SourceStream:
         await self._pages.aclose()
 
     def _batch(self, page: Page[Any]) -> Batch:
-        """Return the rows of a page that the target may lack."""
+        """Judge the rows of a page, and move the position behind it."""
         walk = self._walk
-        matched = page.restarts > 0 and not walk.ordered and not self._in_whole_window
         if walk.depth == 1:
-            self._begin_pass(matched=matched)
+            self._begin_pass()
+        begins = self._in_whole_window and walk.depth == 1
         numbers = self._numbers(page)
         self._reach.follow(numbers)
         self._follow(numbers)
-        new = self._new_rows(page, numbers, matched=matched)
-        repeats = [index for index in walk.stale if index not in walk.repeated]
-        newest, oldest = (None, None) if matched else self._extent(numbers, new)
-        return Batch(
-            source=self.source,
-            rows=page.items if len(new) == len(page.items) else [page.items[index] for index in new],
-            digests=walk.digests(new),
-            encode=self._encode,
-            position=walk.end,
-            done=self._done,
-            repeats=walk.digests(repeats) if page.restarts and not (matched or self._in_whole_window) else (),
-            newest=newest,
-            oldest=oldest,
-            ties=self._ties(new, numbers, newest),
-            met_ties=tuple(self._met.elements()),
-            trend=self._trend,
-            last=self._last,
-            matched=self._marked(new, numbers) if matched else None,
-            limit=self._limit,
-            seen=self._rows_of_pass,
-            share=self._reach.share,
-            size=len(page.body),
-            indices=None if len(new) == len(page.items) else new,
-            begins=self._begins_window,
+        again = self._again(page)
+        indices = range(len(page.items))
+        new = self._lacking([one for one in indices if one not in again] if again else indices, numbers)
+        ends = walk.end.done or self._is_behind_exported(numbers)
+        if self._limit is not None:
+            new = self._limited(new, again, numbers, self._limit)
+        newest, oldest = self._extent(numbers, new)
+        self._move(new, numbers, newest, oldest, ends=ends)
+        whole = len(new) == len(indices)
+        rows = page.items if whole else [page.items[index] for index in new]
+        given, share = self._given(new, again), self._reach.share
+        size, source = len(page.body), self._source
+        batch = Batch(
+            source, self._place, rows, new, self.position, given, newest, oldest, share, size, begins
         )
+        while self._sent and self._sent[0].written:
+            self._sent.popleft()
+        self._sent.append(batch)
+        return batch
 
     @property
     def _in_whole_window(self) -> bool:
@@ -135,131 +189,111 @@ class SourceStream:
 
         One that restarted at the last row given lacks those above.
         """
-        return self.source.window is not None and self._walk.end.bound is None
+        return self._source.window is not None and self._walk.end.bound is None
 
     @property
-    def _begins_window(self) -> bool:
-        return self._in_whole_window and self._walk.depth == 1
+    def _counts(self) -> bool:
+        """Check whether this pass brings all rows again, and no order tells which they are."""
+        walk = self._walk
+        return walk.restarts > 0 and not walk.ordered and not self._in_whole_window
 
-    def _begin_pass(self, *, matched: bool) -> None:
-        self._rows_of_pass, self._last, self._has_met = 0, None, False
-        if self._begins_window:
-            self._newest, self._newest_ties = self.source.window, Counter()
-        if matched or self._begins_window:  # rows with the newest number of the target come again
-            self._met, self._unmet = Counter(), Counter(self.source.exported_ties)
+    # The position
 
-    # Numbers
+    def _begin_pass(self) -> None:
+        """Begin the list, or begin it again at its first page."""
+        self._seen = 0
+        self.position = evolve(self.position, last=None, met=False)
+        if self._counter is not None:
+            self._counter.restart()
+        if self._in_whole_window:
+            self.position = evolve(self.position, newest=self._source.window, newest_ties=())
+        if self._counts or self._in_whole_window:  # rows with the newest number of the target come again
+            self._met, self._unmet = Counter(), Counter(self.position.exported_ties)
 
-    def _numbers(self, page: Page[Any]) -> Sequence[int | None]:
+    def _numbers(self, page: Page[Any]) -> Numbers:
         """Return the number of each row, by the order of the list or by its cursor."""
         if self._cursor is not None:
             return [self._cursor.number(row) for row in page.items]
         return self._walk.numbers()
 
-    def _extent(self, numbers: Sequence[int | None], indices: Sequence[int]) -> tuple[int | None, int | None]:
+    def _follow(self, numbers: Numbers) -> None:
+        """Follow the order of the rows of this pass."""
+        repeated, at = self._walk.repeated, self.position
+        if repeated:
+            numbers = [number for index, number in enumerate(numbers) if index not in repeated]
+        self._seen += len(numbers)
+        if self._cursor is not None and numbers:
+            before = [] if at.last is None else [at.last]
+            trend = at.trend.joined(trend_of([*before, *numbers]))
+            self.position = evolve(at, trend=trend, last=numbers[-1])
+
+    def _extent(self, numbers: Numbers, indices: Sequence[int]) -> tuple[int | None, int | None]:
         """Return the greatest and the least number of these rows; None without a number."""
         if self._walk.ordered and indices:
             return numbers[indices[0]], numbers[indices[-1]]
         found = [number for index in indices if (number := numbers[index]) is not None]
         return max(found, default=None), min(found, default=None)
 
-    def _follow(self, numbers: Sequence[int | None]) -> None:
-        """Follow the order of the rows of this pass."""
-        repeated = self._walk.repeated
-        rows = numbers
-        if repeated:
-            rows = [number for index, number in enumerate(numbers) if index not in repeated]
-        self._rows_of_pass += len(rows)
-        if self._cursor is None:
-            return
-        before = [] if self._last is None else [self._last]
-        self._trend = self._trend.joined(trend_of([*before, *rows]))
-        self._last = rows[-1] if rows else self._last
+    def _move(
+        self, new: Sequence[int], numbers: Numbers, newest: int | None, oldest: int | None, *, ends: bool
+    ) -> None:
+        """Move the position behind the page, whose rows `new` the target gets."""
+        at, walk, limit = self.position, self._walk.end, self._limit
+        taken = at.taken + (len(new) if at.exported is None else 0)
+        # With a limit, a later pass also ends if it has as many rows above those of the target, which are too
+        # far down, or gone.
+        unmet = self._counts and not at.met and limit is not None and self._seen >= limit
+        done = ends or unmet or (limit is not None and taken >= limit)
+        ties = at.newest_ties
+        if newest is not None and (at.newest is None or newest >= at.newest):
+            marks = tuple(self._walk.marks(index) for index in new if numbers[index] == newest)
+            ties = (*ties, *marks) if newest == at.newest else marks
+        else:
+            newest = at.newest
+        if walk.unordered:
+            newest, ties = None, ()
+        self.position = evolve(
+            at,
+            walk=walk,
+            taken=taken,
+            newest=newest,
+            newest_ties=ties,
+            exported=newest if done else at.exported,
+            exported_ties=ties if done else at.exported_ties,
+            met_ties=() if done else tuple(self._met.elements()),
+            oldest=min((one for one in (at.oldest, oldest) if one is not None), default=None),
+            done=done,
+        )
 
-    def _ties(
-        self, indices: Sequence[int], numbers: Sequence[int | None], newest: int | None
-    ) -> tuple[str, ...]:
-        """Return the marks of the rows that have the greatest number, `newest`.
-
-        Only the newest number of the source has marks.
-        """
-        if newest is None or (self._newest is not None and newest < self._newest):
-            return ()
-        if newest != self._newest:
-            self._newest, self._newest_ties = newest, Counter()
-        marks = tuple(self._walk.marks(index) for index in indices if numbers[index] == newest)
-        self._newest_ties.update(marks)
-        return marks
-
-    def _marked(
-        self, indices: Sequence[int], numbers: Sequence[int | None]
-    ) -> Sequence[tuple[int | None, str]]:
-        """Return the number and the mark of each row.
-
-        A row whose number cannot be the greatest of the source has no mark.
-        """
-        least = -1 if self._newest is None else self._newest
-        marked = [(index, numbers[index]) for index in indices]
-        return [
-            (number, "" if number is None or number < least else self._walk.marks(index))
-            for index, number in marked
-        ]
+    def _given(self, new: Sequence[int], again: Collection[int]) -> Given:
+        """Return the digests of the rows of the page; a window, and a walk that has ended, need none."""
+        walk = self._walk
+        if self.position.done or self._source.window is not None:
+            return Given(walk.restarts, b"")
+        added = walk.digests(new)
+        if self._counter is not None:
+            for digest in added:
+                self._counter.give(digest)
+        had = sorted({*again} - {*walk.repeated}) if walk.restarts else ()
+        return Given.of(walk.restarts, added, walk.digests(had))
 
     # New rows
 
-    def _new_rows(self, page: Page[Any], numbers: Sequence[int | None], *, matched: bool) -> Sequence[int]:
-        """Return the rows that the target may lack; end the stream after the last."""
-        # A stream of pages does not count rows; the committer does, and matches a later pass without order.
-        # Of a window the newest pass counts: its rows may have changed since the one before.
-        stale = self._walk.repeated if matched or self._in_whole_window else self._walk.stale
-        indices: Sequence[int] = range(len(page.items))
-        if stale:
-            indices = [index for index in indices if index not in stale]
-        new = self._not_exported(indices, numbers)
-        ends = self._is_behind_exported(numbers)
-        if self._limit is not None and not matched:  # else the committer holds the limit
-            if page.restarts:
-                new = self._not_added(new, numbers)
-            new = self._limited(new, self._limit)
-            ends = ends or self._taken >= self._limit
-        self._done = ends or self._walk.end.done
-        return new
+    def _again(self, page: Page[Any]) -> Collection[int]:
+        """Return the indices of the rows that this walk had: by its order, or by counts."""
+        walk, counter = self._walk, self._counter
+        if self._in_whole_window:  # its newest pass counts: rows may have changed since the one before
+            return walk.repeated
+        if counter is None or not self._counts:
+            return walk.stale
+        indices = [index for index in range(len(page.items)) if index not in walk.repeated]
+        digests = walk.digests(indices)
+        met = {index for index, digest in zip(indices, digests, strict=True) if counter.meet(digest)}
+        return met | {*walk.repeated}
 
-    def _not_added(self, new: Sequence[int], numbers: Sequence[int | None]) -> Sequence[int]:
-        """Leave out what a later pass brings above the rows that the target may have.
-
-        The limit is about the list as it was at first: these rows are left to the next run, because a limit
-        inside of them would leave a gap. Those that share the newest number precede the rows of that pass.
-        """
-        newest, repeated = self._newest, self._walk.repeated
-        if newest is None:
-            return new
-        # Rows that an earlier pass left out for the limit count as given, too.
-        given = (index for index in self._walk.stale if index not in repeated)
-        known = [index for index in given if self._is_stored(index, numbers[index])]
-        first = -1 if self._has_met else min(known, default=len(numbers))
-        self._has_met = self._has_met or bool(known)
-        return [
-            index
-            for index in new
-            if (number := numbers[index]) is None or number < newest or (number == newest and index > first)
-        ]
-
-    def _is_stored(self, index: int, number: int | None) -> bool:
-        """Return whether a row that was given before is one that the export has."""
-        if number is None or self._newest is None or number < self._newest:
-            return True
-        return number == self._newest and mark_of_row(self._newest_ties, self._walk.marks(index)) is not None
-
-    def _limited(self, new: Sequence[int], limit: int) -> Sequence[int]:
-        """Return as many rows as the limit allows."""
-        new = new[: limit - self._taken]
-        self._taken += len(new)
-        return new
-
-    def _not_exported(self, indices: Sequence[int], numbers: Sequence[int | None]) -> Sequence[int]:
-        """Return the rows that the target lacks."""
-        exported = self.source.exported
+    def _lacking(self, indices: Sequence[int], numbers: Numbers) -> Sequence[int]:
+        """Return the rows that earlier walks did not bring into the target."""
+        exported = self.position.exported
         if exported is None:
             return indices
         new: list[int] = []
@@ -274,13 +308,6 @@ class SourceStream:
                 new.append(index)
         return new
 
-    def _is_behind_exported(self, numbers: Sequence[int | None]) -> bool:
-        """Check whether the target has all rows after this page."""
-        exported = self.source.exported
-        if exported is None or not (self._walk.ordered or self._trend is Trend.FALLING):
-            return False
-        return any(number is not None and number < exported for number in numbers)
-
     def _is_tie(self, index: int) -> bool:
         """Return whether the target has this row of its newest number; use up its mark."""
         known = mark_of_row(self._unmet, self._walk.marks(index))
@@ -290,36 +317,62 @@ class SourceStream:
         self._met[known] += 1
         return True
 
+    def _is_behind_exported(self, numbers: Numbers) -> bool:
+        """Check whether the target has all rows after this page."""
+        exported = self.position.exported
+        if exported is None or not (self._walk.ordered or self.position.trend is Trend.FALLING):
+            return False
+        return any(number is not None and number < exported for number in numbers)
 
-def _has_met(reached: Watermark | None, source: SourcePosition) -> bool:
-    """Return whether a pass at a watermark has had a stored row of a source."""
-    newest = source.newest
-    if reached is None or reached.at is None or newest is None:
-        return False
-    if reached.at != newest or not reached.met:  # without ties, no other row has the number
-        return reached.at <= newest
-    return any(mark_of_row(source.newest_ties, mark) for mark in reached.met)
+    def _limited(
+        self, new: Sequence[int], again: Collection[int], numbers: Numbers, limit: int
+    ) -> Sequence[int]:
+        """Return as many rows as the limit allows.
+
+        The limit is about the list as it was at first. Rows that a later pass brings above the rows of the
+        target are left to the next run: a limit inside of them would leave a gap.
+        """
+        at, walk = self.position, self._walk
+        if walk.restarts and at.taken and not at.met:
+            had = (index for index in again if index not in walk.repeated)
+            known = [index for index in had if not self._is_above(numbers[index])]
+            first = min(known, default=len(numbers))
+            new = [index for index in new if index > first or self._is_below(numbers[index])]
+            self.position = evolve(at, met=bool(known or new))
+        elif walk.restarts and new:
+            self.position = evolve(at, met=True)
+        return new[: max(0, limit - at.taken)]
+
+    def _is_above(self, number: int | None) -> bool:
+        """Check whether a row is above the newest one of the target, as those that a limit left out."""
+        newest = self.position.newest
+        return number is not None and newest is not None and number > newest
+
+    def _is_below(self, number: int | None) -> bool:
+        """Check whether a row of an ordered list is below the newest one of the target."""
+        newest = self.position.newest
+        return self._walk.ordered and number is not None and newest is not None and number < newest
 
 
-def shows_new_rows(source: SourcePosition, pages: Pages[Any], *, limited: bool) -> bool:
+def shows_new_rows(at: SourcePosition, pages: Pages[Any], *, limited: bool) -> bool:
     """Return whether the rows of a finished source show which of them are new.
 
     Args:
-        source: the source.
+        at: position of the source.
         pages: its stream.
         limited: whether its first run had a limit.
 
     """
-    if source.exported is None and not source.taken:
+    if at.exported is None and not at.taken:
         return True  # the list was empty
     if pages.walk.ordered:
-        return source.checkpoint is None or not source.checkpoint.unordered
-    if pages.cursor is None or source.exported is None:
+        return at.walk is None or not at.walk.unordered
+    if pages.cursor is None or at.exported is None:
         return False
     orders = {Trend.LEVEL, Trend.FALLING}
     if pages.cursor.since is not None and not limited:  # with a limit, all of a rising list were new
         orders.add(Trend.RISING)
-    return source.trend in orders
+    return at.trend in orders
 
 
 @define

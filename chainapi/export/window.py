@@ -199,20 +199,18 @@ class Lookback:
             f"give it in {unit}, such as {example}"
         )
 
-    def start(self, source: SourcePosition, *, limited: bool) -> int | None:
-        """Return the least number of the window of a finished source.
+    def start(self, at: SourcePosition, *, limited: bool) -> int | None:
+        """Return the least number of the window of a finished source; None for an empty window.
 
-        None for an empty window.
-
-        That of an export with a limit does not reach below the rows of the target: the row with the least
+        After an export with a limit, it does not reach below the rows of the target: the row with the least
         number may share it with rows past the limit.
         """
-        if source.exported is None:
+        if at.exported is None:
             return None
-        start = max(0, source.exported - self.size)
-        if limited and source.oldest is not None:
-            start = max(start, source.oldest + 1)
-        return start if start <= source.exported else None
+        start = max(0, at.exported - self.size)
+        if limited and at.oldest is not None:
+            start = max(start, at.oldest + 1)
+        return start if start <= at.exported else None
 
 
 def _invalid(given: object) -> ConfigurationError:
