@@ -8,14 +8,17 @@ system.
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from errno import ENOENT
 from pathlib import Path
 from traceback import format_exception
 from typing import Any, Self, cast
+from uuid import uuid4
 
 from attrs import define, field
 
@@ -122,7 +125,7 @@ class Bucket:
     @contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
         """Yield the path of a local file with the content of an object."""
-        path = self.staged(f"fetched/{name}")
+        path = self.staged(f"fetched/{uuid4().hex}{Path(name).suffix}")  # an object may have any name
         try:
             with self._explained(name, "read"):
                 self.files.get_file(self._path(name), str(path))
@@ -232,7 +235,7 @@ class Bucket:
         except FileNotFoundError:
             if step == "written":
                 raise self._error(name, step, "there is no such folder") from None
-            raise
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), self.address(name)) from None
         except ExportError:
             raise
         except Exception as error:  # noqa: BLE001 - each driver has errors of its own
@@ -245,8 +248,7 @@ class Bucket:
 
     def _error(self, name: str, step: str, reason: str) -> ExportError:
         return ExportError(
-            f"{self.address(name)} cannot be {step}: {reason}; remove the cause and start the same export "
-            "again"
+            f"{self.address(name)} cannot be {step}: {reason}; remove the cause, and start again"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,7 +10,6 @@ from chainapi._text import printable
 from chainapi.core.extras import missing_extra
 from chainapi.export.chart.series import (
     LINES,
-    TINY,
     Axis,
     Chart,
     Lines,
@@ -115,8 +113,7 @@ def _table(chart: Chart, lines: Lines, width: int) -> list[str]:
 
 def _short(value: float) -> str:
     """Return a number with at least three digits."""
-    size = abs(value)
-    return number_label(value, 10.0 ** (math.floor(math.log10(size)) - 2), size) if size > TINY else "0"
+    return number_label(round(value) if abs(value) >= 100 else float(f"{value:.3g}"))
 
 
 def _sparkline(points: Sequence[Point], across: Axis, chart: Chart, room: int) -> str:
