@@ -97,14 +97,24 @@ class WalkProgress:
 
 
 def progress_text(
-    rows: int, expected: int | None, seconds: float, left: float | None, wait: float = 0.0
+    rows: int,
+    expected: int | None,
+    seconds: float,
+    left: float | None,
+    wait: float = 0.0,
+    *,
+    estimated: bool = False,
 ) -> str:
-    """Return one line: rows and their share, speed, time left, wait for quota."""
+    """Return one line: rows and their share, speed, time left, wait for quota.
+
+    An estimated number of rows is left out once there are as many.
+    """
     count = f"{rows:,} rows"
-    if expected is not None:
-        count = f"{rows:,} of {expected:,} rows ({rows / expected:.0%})" if expected else count
+    if expected and not (estimated and expected <= rows):
+        about = "about " if estimated else ""
+        count = f"{rows:,} of {about}{expected:,} rows ({rows / expected:.0%})"
     parts = [count, f"{rows / seconds if seconds > 0 else 0:,.0f} rows/s"]
-    if left is not None:
+    if left:
         parts.append(f"about {in_words(left)} left")
     if wait >= 1:
         parts.append(f"next request in {in_words(wait)}")

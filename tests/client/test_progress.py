@@ -81,6 +81,13 @@ def test_the_line(arguments: tuple[Any, ...], text: str) -> None:
 
 
 @pytest.mark.rule
+def test_an_estimated_number_of_rows() -> None:
+    """An estimate says so, and is left out once there are as many rows."""
+    assert progress_text(5, 10, 1.0, None, estimated=True) == "5 of about 10 rows (50%) · 5 rows/s"
+    assert progress_text(10, 10, 1.0, None, estimated=True) == "10 rows · 10 rows/s"
+
+
+@pytest.mark.rule
 @pytest.mark.parametrize(
     ("requests", "quota", "seconds"),
     [
