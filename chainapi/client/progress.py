@@ -97,21 +97,11 @@ class WalkProgress:
 
 
 def progress_text(
-    rows: int,
-    expected: int | None,
-    seconds: float,
-    left: float | None,
-    wait: float = 0.0,
-    *,
-    estimated: bool = False,
+    rows: int, expected: int | None, seconds: float, left: float | None, wait: float = 0.0, about: str = ""
 ) -> str:
-    """Return one line: rows and their share, speed, time left, wait for quota.
-
-    An estimated number of rows is left out once there are as many.
-    """
+    """Return one line: rows and their share, speed, time left, wait for quota."""
     count = f"{rows:,} rows"
-    if expected and not (estimated and expected <= rows):
-        about = "about " if estimated else ""
+    if expected:
         count = f"{rows:,} of {about}{expected:,} rows ({rows / expected:.0%})"
     parts = [count, f"{rows / seconds if seconds > 0 else 0:,.0f} rows/s"]
     if left:

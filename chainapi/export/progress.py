@@ -27,7 +27,7 @@ _COUNTS = ("seen", "skipped", "done", "failed", "pages", "rows", "invalid", "clo
 
 @define(eq=False)
 class _OpenSource:
-    """Source that is not done: its pages, its walks, and the shares of them that are done."""
+    """Pages of a source that is not done, and the shares of its walks that are."""
 
     walks: int
     pages: int = 0
@@ -161,10 +161,10 @@ class ExportProgress:
         """
         total = "" if self.sources is None else f" of {self.sources:,}"
         wait = self.ask(1) if waits and self.ask is not None and self.stage == "fetching" else 0.0
-        estimated = self._limited is None
-        rows = progress_text(
-            self.rows, self.expected, self.elapsed, self.seconds_left, wait, estimated=estimated
-        )
+        expected, about = self.expected, "about " if self._limited is None else ""
+        if about and expected is not None and expected <= self.rows:
+            expected = None
+        rows = progress_text(self.rows, expected, self.elapsed, self.seconds_left, wait, about)
         faults = {"invalid": self.invalid, "failed": self.failed}
         found = [f"{count:,} {name}" for name, count in faults.items() if count]
         step = [] if self.step is None else [self.step]

@@ -72,19 +72,13 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         ((1_500, None, 10.0, None), "1,500 rows · 150 rows/s"),
         ((500, 2_000, 10.0, 30.0), "500 of 2,000 rows (25%) · 50 rows/s · about 30 s left"),
         ((1, 2, 1.0, 7_200.0, 0.5), "1 of 2 rows (50%) · 1 rows/s · about 2 h left"),
+        ((5, 10, 1.0, 0.0, 0.0, "about "), "5 of about 10 rows (50%) · 5 rows/s"),
         ((1, 2, 1.0, None, 150.0), "1 of 2 rows (50%) · 1 rows/s · next request in 2 min"),
     ],
 )
 def test_the_line(arguments: tuple[Any, ...], text: str) -> None:
     """The line has rows, their share, speed, time left, and a wait from a second on."""
     assert progress_text(*arguments) == text
-
-
-@pytest.mark.rule
-def test_an_estimated_number_of_rows() -> None:
-    """An estimate says so, and is left out once there are as many rows."""
-    assert progress_text(5, 10, 1.0, None, estimated=True) == "5 of about 10 rows (50%) · 5 rows/s"
-    assert progress_text(10, 10, 1.0, None, estimated=True) == "10 rows · 10 rows/s"
 
 
 @pytest.mark.rule

@@ -183,7 +183,7 @@ def _coordinate(value: Any) -> tuple[str, float]:
 
 
 def _found(given: Path | str) -> tuple[Storage, str, list[str]]:
-    """Return the folder with the files, the address of what is drawn, and the names of the files.
+    """Return the folder of the files, the address given, and their names.
 
     A URL is a folder if it ends with a slash, or without a suffix of a format.
     """
