@@ -216,7 +216,7 @@ def target_of(
     if isinstance(out, str) and "://" in text:
         storage = storage_of(text, options)
         if isinstance(storage, Bucket):
-            return Target(None, storage, given or _format_in(text.rstrip("/")))
+            return Target(None, storage, given or format_in(text.rstrip("/")))
         text = str(storage.root) + ("/" if text.endswith("/") else "")
     elif options:
         raise ConfigurationError(
@@ -227,10 +227,10 @@ def target_of(
     with explained(path):
         folder = path.is_dir() or (not path.is_file() and (text.endswith(("/", os.sep)) or not path.suffix))
     if folder:
-        return Target(path, Disk(path), given or _format_in(path.name))
+        return Target(path, Disk(path), given or format_in(path.name))
     with explained(path), suppress(FileNotFoundError):
         os.lstat(path.with_name(f".{path.name}.invalid.partial"))  # the longest name of a file beside it
-    found = _format_there(path) or given or _format_in(path.name)
+    found = _format_there(path) or given or format_in(path.name)
     if found is None:
         raise ConfigurationError(
             f"unknown file format {path.name!r}: choose one of {', '.join(FORMATS)}; the name of a folder "
@@ -309,7 +309,7 @@ def _checked_format(name: object) -> str:
     return name
 
 
-def _format_in(name: str) -> str | None:
+def format_in(name: str) -> str | None:
     """Return the name of the format of a file name; None if it says none."""
     first, *suffixes = Path(name).name.lower().split(".")
     for count in (2, 1):
