@@ -50,7 +50,7 @@ from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportE
 from chainapi.export import ExportResult, ParquetOptions, files
 from chainapi.export import compact as merge_parts
 from chainapi.export import export as run
-from chainapi.export.sinks import Compression
+from chainapi.export.layout import Compression, FileFormat
 from chainapi.tables.types import Amounts
 
 if TYPE_CHECKING:
@@ -63,10 +63,6 @@ Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
 CONCURRENCY = 32  # sources
 
 _EXPORT_OPTIONS = frozenset(inspect.signature(run).parameters)
-
-FileFormat = Literal[
-    "jsonl", "csv", "parquet", "sqlite", "duckdb", "jsonl.gz", "jsonl.zst", "csv.gz", "csv.zst"
-]
 
 
 async def export(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from attrs import field, frozen
 from distributed import Client, Reschedule, WorkerPlugin, get_worker
 
 from chainapi._text import quoted
@@ -34,22 +34,15 @@ SESSIONS = "chainapi-session"  # name of the plugin
 REPLACED_WITHIN = 60.0  # seconds that the tasks of a replaced session have to write what they fetched
 
 
-@frozen
-class SessionArguments:
-    """Arguments of a session, on their way to the workers; no repr shows them.
+class SessionPlugin(WorkerPlugin):
+    """Session on a worker, in the worker's event loop, closed when the worker ends.
 
-    They are pickled as they are: an API key among them travels in the messages of Dask, and the scheduler
-    keeps it for workers that come later.
+    Its arguments are pickled as they are: an API key among them travels in the messages of Dask, and the
+    scheduler keeps it for workers that come later. No repr shows them.
     """
 
-    values: Mapping[str, Any] = field(repr=False)
-
-
-class SessionPlugin(WorkerPlugin):
-    """Session on a worker, in the worker's event loop, closed when the worker ends."""
-
     def __init__(
-        self, arguments: SessionArguments, name: str = SESSIONS, *, idempotent: bool = False
+        self, arguments: Mapping[str, Any], name: str = SESSIONS, *, idempotent: bool = False
     ) -> None:
         self.name = name
         self.idempotent = idempotent
@@ -63,7 +56,7 @@ class SessionPlugin(WorkerPlugin):
         return f"<{type(self).__name__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remake, (self._arguments, self.name, self.idempotent)
+        return partial(type(self), name=self.name, idempotent=self.idempotent), (self._arguments,)
 
     def setup(self, worker: Any) -> None:
         """Open the session.
@@ -73,9 +66,8 @@ class SessionPlugin(WorkerPlugin):
 
         """
         self._carrier = DaskCarrier.of(worker)
-        arguments = self._arguments.values
-        share = {} if arguments.get("isolated") else {"share": self._carrier}
-        self.session = Session(**{**share, **arguments})
+        share = {} if self._arguments.get("isolated") else {"share": self._carrier}
+        self.session = Session(**{**share, **self._arguments})
 
     async def teardown(self, worker: Any) -> None:
         """End the tasks of the session, each with what it has, and close it."""
@@ -134,10 +126,6 @@ def _cancel_once(task: asyncio.Task[Any]) -> None:
     """Cancel a task; a second time would keep it from writing what it has."""
     if not task.cancelling():
         task.cancel()
-
-
-def _remake(arguments: SessionArguments, name: str, idempotent: bool) -> SessionPlugin:
-    return SessionPlugin(arguments, name, idempotent=idempotent)
 
 
 def plugin_of(worker: Any, name: str = SESSIONS) -> SessionPlugin:
@@ -223,7 +211,7 @@ async def install(
         for address in (client.scheduler.address, *known["workers"]):
             _check_encrypted(address)
     await client.register_plugin(GatePlugin())
-    await client.register_plugin(SessionPlugin(SessionArguments(arguments), name, idempotent=idempotent))
+    await client.register_plugin(SessionPlugin(arguments, name, idempotent=idempotent))
 
 
 def _check_encrypted(address: str) -> None:

@@ -372,7 +372,7 @@ async def test_folders_of_others_are_refused(tmp_path: Path) -> None:
         before = {path: path.read_bytes() for path in paths}
         for folder, message in (
             (mine, "is not empty, and no distributed export wrote it: it has notes.txt"),
-            (earlier, "was exported by an earlier version of chainapi"),
+            (earlier, "is not empty, and no distributed export wrote it: it has _export/about.json"),
             (local, "is not empty, and no distributed export wrote it"),
         ):
             with pytest.raises(ExportError, match=message):
@@ -417,7 +417,7 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
             ({"ranges": 8}, "cannot be split into ranges"),
             ({"storage_options": ["k3y"]}, "storage_options= must be a mapping"),
             ({"session_arguments": "k3y"}, "session_arguments= must be a mapping"),
-            ({"commit_seconds": "8"}, "commit_seconds='8' must be a number of seconds"),
+            ({"commit_seconds": "8"}, "commit_seconds='8' must be a finite number of seconds"),
         )
         for options, message in wrong:
             with pytest.raises(ConfigurationError, match=message):

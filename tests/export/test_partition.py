@@ -58,9 +58,9 @@ def day_of(seconds: int) -> str:
         ({"partition": "day"}, "partition= must be a list of keys, not 'day'"),
         ({"partition": ["source", "week"]}, "'week', which is no key: choose from source, year, month, day"),
         ({"partition": []}, "partition= has no key: leave it out"),
-        ({"partition": ["day", "day"]}, "partition= has a key twice"),
+        ({"partition": ["day", "day"]}, "partition= has 'day' twice"),
         ({"partition": ["day"], "out": "b.jsonl"}, r"applies to a folder, and .*b\.jsonl is a file"),
-        ({"partition": ["day"], "format": "sqlite"}, "and the files are sqlite: leave it out"),
+        ({"partition": ["day"], "format": "sqlite"}, "format='sqlite' is that of one file"),
         (
             {"partition": ["day"], "fields": ["gas_used"]},
             "'day', which needs the time of each row: add 'block_timestamp' to fields=",
