@@ -184,24 +184,26 @@ class Layout:
             check_partition(self.partition, name, codec.columns, columns_of(model, amounts))
         return codec
 
-    def file_format(self, columns: Sequence[Column], encoded: Sequence[Column]) -> Any:
+    def file_format(self, encoded: Sequence[Column], stored: Mapping[str, Any]) -> Any:
         """Return the reader and writer of files.
 
         Args:
-            columns: columns of the files, in their order.
-            encoded: the same in the order of `PageRows.values`.
+            encoded: columns of the rows, in the order of `PageRows.values`.
+            stored: description of the columns of the target, whose order stays; new ones follow.
 
         Raises:
             ConfigurationError: a package is missing.
 
         """
+        places = {name: place for place, name in enumerate(stored)}
+        columns = tuple(sorted(encoded, key=lambda column: places.get(column.name, len(places))))
         name, labelled = self.format or FOLDER_FORMAT, SOURCE not in (self.partition or ())
         if name in ("parquet", "duckdb"):
             parquet = format_module("parquet")
-            return parquet.ParquetFormat(tuple(columns), tuple(encoded), labelled, self.options)
+            return parquet.ParquetFormat(columns, tuple(encoded), labelled, self.options)
         if name.endswith(".zst"):
             zstandard()
-        return TextFormat("jsonl" if name == "sqlite" else name, tuple(columns), labelled)
+        return TextFormat("jsonl" if name == "sqlite" else name, columns, labelled)
 
     def partitioner(self, columns: Sequence[Column]) -> Partitioner | None:
         """Return the division of rows with these columns; None for no partitions."""

@@ -49,7 +49,6 @@ from chainapi.export.spec import (
     ExportSpec,
     compare_settings,
     free_label,
-    in_order,
     incomplete,
 )
 from chainapi.export.stream import SourceStream, shows_new_rows
@@ -413,10 +412,9 @@ class Fetcher:
         number = None
         if spec.lookback is not None:  # or it is refused before the first request
             number = number_of_columns(pages.number_names, codec.columns)
-        columns = in_order(codec.columns, known)
-        settings[COLUMNS] = described(columns)
+        files = layout.file_format(codec.columns, known)
+        settings[COLUMNS] = described(files.columns)
         compare_settings(target, stored, settings)
-        files = layout.file_format(columns, codec.columns)
         self.committer.sink.begin(files, settings, layout.partitioner(codec.columns))
         self.committer.begin(codec, number)
         return codec

@@ -208,7 +208,7 @@ class Target:
                 with explained(str(self.address)):
                     settings = sink.open().settings
                     columns = columns_in(settings[COLUMNS])
-                    sink.begin(Layout.stored(settings).file_format(columns, columns), settings, None)
+                    sink.begin(Layout.stored(settings).file_format(columns, {}), settings, None)
                     merged += sink.compact(2)
             finally:
                 sink.close()

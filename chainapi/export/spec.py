@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -25,10 +24,9 @@ from attrs import evolve, field, frozen
 from chainapi._text import quoted
 from chainapi.api.options import NOT_SENT
 from chainapi.client.pages import Pages
-from chainapi.client.split import Split, Widths
+from chainapi.client.split import Split
 from chainapi.core.arguments import one_of, seconds_of, whole_number, whole_numbers
-from chainapi.core.numbers import is_whole
-from chainapi.core.paging.ranges import MAX_RANGES
+from chainapi.core.duration import DAY
 from chainapi.core.url import query_params
 from chainapi.errors import (
     ArgumentError,
@@ -40,7 +38,7 @@ from chainapi.errors import (
 from chainapi.export.layout import COLUMNS, OPTIONS, Layout
 from chainapi.export.partition import check_label
 from chainapi.export.window import Lookback, LookbackGiven
-from chainapi.tables.columns import Column, changes
+from chainapi.tables.columns import changes
 
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
@@ -52,7 +50,6 @@ __all__ = [
     "checked_sources",
     "compare_settings",
     "free_label",
-    "in_order",
     "incomplete",
 ]
 
@@ -164,31 +161,28 @@ def _refusal(refused: Sequence[tuple[Arguments, ConfigurationError]], sources: i
     return refusal
 
 
-_RANGES = re.compile(r"([0-9.]+) ?(?:(?P<blocks>blocks?)|(?P<days>d|days?))?")
-
-
-def split_arguments(ranges: int | str) -> dict[str, Any]:
+def split_arguments(given: int | str) -> dict[str, Any]:
     """Return the argument `ranges` of an export as arguments of `Pages.split`.
+
+    The width of ranges is written like the distance of a lookback.
 
     Raises:
         ArgumentError: it is neither a number of ranges nor the width of each.
 
     """
-    given: object = ranges
     try:
-        found = _RANGES.fullmatch(str(given)) if is_whole(given) or isinstance(given, str) else None
-        if found is not None:
-            name = found.lastgroup or "ranges"
-            made = {name: float(found[1]) if name == "days" else int(found[1])}
-            widths: Any = {"ranges": None, "blocks": None, "days": None, **made}
-            Widths(**widths)
-            return made
-    except (ArgumentError, ValueError):
-        pass
-    raise ArgumentError(
-        f"ranges={quoted(given)} must be a number of ranges, such as 8, or the width of each, such as"
-        f" '100000 blocks' or '7 days'; there can be {MAX_RANGES:,}"
-    )
+        found = Lookback.of(given)
+    except ConfigurationError:
+        raise ArgumentError(
+            f"ranges={quoted(given)} must be a number of ranges, such as 8, or the width of each in whole"
+            " units, such as '100000 blocks', '36 hours' or '7 days'"
+        ) from None
+    match found.unit:
+        case "seconds":
+            return {"days": found.size / DAY}
+        case "blocks":
+            return {"blocks": found.size}
+    return {"ranges": found.size}
 
 
 def _lookback(given: LookbackGiven | Lookback | None) -> Lookback | None:
@@ -382,12 +376,6 @@ def incomplete(failures: Mapping[str, ChainAPIError], sources: int, target: str)
         " export again to fetch the failed ones",
         failures,
     )
-
-
-def in_order(columns: Sequence[Column], stored: Mapping[str, Any]) -> list[Column]:
-    """Return columns in the order of those of a target; new ones follow."""
-    places = {name: place for place, name in enumerate(stored)}
-    return sorted(columns, key=lambda column: places.get(column.name, len(places)))
 
 
 def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
