@@ -44,10 +44,9 @@ class Held:
     @classmethod
     def of(cls, state: State) -> Held:
         """Return what a log has."""
-        rows = [0, 0]
-        for file in state.files.values():
-            rows[file.invalid] += file.rows
-        return cls(state.number, *rows)
+        files = state.files.values()
+        rows, invalid = (sum(one.rows for one in files if one.invalid is bad) for bad in (False, True))
+        return cls(state.number, rows, invalid)
 
 
 @frozen
@@ -130,7 +129,7 @@ async def export_partition(job: Job) -> Outcome:
 
     Raises:
         ConfigurationError: the worker has no session, or the route rejects the arguments.
-        SessionClosedError: the export was stopped.
+        Reschedule: the export was stopped, or another worker has to run the task.
         ExportError: the folder cannot be read or written, or a newer export has the partition.
         ChainAPIError: an error that concerns all sources, such as a rejected key.
 

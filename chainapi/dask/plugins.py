@@ -14,7 +14,7 @@ from distributed import Client, Reschedule, WorkerPlugin, get_worker
 from chainapi._text import quoted
 from chainapi.client.config import is_loopback
 from chainapi.dask.links import DaskCarrier, GatePlugin
-from chainapi.errors import ArgumentError, ConfigurationError, SessionClosedError
+from chainapi.errors import ArgumentError, ConfigurationError
 from chainapi.session import Session
 
 __all__ = [
@@ -39,7 +39,13 @@ class SessionPlugin(WorkerPlugin):
 
     Its arguments are pickled as they are: an API key among them travels in the messages of Dask, and the
     scheduler keeps it for workers that come later. No repr shows them.
+
+    Attributes:
+        session: the session; missing if it could not be opened.
+
     """
+
+    session: Session
 
     def __init__(
         self, arguments: Mapping[str, Any], name: str = SESSIONS, *, idempotent: bool = False
@@ -48,9 +54,7 @@ class SessionPlugin(WorkerPlugin):
         self.idempotent = idempotent
         self._arguments = arguments
         self._tasks: dict[tuple[str, int], asyncio.Task[Any]] = {}
-        self._stopped: set[str] = set()
         self._carrier: DaskCarrier | None = None
-        self.session: Session | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -72,7 +76,7 @@ class SessionPlugin(WorkerPlugin):
     async def teardown(self, worker: Any) -> None:
         """End the tasks of the session, each with what it has, and close it."""
         await _cancel(self._tasks.values())
-        if self.session is not None:
+        if hasattr(self, "session"):
             await self.session.aclose()
         if self._carrier is not None:
             self._carrier.close()
@@ -89,19 +93,14 @@ class SessionPlugin(WorkerPlugin):
         """Run a coroutine as the task `key`; `stop` and the end of the worker cancel it.
 
         Raises:
-            SessionClosedError: the group of the key was stopped.
-            Reschedule: the worker ends, and another one has to run the task.
+            Reschedule: it was cancelled; another worker has to run the task, unless it was released.
 
         """
         task = asyncio.create_task(coroutine)
         self._tasks[key] = task
-        if key[0] in self._stopped:
-            task.cancel()
         try:
             return await task
         except asyncio.CancelledError:
-            if key[0] in self._stopped:
-                raise SessionClosedError("the export was stopped") from None
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
@@ -110,8 +109,7 @@ class SessionPlugin(WorkerPlugin):
             del self._tasks[key]
 
     async def stop(self, group: str) -> None:
-        """Cancel the tasks of a group, those to come included, and wait for their ends."""
-        self._stopped.add(group)
+        """Cancel the tasks of a group, and wait for their ends."""
         await _cancel(task for key, task in self._tasks.items() if key[0] == group)
 
 
@@ -136,7 +134,7 @@ def plugin_of(worker: Any, name: str = SESSIONS) -> SessionPlugin:
 
     """
     plugin = worker.plugins.get(name)
-    if not isinstance(plugin, SessionPlugin) or plugin.session is None:
+    if not isinstance(plugin, SessionPlugin) or not hasattr(plugin, "session"):
         raise ConfigurationError(
             "this worker has no session: call chainapi.dask.register(client) first. If you did, the session "
             "could not be opened, and the log of the worker has the reason"
@@ -149,7 +147,7 @@ async def plugin_soon(worker: Any, name: str, key: Any) -> SessionPlugin:
 
     Raises:
         ConfigurationError: the worker has no session.
-        SessionClosedError: the task was stopped meanwhile.
+        Reschedule: the task was released meanwhile.
 
     """
     with suppress(TimeoutError):
@@ -157,7 +155,7 @@ async def plugin_soon(worker: Any, name: str, key: Any) -> SessionPlugin:
             while name not in worker.plugins:  # noqa: ASYNC110 - Dask has no event for it
                 await asyncio.sleep(0.05)
     if worker.state.tasks[key].state == "cancelled":  # before a plugin could note it
-        raise SessionClosedError("the export was stopped")
+        raise Reschedule
     return plugin_of(worker, name)
 
 
@@ -174,10 +172,7 @@ def session() -> Session:
         worker = get_worker()
     except ValueError:
         raise ConfigurationError("chainapi.dask.session() works inside tasks of a Dask worker only") from None
-    found = plugin_of(worker).session
-    if found is None:  # plugin_of checked it
-        raise AssertionError
-    return found
+    return plugin_of(worker).session
 
 
 async def stop_tasks(group: str, sessions: str, dask_worker: Any) -> None:
