@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Sink", "Target", "target_of"]
+
+_RECORD = re.compile(r"(.*/|)\d{8,}\.json", re.ASCII)
 
 
 class Sink(Protocol):
@@ -218,7 +221,7 @@ class Target:
         """Return the logs with a record: one, or those of the partitions of a cluster."""
         top = f"{self.name}.log" if self.name else self.log
         names = self.storage.names(top, below=True)
-        folders = sorted({name.rpartition("/")[0] for name in names if name.endswith(".json")})
+        folders = sorted({found[1] for name in names if (found := _RECORD.fullmatch(name))})
         return [Log(self.storage, f"{top}/{folder}".rstrip("/")) for folder in folders]
 
     def _database(self) -> TargetFile:

@@ -34,7 +34,7 @@ from chainapi.errors import (
     NotFoundError,
     TargetInUseError,
 )
-from chainapi.export import ExportResult, ParquetOptions, export, files
+from chainapi.export import ExportResult, ParquetOptions, compact, export, files
 from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
@@ -211,6 +211,17 @@ async def test_small_parts_are_merged(tmp_path: Path) -> None:
     assert [*result.written] == [*target.glob("*.parquet")]
     assert (result.rows, len(result.written)) == (0, 1)
     assert serials(target) == Counter(range(48))
+
+
+async def test_small_parts_are_merged_later(tmp_path: Path) -> None:
+    """`compact` merges the parts of each partition of a folder."""
+    target = tmp_path / "b"
+    ledger = Stepwise([*range(10)], latency=0.0, log=target / "_log" / "part-00000")
+    async with exporting(ledger, target, commit_seconds=0.0, page_size=2) as (run, _):
+        await run(compact=False)
+    assert await asyncio.to_thread(compact, target) == 5
+    assert [file.path for file in files(target)] == [*target.glob("*.parquet")]
+    assert serials(target) == Counter(range(10))
 
 
 # Failures
