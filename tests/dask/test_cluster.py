@@ -372,18 +372,16 @@ async def test_a_worker_that_retires_hands_its_partitions_over(tmp_path: Path) -
 
 
 async def test_folders_of_others_are_refused(tmp_path: Path) -> None:
-    """Files that no distributed export wrote are left alone, also those of local and of earlier exports."""
-    mine, earlier, local = (tmp_path / name for name in ("mine", "earlier", "local"))
-    for path in (mine / "notes.txt", earlier / "_export" / "about.json"):
-        path.parent.mkdir(parents=True)
-        path.write_text("{}")
+    """Files that no distributed export wrote are left alone, also those of local exports."""
+    mine, local = tmp_path / "mine", tmp_path / "local"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("{}")
     async with registered() as (client, simulator), Session(**arguments_of(simulator)) as session:
         await export(session.data.evm.blocks, [1], local, format="parquet")
         paths = [path for path in tmp_path.rglob("*.*") if path.is_file()]  # noqa: ASYNC240
         before = {path: path.read_bytes() for path in paths}
         for folder, message in (
             (mine, "is not empty, and no distributed export wrote it: it has notes.txt"),
-            (earlier, "is not empty, and no distributed export wrote it: it has _export/about.json"),
             (local, "is not empty, and no distributed export wrote it"),
         ):
             with pytest.raises(ExportError, match=message):

@@ -33,8 +33,6 @@ from tests.simulator.test_routes import arguments
 
 CHAINS = (1, 43114)
 TEXTS = ("jsonl", "csv", "parquet")
-
-
 NULL = "__HIVE_DEFAULT_PARTITION__"  # what readers take for null
 
 
@@ -183,8 +181,6 @@ class Grown(Row):
 
 
 TIMES = (1_795_132_799, 1_795_132_800, None)  # the last second of 2026-11-19, the first of the next day
-
-
 LARGE = 2**256 - 1
 AMOUNTS: dict[str, tuple[int, Any]] = {  # of each form the largest one, and what programs read
     "text": (LARGE, str(LARGE)),
