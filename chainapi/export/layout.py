@@ -90,7 +90,7 @@ def _checked_format(given: object) -> str:
     if not isinstance(given, str):
         raise ArgumentError(f"format={quoted(given)} must be the name of a format, such as parquet")
     if given not in FORMATS:
-        raise ConfigurationError(f"unknown file format {given!r}: choose one of {', '.join(FORMATS)}")
+        raise ConfigurationError(f"format={given!r} is not known: choose one of {', '.join(FORMATS)}")
     return given
 
 
