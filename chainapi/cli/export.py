@@ -176,7 +176,9 @@ async def export(
                 if options.progress == "bar" and options.lookback is None and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, options.progress):
-                    line = await start(name, sources, options.out, progress=view.update, **arguments, **query)
+                    result = await start(
+                        name, sources, options.out, progress=view.update, **arguments, **query
+                    )
         except (ChainAPIError, asyncio.CancelledError) as error:
             if isinstance(error, ChainAPIError):
                 if view.progress is None:  # nothing was fetched
@@ -188,7 +190,7 @@ async def export(
             if isinstance(error, ChainAPIError):
                 return _code(error, view)
             raise
-    terminal.note(line)
+    terminal.note(_summary(result))
     return 0
 
 
@@ -237,23 +239,19 @@ def _show(terminal: Terminal, target: str) -> int:
 @asynccontextmanager
 async def _started(
     terminal: Terminal, connection: ConnectionOptions, dask: str | None
-) -> AsyncIterator[tuple[ExportView, Callable[..., Awaitable[str]]]]:
+) -> AsyncIterator[tuple[ExportView, Callable[..., Awaitable[ExportResult]]]]:
     """Open a session or a cluster; yield the view, and a function that exports."""
     if dask is not None:
         async with exporting_on(dask, connection) as distributed:
-
-            async def start_there(name: str, sources: Any, out: str, **options: Any) -> str:
-                return _summary(await distributed(name, sources, out, **options))
-
-            yield ExportView(None, dict, terminal.now), start_there
+            yield ExportView(None, dict, terminal.now), distributed
         return
     traffic = Progress(asyncio.get_running_loop().time)
     async with terminal.session(**asdict(connection), on_event=traffic) as session:
 
-        async def start_here(name: str, sources: Any, out: str, **options: Any) -> str:
-            return _summary(await run(method_of(session, name), sources, out, **options))
+        def start(name: str, *given: Any, **options: Any) -> Awaitable[ExportResult]:
+            return run(method_of(session, name), *given, **options)
 
-        yield ExportView(traffic, lambda: session.quota, terminal.now), start_here
+        yield ExportView(traffic, lambda: session.quota, terminal.now), start
 
 
 _NO_UPDATES = "the rows of this list do not show which are new: later runs do not fetch it again"
