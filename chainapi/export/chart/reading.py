@@ -28,10 +28,10 @@ from chainapi.errors import ConfigurationError
 from chainapi.export.bucket import checked_url
 from chainapi.export.chart.series import HUGE, MANY, Chart, Point, name_of, visible
 from chainapi.export.database import quoted_name
-from chainapi.export.disk import Disk
+from chainapi.export.layout import FORMATS, suffix_format
 from chainapi.export.log import Storage
 from chainapi.export.partition import NULL
-from chainapi.export.sinks import FORMATS, format_in, storage_of, target_of
+from chainapi.export.sinks import target_of
 from chainapi.export.text import zstandard
 
 __all__ = ["read_chart"]
@@ -188,23 +188,21 @@ def _found(given: Path | str) -> tuple[Storage, str, list[str]]:
     A URL is a folder if it ends with a slash, or without a suffix of a format.
     """
     url, (folder, _, name) = str(given), str(given).rpartition("/")
-    if "://" in url and format_in(name):
+    if "://" in url and suffix_format(name):
         checked_url(url, ())  # as a whole: the name may have a password
-        return storage_of(f"{folder}/", {}), url, [name]
+        return target_of(f"{folder}/", None).storage, url, [name]
     target = target_of(given, None)
-    if target.path is not None:
-        target.path.stat()  # its error names what is missing
-        if not target.folder:
-            return Disk(target.path.parent), str(target.path), [target.path.name]
-    assert target.storage is not None  # noqa: S101 - for the type checker
-    return target.storage, str(target.address), _with_rows(target.storage)
+    if isinstance(target.address, Path):
+        target.address.stat()  # its error names what is missing
+    names = [target.name] if target.name else _with_rows(target.storage)
+    return target.storage, str(target.address), names
 
 
 def _with_rows(folder: Storage) -> list[str]:
     """Return the names of the files with rows in a folder, without hidden ones."""
     names = folder.names(below=True)
-    found = [name for name in names if format_in(name) and not re.search(r"(^|/)[_.]", name)]
-    formats = sorted({f".{format_in(name)}" for name in found})
+    found = [name for name in names if suffix_format(name) and not re.search(r"(^|/)[_.]", name)]
+    formats = sorted({f".{suffix_format(name)}" for name in found})
     if len(formats) > 1:
         fault = f"files of several formats ({', '.join(formats)}): name one of them"
         raise ConfigurationError(f"{folder.address()} has {fault}")
@@ -234,7 +232,7 @@ BUSY = 5.0  # seconds to wait for another program to end its transaction
 
 def _read(name: str, address: str, path: Path, columns: Collection[str]) -> Iterator[Row]:
     """Yield the rows of a file; other columns may be left out."""
-    form = str(format_in(name))
+    form = str(suffix_format(name))
     path.open("rb").close()  # its errors say more than those of a database
     try:
         yield from _READERS[form.partition(".")[0]](path, columns)
