@@ -21,9 +21,10 @@ from distributed import get_worker
 from chainapi.client.background import in_background
 from chainapi.dask.plugins import SESSIONS, plugin_soon
 from chainapi.errors import ChainAPIError, ExportError, IncompleteExportError
-from chainapi.export.folder import Folder, earlier_version
+from chainapi.export.folder import Folder
 from chainapi.export.log import DataFile, Log, State, Storage
 from chainapi.export.run import Run
+from chainapi.export.sink import earlier_version
 from chainapi.export.sinks import Target, target_of
 from chainapi.export.spec import ExportSpec
 

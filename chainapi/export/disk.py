@@ -22,7 +22,17 @@ from attrs import define, field
 
 from chainapi.errors import ExportError, TargetInUseError
 
-__all__ = ["Disk", "Lock", "digest_of", "explained", "hidden", "reason_of", "sync_file", "sync_folder"]
+__all__ = [
+    "Disk",
+    "Lock",
+    "digest_of",
+    "explained",
+    "hidden",
+    "reason_of",
+    "refused",
+    "sync_file",
+    "sync_folder",
+]
 
 SYNC_THREADS = 8  # a file system commits the syncs of several threads at once
 HEAD, TAIL = 16 << 10, 64 << 10  # bytes of a file whose digest is kept
@@ -225,11 +235,6 @@ class Lock:
         except FileNotFoundError:
             return False
 
-    @property
-    def held(self) -> bool:
-        """Whether this process has the lock."""
-        return self._file is not None
-
     def release(self, *, stays: bool = True) -> None:
         """Release the lock.
 
@@ -333,7 +338,12 @@ def explained(path: Path | str, step: str = "written") -> Iterator[None]:
         yield
     except OSError as error:
         advice = "choose another target" if error.errno in _OF_NAMES else _ADVICE
-        raise ExportError(f"{path} cannot be {step}: {reason_of(error)}; {advice}") from error
+        raise refused(path, reason_of(error), step, advice) from error
+
+
+def refused(path: Path | str, reason: str, step: str = "written", advice: str = _ADVICE) -> ExportError:
+    """Return the error for a file that a step cannot be done with."""
+    return ExportError(f"{path} cannot be {step}: {reason}; {advice}")
 
 
 def reason_of(error: OSError) -> str:

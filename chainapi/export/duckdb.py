@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
-from chainapi.errors import ExportError, TargetInUseError
-from chainapi.export.batch import PageRows
-from chainapi.export.database import Database, damaged_database, quoted_name
+from chainapi.errors import ExportError
+from chainapi.export.database import Database, Fault, quoted_name
 from chainapi.export.disk import hidden, sync_file, sync_folder
-from chainapi.export.folder import CommitSize
-from chainapi.export.parquet import ArrowRows, conformed, row_key
-from chainapi.export.partition import Partitioner
+from chainapi.export.parquet import conformed, row_key
+from chainapi.export.sink import CommitSize
+from chainapi.export.text import PageRows
 from chainapi.tables.columns import SOURCE
 
 __all__ = ["DuckDb"]
@@ -40,25 +39,28 @@ class DuckDb(Database):
     DuckDB lets no other program open it while the export runs.
     """
 
-    name = "duckdb"
     logs = (".wal",)
-    packs = True
-    _database: Any = None
-    _arrow: ArrowRows | None = None
+    errors = duckdb.Error
+    locked = "another program, or another connection of this one, has it open. Close it there"
+    names = (
+        "SELECT lower(table_name), 'table' FROM system.main.duckdb_tables()"
+        " WHERE NOT internal AND schema_name = 'main'"
+        " UNION ALL SELECT lower(view_name), 'a view' FROM system.main.duckdb_views()"
+        " WHERE NOT internal AND schema_name = 'main'"
+    )
+    begins = "BEGIN"
+    ends = "CHECKPOINT"
+    retypes = True  # that of a record which gained fields
 
-    def begin(self, form: Any, settings: Mapping[str, Any], partitioner: Partitioner | None) -> None:
-        """See `Database.begin`."""
-        super().begin(form, settings, partitioner)
+    def __init__(self, path: Path, writer: str, *, seconds: float | None = None) -> None:
+        super().__init__(path, writer, seconds=seconds)
         self.size = CommitSize(100_000, 32 << 20, self.size.seconds)
-        self._arrow = form.rows_of()
 
     def connect(self) -> Any:
         """See `Database.connect`."""
-        if self._database is None:
-            if not self._path.exists():
-                self._make()
-            self._database = duckdb.connect(self._path, config=_SETTINGS)
-        return self._database
+        if not self._path.exists():
+            self._make()
+        return duckdb.connect(self._path, config=_SETTINGS)
 
     def _make(self) -> None:
         """Create the database whole: DuckDB refuses half of one."""
@@ -72,120 +74,65 @@ class DuckDb(Database):
         path.replace(self._path)
         sync_folder(self._path.parent)
 
+    def fault(self, error: Exception) -> Fault:
+        """See `Database.fault`."""
+        said = str(error)
+        if isinstance(error, duckdb.ConnectionException) or any(one in said for one in _LOCKED):
+            return "locked"
+        return "damaged" if any(one in said for one in _DAMAGED) else "other"
+
     def check(self) -> None:
         """See `Database.check`."""
         if self._path.stat().st_size % BLOCK:
-            raise damaged_database(self._path)
+            raise self.damaged()
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        """See `Database.explained`."""
+    def types(self) -> dict[str, str]:
+        """See `Database.types`."""
+        with self._registered(self._form.schema.empty_table()):
+            return {name: kind for name, kind, *_ in self._ask("DESCRIBE fresh")}
+
+    def alter(self, name: str, change: str) -> None:
+        """See `Database.alter`."""
         try:
-            yield
-        except duckdb.Error as error:
-            said = str(error)
-            if isinstance(error, duckdb.ConnectionException) or any(one in said for one in _LOCKED):
-                raise TargetInUseError(
-                    f"{self._path} is locked: another program, or another connection of this one, has it"
-                    " open. Close it"
-                    " there, and start the same export again"
-                ) from error
-            if any(one in said for one in _DAMAGED):
-                raise damaged_database(self._path) from error
+            super().alter(name, change)
+        except duckdb.DependencyException as error:
             raise ExportError(
-                f"{self._path} cannot be written: {said}; make room, or remove another cause, and start the "
-                "same export again"
+                f"{self._path} cannot get the column {name!r}: an index or another object depends on the "
+                'table "rows". Drop that, start the same export again, and create it again'
             ) from error
-
-    def tables(self) -> dict[str, str]:
-        """See `Database.tables`."""
-        query = (
-            "SELECT lower(table_name), 'table' FROM system.main.duckdb_tables() WHERE NOT internal AND"
-            " schema_name = 'main'"
-            " UNION ALL SELECT lower(view_name), 'a view' FROM system.main.duckdb_views()"
-            " WHERE NOT internal AND schema_name = 'main'"
-        )
-        return dict(self.connect().execute(query).fetchall())
-
-    def grow(self) -> None:
-        """See `Database.grow`."""
-        assert self._arrow is not None  # noqa: S101 - for the type checker
-        database = self.connect()
-        database.register("fresh", self._arrow.schema.empty_table())
-        wanted = {name: kind for name, kind, *_ in database.execute("DESCRIBE fresh").fetchall()}
-        if "rows" not in self.tables():
-            database.execute("CREATE TABLE rows AS SELECT * FROM fresh")
-            return
-        found = {name: kind for name, kind, *_ in database.execute("DESCRIBE main.rows").fetchall()}
-        for name, kind in wanted.items():
-            try:
-                if name not in found:
-                    database.execute(f"ALTER TABLE rows ADD COLUMN {quoted_name(name)} {kind}")
-                elif kind != found[name]:
-                    database.execute(f"ALTER TABLE rows ALTER COLUMN {quoted_name(name)} TYPE {kind}")
-            except duckdb.DependencyException as error:
-                raise ExportError(
-                    f"{self._path} cannot get the column {name!r}: an index or another object depends on "
-                    "the table "
-                    '"rows". Drop that, start the same export again, and create it again'
-                ) from error
 
     def insert(self, pages: Sequence[PageRows]) -> int:
         """See `Database.insert`."""
-        assert self._arrow is not None  # noqa: S101 - for the type checker
-        if not pages:
-            return 0
-        table = self._arrow.table(pages)
-        database = self.connect()
-        database.register("fresh", table)
-        [(count,)] = database.execute("INSERT INTO rows BY NAME SELECT * FROM fresh").fetchall()
-        database.unregister("fresh")
+        with self._registered(self._form.table(pages)):
+            [(count,)] = self._ask("INSERT INTO rows BY NAME SELECT * FROM fresh")
         return int(count)
 
+    @contextmanager
+    def _registered(self, table: Any) -> Iterator[None]:
+        """Give the database a table of Arrow as ``fresh``."""
+        self.database.register("fresh", table)
+        yield
+        self.database.unregister("fresh")
+
     def put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """See `Database.put`."""
-        if rows:  # a statement for each row would take a millisecond each
-            table = pa.table({f"c{place}": [*values] for place, values in enumerate(zip(*rows, strict=True))})
-            database = self.connect()
-            database.register("fresh", table)
-            database.execute(f"{statement} SELECT * FROM fresh")  # noqa: S608
-            database.unregister("fresh")
+        """See `Database.put`; a statement for each row would take a millisecond each."""
+        columns = [[*values] for values in zip(*rows, strict=True)]
+        self.database.execute(f"{statement} SELECT {', '.join(['unnest(?)'] * len(columns))}", columns)
 
     def found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
         """See `Database.found`."""
-        assert self._arrow is not None  # noqa: S101 - for the type checker
-        schema = self._arrow.schema
+        schema = self._form.schema
         names = ", ".join(map(quoted_name, schema.names))
         query = f"SELECT rowid, {names} FROM rows WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[]))"  # noqa: S608
-        table = self.connect().sql(query, params=[[*labels]]).to_arrow_table()
+        table = self.database.sql(query, params=[[*labels]]).to_arrow_table()
         numbers = iter(table.column(0).to_pylist())
         for batch in conformed(table.drop_columns(["rowid"]), schema).to_batches(READ_ROWS):
             for row in batch.to_pylist():
                 yield next(numbers), row, row_key(row)
 
-    def keys(self, page: PageRows) -> list[Any]:
-        """See `Database.keys`."""
-        assert self._arrow is not None  # noqa: S101 - for the type checker
-        return [row_key(row) for row in self._arrow.table([page]).to_pylist()]
-
     def delete(self, numbers: Sequence[int]) -> None:
         """See `Database.delete`."""
-        if numbers:
-            self.connect().execute(
-                "DELETE FROM rows WHERE rowid IN (SELECT unnest(?::BIGINT[]))", [[*numbers]]
-            )
-
-    def disconnect(self) -> None:
-        """See `Database.disconnect`."""
-        database, self._database = self._database, None
-        if database is None:
-            return
-        try:
-            with self.explained():
-                # Closing would swallow the errors of the checkpoint, and leave the rows in the log.
-                database.execute("CHECKPOINT")
-        finally:
-            database.close()
+        self.database.execute("DELETE FROM rows WHERE rowid IN (SELECT unnest(?::BIGINT[]))", [[*numbers]])
 
 
 _LOCKED = ("lock on file", "being used by another process", "already open")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -23,7 +24,7 @@ from msgspec import Struct
 
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.bucket import Bucket
-from chainapi.export.disk import Disk
+from chainapi.export.disk import Disk, digest_of
 from chainapi.export.given import Given, Walk
 
 __all__ = ["Commit", "DataFile", "Log", "State", "Storage", "joined"]
@@ -57,6 +58,12 @@ class DataFile(Struct, frozen=True, omit_defaults=True):
     sources: dict[str, Span] = {}
     invalid: bool = False
     digest: str = ""
+
+    def begins(self, path: Path) -> bool:
+        """Return whether a local file begins with the bytes of this one."""
+        if path.stat().st_size < self.size:
+            return False
+        return not self.digest or digest_of(path, self.size) == self.digest
 
     def reaches(self, label: str, start: int) -> bool:
         """Return whether the file may have rows of a source from a number on."""
@@ -178,25 +185,22 @@ class Log:
         if not numbers:
             return self.state
         self._first, newest = numbers[0], numbers[-1]
-        last = newest - 1 if self._is_torn(newest) else newest
+        torn = self._is_torn(newest)
+        last = newest - torn
         for number in range(_full_before(last), last + 1) if last else ():
             self.state.take(self._record(number))
-        if last < newest and writes:
-            self._remove_torn(newest)
+        if torn and writes:
+            # A whole record that was damaged later may have replaced files, which are gone then.
+            if any(self.storage.size(name) is None for name in self.state.files):
+                raise self.damaged(self._name(newest))
+            self.storage.remove([self._name(newest)])
         return self.state
 
     def _is_torn(self, number: int) -> bool:
-        """Check for half a record of a killed run, on a file system that is not atomic."""
-        return isinstance(self.storage, Bucket) and not (self._content(number) or b"").endswith(b"\n")
-
-    def _remove_torn(self, number: int) -> None:
-        """Remove half a record.
-
-        A whole one that was damaged later may have replaced files, which are gone then.
-        """
-        if any(self.storage.size(name) is None for name in self.state.files):
-            raise self.damaged(self._name(number))
-        self.storage.remove([self._name(number)])
+        """Check for half a record of a killed run, at a URL that is not atomic."""
+        if isinstance(self.storage, Disk):
+            return False
+        return not (self.storage.read(self._name(number)) or b"").endswith(b"\n")
 
     def exists(self) -> bool:
         """Return whether there is a record."""
@@ -216,9 +220,10 @@ class Log:
             after = State(state.number, state.settings, {**state.positions}, {**state.files}, {**state.given})
             after.take(commit)
             commit = after.full(commit)
-        content = _encoded(commit)
+        name, content = self._name(number), _JSON.encode(commit)
+        content = _JSON.encode(_Record(FORMAT, crc32(content), msgspec.Raw(content))) + b"\n"
         self._claim()
-        if not self.storage.create(self._name(number), content) and self._content(number) != content:
+        if not self.storage.create(name, content) and self.storage.read(name) != content:
             raise self._taken_over()
         if number > 1 and self.storage.size(self._name(number - 1)) is None:
             raise self._taken_over()  # others are past this number, and have deleted records
@@ -288,20 +293,22 @@ class Log:
     def _name(self, number: int) -> str:
         return f"{self.folder}/{number:08}.json"
 
-    def _content(self, number: int) -> bytes | None:
-        return self.storage.read(self._name(number))
-
     def _record(self, number: int) -> Commit:
         name = self._name(number)
         try:
-            return _decoded(self.storage.read(name) or b"", number)
-        except (msgspec.DecodeError, ValueError):
+            record = msgspec.json.decode(self.storage.read(name) or b"", type=_Record)
+            if record.format != FORMAT:
+                raise ExportError(
+                    f"{self.storage.address()} was exported by another version of chainapi: keep its files, "
+                    "and choose another target"
+                )
+            commit = msgspec.json.decode(record.commit, type=Commit)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             raise self.damaged(name) from None
-        except _OtherFormatError:
-            raise ExportError(
-                f"{self.storage.address()} was exported by another version of chainapi: keep its files, and "
-                "choose another target"
-            ) from None
+        named = commit.number == number and commit.full == (number % FULL_EVERY == 1)
+        if crc32(record.commit) != record.crc32 or not named:
+            raise self.damaged(name)
+        return commit
 
     def _prune(self) -> None:
         """Delete records before the second last full one, but not the newest ones."""
@@ -329,27 +336,6 @@ class _Record(Struct):
     format: int
     crc32: int
     commit: msgspec.Raw
-
-
-class _OtherFormatError(Exception):
-    """A record has another format."""
-
-
-def _encoded(commit: Commit) -> bytes:
-    content = _JSON.encode(commit)
-    return _JSON.encode(_Record(FORMAT, crc32(content), msgspec.Raw(content))) + b"\n"
-
-
-def _decoded(content: bytes, number: int) -> Commit:
-    record = msgspec.json.decode(content, type=_Record)
-    if record.format != FORMAT:
-        raise _OtherFormatError
-    if crc32(record.commit) != record.crc32:
-        raise ValueError(number)
-    commit = msgspec.json.decode(record.commit, type=Commit)
-    if commit.number != number or (number % FULL_EVERY == 1) != commit.full:
-        raise ValueError(number)
-    return commit
 
 
 def _full_before(number: int) -> int:

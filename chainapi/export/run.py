@@ -43,7 +43,8 @@ from chainapi.export.partition import Partitioner, check_partition
 from chainapi.export.position import Batch, SourcePosition
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.result import ExportResult
-from chainapi.export.sinks import Sink, Target, form_of
+from chainapi.export.sink import Sink
+from chainapi.export.sinks import Target, form_of
 from chainapi.export.spec import (
     COLUMNS,
     Arguments,
