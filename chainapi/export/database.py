@@ -20,10 +20,10 @@ from typing import Any, Literal
 import msgspec
 
 from chainapi.errors import ExportError, TargetInUseError
-from chainapi.export.disk import Lock, explained, refuse_link, refused, sync_folder
+from chainapi.export.disk import Lock, refused, sync
 from chainapi.export.given import Given, Walk
-from chainapi.export.log import State
-from chainapi.export.sink import CommitSize, Moves, Sink, earlier_version, not_ours
+from chainapi.export.log import Commit, State
+from chainapi.export.sink import CommitSize, Moves, Sink, check_path, earlier_version, not_ours
 from chainapi.export.text import NESTED, PageRows
 from chainapi.export.window import Windows
 from chainapi.tables.columns import SOURCE, Column
@@ -52,6 +52,7 @@ class Database(Sink):
 
     """
 
+    size = CommitSize(100_000, 8 << 20, 1.0)
     logs: Sequence[str]  # suffixes of files with changes that are not in the file of the database yet
     errors: type[Exception]  # of the database
     locked: str  # why the database may be locked, and what to do
@@ -61,48 +62,51 @@ class Database(Sink):
     retypes: bool  # whether a column may need another type later
 
     def __init__(self, path: Path, writer: str, *, seconds: float | None = None) -> None:
-        super().__init__(CommitSize(100_000, 8 << 20, 1.0 if seconds is None else seconds))
+        super().__init__(seconds)
         self.rows = 0
         self._path = path
         self._lock = Lock(path.with_name(f"{path.name}.lock"), str(path))
         self._database: Any = None
         self._begun = False  # whether the transaction of the next commit has begun
         self._grown = False  # whether the table has all columns
-        self._has_given = True  # whether the table of hashes may have rows
 
     # What a format does
 
     @abstractmethod
-    def connect(self) -> Any:
+    def _connect(self) -> Any:
         """Open the file, which is created if it is missing."""
 
     @abstractmethod
-    def fault(self, error: Exception) -> Fault:
+    def _fault(self, error: Exception) -> Fault:
         """Return what an error of the database means."""
 
     @abstractmethod
-    def check(self) -> None:
+    def _check(self) -> None:
         """Refuse a file that is shorter than it was."""
 
     @abstractmethod
-    def types(self) -> dict[str, str]:
+    def _types(self) -> dict[str, str]:
         """Return the type of each column of the rows by name."""
 
     @abstractmethod
-    def insert(self, pages: Sequence[PageRows]) -> int:
+    def _insert(self, pages: Sequence[PageRows]) -> int:
         """Insert rows; return how many the table got."""
 
-    @abstractmethod
-    def put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert rows, at least one, into a table of the export; the statement names it."""
+        self.database.executemany(f"{statement} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
     @abstractmethod
-    def found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
+    def _found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
         """Yield the number and the values of each row of some sources, and what it is compared by."""
 
-    @abstractmethod
-    def delete(self, numbers: Sequence[int]) -> None:
+    def _delete(self, numbers: Sequence[int]) -> None:
         """Delete rows by their numbers."""
+        self.database.executemany("DELETE FROM rows WHERE rowid = ?", [(one,) for one in numbers])
+
+    def _alter(self, name: str, change: str) -> None:
+        """Change a column of the table of rows."""
+        self.database.execute(f"ALTER TABLE rows {change}")
 
     # Begin and end
 
@@ -110,14 +114,12 @@ class Database(Sink):
     def database(self) -> Any:
         """Connection, which stays open until `close`."""
         if self._database is None:
-            self._database = self.connect()
+            self._database = self._connect()
         return self._database
 
     def open(self) -> State:
         """Take the lock, and read the positions."""
-        if self._path.with_name(f"{self._path.name}.export").exists():
-            raise earlier_version(str(self._path))
-        refuse_link(self._path)
+        check_path(self._path)
         self._lock.acquire()
         if not self._path.exists():
             self._refuse_logs()
@@ -134,7 +136,7 @@ class Database(Sink):
         """
         with self.explained():
             tables = self._tables()
-            self.check()
+            self._check()
             if "chainapi_parts" in tables:
                 raise earlier_version(str(self._path))
             if tables and EXPORT not in tables:
@@ -171,7 +173,7 @@ class Database(Sink):
         try:
             yield
         except self.errors as error:
-            fault = self.fault(error)
+            fault = self._fault(error)
             if fault == "locked":
                 raise TargetInUseError(
                     f"{self._path} is locked: {self.locked}, and start the same export again"
@@ -242,13 +244,13 @@ class Database(Sink):
         numbers = list[int]()
 
         def rows() -> Iterator[tuple[Mapping[str, Any], Any]]:
-            for number, row, key in self.found([*compared.windows]):
+            for number, row, key in self._found([*compared.windows]):
                 numbers.append(number)
                 yield row, key
 
         with self._transaction():
             if dropped := compared.dropped(rows()):
-                self.delete([numbers[place] for place in dropped])
+                self._delete([numbers[place] for place in dropped])
                 self.rows -= len(dropped)
                 self.added = [self._path.name]
 
@@ -256,17 +258,15 @@ class Database(Sink):
         """Store the rows written and the positions after them: both, or neither."""
         pages, self._waiting = self._waiting, []
         with self._transaction():
-            self._insert(pages)
+            self._add(pages)
             self._store(moves)
             self.database.execute("COMMIT")
         self._begun = False
         if not self.state.number:
-            with explained(self._path):
-                sync_folder(self._path.parent)
-        self.state.number += 1
-        self.state.positions.update(moves.positions)
-        if self._settings is not None:
-            self.state.settings, self._settings = self._settings, None
+            sync(self._path.parent)
+        settings, self._settings = self._settings, None
+        number = self.state.number + 1
+        self.state.take(Commit(number, 0, "", positions=moves.positions, settings=settings))
         if pages or moves.invalid:
             self.added = [self._path.name]
 
@@ -278,12 +278,12 @@ class Database(Sink):
                 self.database.execute(self.begins)
                 self._begun = True
                 if not self.state.number:
-                    self.create(self.database)
+                    self._create(self.database)
                 self._claim()
                 self._grow()
             yield
 
-    def create(self, database: Any) -> None:
+    def _create(self, database: Any) -> None:
         """Create the tables of the export, unless they are there."""
         for name, columns in _TABLES.items():
             database.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
@@ -302,24 +302,20 @@ class Database(Sink):
         """Create the table of rows, or the columns that it lacks."""
         if self._grown:
             return
-        wanted = {name: (quoted_name(name), kind) for name, kind in self.types().items()}
+        wanted = {name: (quoted_name(name), kind) for name, kind in self._types().items()}
         if "rows" not in self._tables():
             self.database.execute(f"CREATE TABLE rows ({', '.join(map(' '.join, wanted.values()))})")
         found = {name: kind for _, name, kind, *_ in self._ask("PRAGMA table_info(rows)")}
         for name, (quoted, kind) in wanted.items():
             if name not in found:
-                self.alter(name, f"ADD COLUMN {quoted} {kind}")
+                self._alter(name, f"ADD COLUMN {quoted} {kind}")
             elif self.retypes and kind != found[name]:
-                self.alter(name, f"ALTER COLUMN {quoted} TYPE {kind}")
+                self._alter(name, f"ALTER COLUMN {quoted} TYPE {kind}")
         self._grown = True
 
-    def alter(self, name: str, change: str) -> None:
-        """Change a column of the table of rows."""
-        self.database.execute(f"ALTER TABLE rows {change}")
-
-    def _insert(self, pages: Sequence[PageRows]) -> None:
+    def _add(self, pages: Sequence[PageRows]) -> None:
         wanted = sum(page.count for page in pages)
-        if pages and self.insert(pages) != wanted:
+        if pages and self._insert(pages) != wanted:
             raise ExportError(
                 f"{self._path} has other rows than were added, as a trigger leaves them: drop it, and start "
                 "the same export again"
@@ -330,23 +326,22 @@ class Database(Sink):
         number = self.state.number + 1
         about: dict[str, Any] = {"format": FORMAT, "number": number, "rows": self.rows}
         about |= {} if self._settings is None else {"settings": self._settings}
-        self.put(f"INSERT OR REPLACE INTO {EXPORT}", _texts(about))
+        self._put(f"INSERT OR REPLACE INTO {EXPORT}", _texts(about))
         if moves.positions:
-            self.put(f"INSERT OR REPLACE INTO {POSITIONS}", _texts(moves.positions))
+            self._put(f"INSERT OR REPLACE INTO {POSITIONS}", _texts(moves.positions))
         ended = [(label,) for label, one in moves.positions.items() if one.get("done")]
-        if ended and self._has_given:
+        if ended:
             self.database.executemany(f"DELETE FROM {GIVEN} WHERE source = ?", ended)  # noqa: S608
         given = [(*walk, number, msgspec.msgpack.encode(outcomes)) for walk, outcomes in moves.given.items()]
         if given:
-            self.put(f"INSERT INTO {GIVEN}", given)
-        self._has_given = self._has_given or bool(given)
+            self._put(f"INSERT INTO {GIVEN}", given)
         if moves.invalid:
             self.database.execute(
                 f"CREATE TABLE IF NOT EXISTS {INVALID} (source TEXT, path TEXT, error TEXT, row TEXT)"
             )
             invalid = [_INVALID.decode(line) for line in moves.invalid]
             rows = [(one.source, one.path, one.error, bytes(one.row).decode()) for one in invalid]
-            self.put(f"INSERT INTO {INVALID}", rows)
+            self._put(f"INSERT INTO {INVALID}", rows)
 
 
 def _texts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -395,8 +390,7 @@ class Sqlite(Database):
     ends = "PRAGMA wal_checkpoint(TRUNCATE)"
     retypes = False
 
-    def connect(self) -> sqlite3.Connection:
-        """See `Database.connect`."""
+    def _connect(self) -> sqlite3.Connection:
         uri = f"{self._path.absolute().as_uri()}?mode=rwc"
         database = sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA trusted_schema = OFF")
@@ -405,39 +399,30 @@ class Sqlite(Database):
         database.execute("PRAGMA synchronous = EXTRA")
         return database
 
-    def fault(self, error: Exception) -> Fault:
-        """See `Database.fault`."""
+    def _fault(self, error: Exception) -> Fault:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return "locked"
         return "damaged" if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) else "other"
 
-    def check(self) -> None:
-        """See `Database.check`."""
+    def _check(self) -> None:
         [(count,)], [(size,)] = self._ask("PRAGMA page_count"), self._ask("PRAGMA page_size")
         has_log = self._path.with_name(f"{self._path.name}-wal").exists()  # with pages that the file lacks
         found = self._path.stat().st_size
         if not has_log and (found % size or found < count * size):
             raise self.damaged()
 
-    def types(self) -> dict[str, str]:
-        """See `Database.types`."""
+    def _types(self) -> dict[str, str]:
         return {one.name: _type(one) for one in (_LABEL, *self._form.columns)}
 
-    def insert(self, pages: Sequence[PageRows]) -> int:
-        """See `Database.insert`."""
-        names = [quoted_name(name) for name in self.types()]
+    def _insert(self, pages: Sequence[PageRows]) -> int:
+        names = [quoted_name(name) for name in self._types()]
         marks = ", ".join("?" * len(names))
         statement = f"INSERT INTO rows ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
         return sum(self.database.executemany(statement, self.keys(page)).rowcount for page in pages)
 
-    def put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """See `Database.put`."""
-        self.database.executemany(f"{statement} VALUES ({', '.join('?' * len(rows[0]))})", rows)
-
-    def found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
-        """See `Database.found`."""
-        names, wanted = [*self.types()], {*labels}
+    def _found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
+        names, wanted = [*self._types()], {*labels}
         listed = ", ".join(map(quoted_name, names))
         for number, *values in self.database.execute(f"SELECT rowid, {listed} FROM rows"):  # noqa: S608
             if values[0] in wanted:
@@ -455,10 +440,6 @@ class Sqlite(Database):
     @cached_property
     def _read_lines(self) -> Callable[[bytes], list[Sequence[Any]]]:
         return reader(self._form.columns, nested=False)
-
-    def delete(self, numbers: Sequence[int]) -> None:
-        """See `Database.delete`."""
-        self.database.executemany("DELETE FROM rows WHERE rowid = ?", ((one,) for one in numbers))
 
 
 def _type(column: Column) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from chainapi.errors import ExportError
 from chainapi.export.database import Database, Fault, quoted_name
-from chainapi.export.disk import hidden, sync_file, sync_folder
+from chainapi.export.disk import hidden, sync
 from chainapi.export.parquet import conformed, row_key
 from chainapi.export.sink import CommitSize
 from chainapi.export.text import PageRows
@@ -39,6 +38,7 @@ class DuckDb(Database):
     DuckDB lets no other program open it while the export runs.
     """
 
+    size = CommitSize(100_000, 32 << 20, 1.0)
     logs = (".wal",)
     errors = duckdb.Error
     locked = "another program, or another connection of this one, has it open. Close it there"
@@ -52,12 +52,7 @@ class DuckDb(Database):
     ends = "CHECKPOINT"
     retypes = True  # that of a record which gained fields
 
-    def __init__(self, path: Path, writer: str, *, seconds: float | None = None) -> None:
-        super().__init__(path, writer, seconds=seconds)
-        self.size = CommitSize(100_000, 32 << 20, self.size.seconds)
-
-    def connect(self) -> Any:
-        """See `Database.connect`."""
+    def _connect(self) -> Any:
         if not self._path.exists():
             self._make()
         return duckdb.connect(self._path, config=_SETTINGS)
@@ -68,41 +63,36 @@ class DuckDb(Database):
         for left in (path, path.with_name(f"{path.name}.wal")):
             left.unlink(missing_ok=True)
         with closing(duckdb.connect(path)) as database:
-            self.create(database)
+            self._create(database)
             database.execute("CHECKPOINT")
-        sync_file(path)
+        sync(path)
         path.replace(self._path)
-        sync_folder(self._path.parent)
+        sync(self._path.parent)
 
-    def fault(self, error: Exception) -> Fault:
-        """See `Database.fault`."""
+    def _fault(self, error: Exception) -> Fault:
         said = str(error)
         if isinstance(error, duckdb.ConnectionException) or any(one in said for one in _LOCKED):
             return "locked"
         return "damaged" if any(one in said for one in _DAMAGED) else "other"
 
-    def check(self) -> None:
-        """See `Database.check`."""
+    def _check(self) -> None:
         if self._path.stat().st_size % BLOCK:
             raise self.damaged()
 
-    def types(self) -> dict[str, str]:
-        """See `Database.types`."""
+    def _types(self) -> dict[str, str]:
         with self._registered(self._form.schema.empty_table()):
             return {name: kind for name, kind, *_ in self._ask("DESCRIBE fresh")}
 
-    def alter(self, name: str, change: str) -> None:
-        """See `Database.alter`."""
+    def _alter(self, name: str, change: str) -> None:
         try:
-            super().alter(name, change)
+            super()._alter(name, change)
         except duckdb.DependencyException as error:
             raise ExportError(
                 f"{self._path} cannot get the column {name!r}: an index or another object depends on the "
                 'table "rows". Drop that, start the same export again, and create it again'
             ) from error
 
-    def insert(self, pages: Sequence[PageRows]) -> int:
-        """See `Database.insert`."""
+    def _insert(self, pages: Sequence[PageRows]) -> int:
         with self._registered(self._form.table(pages)):
             [(count,)] = self._ask("INSERT INTO rows BY NAME SELECT * FROM fresh")
         return int(count)
@@ -114,13 +104,12 @@ class DuckDb(Database):
         yield
         self.database.unregister("fresh")
 
-    def put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """See `Database.put`; a statement for each row would take a millisecond each."""
+    def _put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        # A statement for each row would take a millisecond each.
         columns = [[*values] for values in zip(*rows, strict=True)]
         self.database.execute(f"{statement} SELECT {', '.join(['unnest(?)'] * len(columns))}", columns)
 
-    def found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
-        """See `Database.found`."""
+    def _found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
         schema = self._form.schema
         names = ", ".join(map(quoted_name, schema.names))
         query = f"SELECT rowid, {names} FROM rows WHERE {SOURCE} IN (SELECT unnest(?::VARCHAR[]))"  # noqa: S608
@@ -130,8 +119,7 @@ class DuckDb(Database):
             for row in batch.to_pylist():
                 yield next(numbers), row, row_key(row)
 
-    def delete(self, numbers: Sequence[int]) -> None:
-        """See `Database.delete`."""
+    def _delete(self, numbers: Sequence[int]) -> None:
         self.database.execute("DELETE FROM rows WHERE rowid IN (SELECT unnest(?::BIGINT[]))", [[*numbers]])
 
 

@@ -44,6 +44,7 @@ class Folder(Sink):
 
     """
 
+    size = CommitSize(100_000, 64 << 20, 60.0)
     ends_with: Step | None = "compacting"
 
     def __init__(
@@ -58,7 +59,7 @@ class Folder(Sink):
         stem: str = "part",
         alone: bool = True,
     ) -> None:
-        super().__init__(CommitSize(100_000, 64 << 20, 60.0 if seconds is None else seconds))
+        super().__init__(seconds)
         self.storage = storage
         self._compact, self._prefix, self._alone = compact, prefix, alone
         self._stem, self._invalid = stem, stem.replace("part", "_invalid", 1)

@@ -142,13 +142,15 @@ class State:
         self.number, self.last = commit.number, commit
 
     def full(self, commit: Commit) -> Commit:
-        """Return the record of a commit with all that is in force, after it was taken."""
+        """Return the record of the next commit with all that is in force then."""
+        after = State(self.number, self.settings, {**self.positions}, {**self.files}, {**self.given})
+        after.take(commit)
         return msgspec.structs.replace(
             commit,
-            positions=self.positions,
-            given=self.given,
-            settings=self.settings,
-            files=tuple(self.files.values()),
+            positions=after.positions,
+            given=after.given,
+            settings=after.settings,
+            files=tuple(after.files.values()),
             full=True,
         )
 
@@ -181,13 +183,12 @@ class Log:
 
         """
         self.state = State()
-        numbers = sorted(self._numbers())
-        if not numbers:
-            return self.state
-        self._first, newest = numbers[0], numbers[-1]
+        numbers = self._numbers() or [0]
+        self._first, newest = max(1, numbers[0]), numbers[-1]
         torn = self._is_torn(newest)
         last = newest - torn
-        for number in range(_full_before(last), last + 1) if last else ():
+        full = (last - 1) // FULL_EVERY * FULL_EVERY + 1
+        for number in range(max(1, full), last + 1):
             self.state.take(self._record(number))
         if torn and writes:
             # A whole record that was damaged later may have replaced files, which are gone then.
@@ -198,13 +199,13 @@ class Log:
 
     def _is_torn(self, number: int) -> bool:
         """Check for half a record of a killed run, at a URL that is not atomic."""
-        if isinstance(self.storage, Disk):
+        if not number or isinstance(self.storage, Disk):
             return False
         return not (self.storage.read(self._name(number)) or b"").endswith(b"\n")
 
     def exists(self) -> bool:
         """Return whether there is a record."""
-        return next(self._numbers(), None) is not None
+        return bool(self._numbers())
 
     def append(self, **changes: Any) -> Commit:
         """Create the record of the next commit, and take it.
@@ -217,9 +218,7 @@ class Log:
         number, state = self.state.number + 1, self.state
         commit = Commit(number, int(time.time()), self.writer, **changes)
         if number % FULL_EVERY == 1:
-            after = State(state.number, state.settings, {**state.positions}, {**state.files}, {**state.given})
-            after.take(commit)
-            commit = after.full(commit)
+            commit = state.full(commit)
         name, content = self._name(number), _JSON.encode(commit)
         content = _JSON.encode(_Record(FORMAT, crc32(content), msgspec.Raw(content))) + b"\n"
         self._claim()
@@ -280,15 +279,12 @@ class Log:
 
     def leftovers(self) -> list[str]:
         """Return the names of files with hashes that no record names."""
-        found = (
-            f"{self.folder}/{name}" for name in self.storage.names(self.folder) if name.endswith(".given")
-        )
-        return [name for name in found if name not in self.state.given]
+        found = [f"{self.folder}/{name}" for name in self.storage.names(self.folder)]
+        return [name for name in found if name.endswith(".given") and name not in self.state.given]
 
-    def _numbers(self) -> Iterator[int]:
-        for name in self.storage.names(self.folder):
-            if found := _RECORD.fullmatch(name):
-                yield int(found[1])
+    def _numbers(self) -> list[int]:
+        found = map(_RECORD.fullmatch, self.storage.names(self.folder))
+        return sorted(int(one[1]) for one in found if one)
 
     def _name(self, number: int) -> str:
         return f"{self.folder}/{number:08}.json"
@@ -336,11 +332,6 @@ class _Record(Struct):
     format: int
     crc32: int
     commit: msgspec.Raw
-
-
-def _full_before(number: int) -> int:
-    """Return the number of the newest full record up to a number."""
-    return (number - 1) // FULL_EVERY * FULL_EVERY + 1
 
 
 def joined(spans: Iterable[Mapping[str, Span]]) -> dict[str, Span]:

@@ -8,17 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
 from chainapi.errors import ExportError
-from chainapi.export.disk import Disk, digest_of, explained, hidden, refuse_link
+from chainapi.export.disk import Disk, digest_of, explained, hidden
 from chainapi.export.folder import Folder
 from chainapi.export.log import DataFile, Span, State
-from chainapi.export.partition import Partitioner
 from chainapi.export.progress import Step
-from chainapi.export.sink import CommitSize, Moves, earlier_version, not_ours
+from chainapi.export.sink import CommitSize, Moves, check_path, not_ours
 from chainapi.export.text import PageRows
 from chainapi.export.window import Windows
 
@@ -46,10 +44,8 @@ class SingleFile(Folder):
 
     def open(self) -> State:
         """See `Folder.open`; refuse files that others have changed."""
-        if self._path.with_name(f"{self._name}.export").exists():
-            raise earlier_version(str(self._path))
-        for path in (self._path, self._path.with_name(self._log.folder)):
-            refuse_link(path)
+        check_path(self._path)
+        check_path(self._path.with_name(self._log.folder))
         state = super().open()
         for file in state.files.values():
             if not file.invalid:
@@ -115,21 +111,12 @@ class TextFile(SingleFile):
     comes before it gets its name.
     """
 
+    size = CommitSize(100_000, 8 << 20, 1.0)
+
     def __init__(self, path: Path, writer: str, *, seconds: float | None = None) -> None:
-        super().__init__(path, writer)
-        self.size = CommitSize(100_000, 8 << 20, 1.0 if seconds is None else seconds)
-        self._header: bytes | None = None  # of the file that is there
+        super().__init__(path, writer, seconds=seconds)
         self._dropped: Mapping[int, str] = {}  # places of rows that leave with the next commit
         self._mark = f"{self._log.folder}/{MARK}"
-
-    def begin(self, form: Any, settings: Mapping[str, Any], partitioner: Partitioner | None) -> None:
-        """Take the format of new rows.
-
-        Store the settings with the next commit, if they differ.
-        """
-        super().begin(form, settings, partitioner)
-        if self._there is not None:
-            self._header = form.header_of(self._path, str(self._path))
 
     def write(self, pages: Iterable[PageRows]) -> None:
         """Add rows to the next commit."""
@@ -144,14 +131,15 @@ class TextFile(SingleFile):
         """Append the rows written, and store the positions after them: both, or neither."""
         pages, self._waiting = self._waiting, []
         old, rows = self._there, sum(page.count for page in pages)
-        if old is None or self._dropped or self._header != self._form.header:
+        has_new_header = bool(self._form.header) and self._settings is not None
+        if old is None or self._dropped or has_new_header:
             files = [] if old is None else [(self._path, str(self._path), self._dropped)]
             self._rewrite(self._name, files, pages)
             rows += 0 if old is None else old.rows - len(self._dropped)
             self._commit(moves, [structs.replace(self._file(self._name, {}), rows=rows)])
         else:
             self._commit(moves, [], grown=[self._appended(pages, old)] if pages else [])
-        self._header, self._dropped = self._form.header, {}
+        self._dropped = {}
 
     def finish(self) -> None:
         """Write a file without rows, if there was none."""
@@ -183,7 +171,7 @@ class TextFile(SingleFile):
         if self._disk.size(self._mark) is None:
             self._disk.replace(self._mark, b"")
         content = self._form.packed(self._form.encode(pages))
-        with explained(self._path), self._path.open("ab") as raw:
+        with self._path.open("ab") as raw:
             if raw.tell() != old.size:  # with the mark, the next run would cut what somebody has appended
                 self._disk.remove([self._mark])
                 raise self._changed(self._path, "was changed while this export ran")

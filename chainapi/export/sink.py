@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from chainapi.errors import ExportError
 from chainapi.export.given import Given, Walk
@@ -20,7 +21,7 @@ from chainapi.export.progress import Step
 from chainapi.export.text import PageRows
 from chainapi.export.window import Window, Windows
 
-__all__ = ["CommitSize", "Moves", "Sink", "earlier_version", "not_ours"]
+__all__ = ["CommitSize", "Moves", "Sink", "check_path", "earlier_version", "not_ours"]
 
 
 @frozen
@@ -60,6 +61,9 @@ class Sink(ABC):
 
     All calls but `packs` block, and come from one thread.
 
+    Args:
+        seconds: greatest number of seconds between two commits; None for the one of the class.
+
     Attributes:
         state: what is in force.
         size: when a commit is due.
@@ -68,10 +72,13 @@ class Sink(ABC):
 
     """
 
+    size: CommitSize
     ends_with: Step | None = None
 
-    def __init__(self, size: CommitSize) -> None:
-        self.size, self.state, self.added = size, State(), list[str]()
+    def __init__(self, seconds: float | None = None) -> None:
+        if seconds is not None:
+            self.size = evolve(self.size, seconds=seconds)
+        self.state, self.added = State(), list[str]()
         self._form: Any = None
         self._partitioner: Partitioner | None = None
         self._settings: dict[str, Any] | None = None  # for the next commit
@@ -150,6 +157,22 @@ class Sink(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release what `open` took."""
+
+
+def check_path(path: Path) -> None:
+    """Refuse the file of an earlier version, and a symbolic link in place of a file.
+
+    Raises:
+        ExportError: it is one of them.
+
+    """
+    if path.with_name(f"{path.name}.export").exists():
+        raise earlier_version(str(path))
+    if path.is_symlink():
+        raise ExportError(
+            f"{path} is a symbolic link to {path.readlink()}, which an export neither follows nor replaces: "
+            "name the file itself, or choose another target"
+        )
 
 
 def earlier_version(address: str) -> ExportError:

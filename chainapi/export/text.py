@@ -15,7 +15,7 @@ import sys
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from gzip import GzipFile
 from io import BytesIO
 from itertools import chain, repeat
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import msgspec
-from attrs import field, frozen
+from attrs import frozen
 from msgspec import Struct, structs
 
 from chainapi.core.extras import missing_extra
@@ -87,11 +87,6 @@ class TextFormat:
     name: str
     columns: tuple[Column, ...] = ()
     labelled: bool = True
-    _encode: Callable[[Iterable[PageRows]], bytes] = field(init=False, repr=False, eq=False)
-
-    def __attrs_post_init__(self) -> None:
-        encode = _csv_encoder(self.columns, labelled=self.labelled) if self._is_csv else self._json_lines
-        object.__setattr__(self, "_encode", encode)
 
     packs = False  # a writer takes JSON lines
 
@@ -121,9 +116,10 @@ class TextFormat:
         """Return a writer of a new file."""
         return TextWriter(self, path)
 
-    def encode(self, pages: Iterable[PageRows]) -> bytes:
-        """Return rows as they stand in a file, not compressed."""
-        return self._encode(pages)
+    @cached_property
+    def encode(self) -> Callable[[Iterable[PageRows]], bytes]:
+        """Function that returns rows as they stand in a file, not compressed."""
+        return _csv_encoder(self.columns, labelled=self.labelled) if self._is_csv else self._json_lines
 
     def packed(self, content: bytes) -> bytes:
         """Return content as a member of a file, compressed if its files are."""
@@ -185,10 +181,6 @@ class TextFormat:
         for place, record in enumerate(records):
             if place not in dropped:
                 yield record[:-1] + lacking + b"\n" if lacking else record
-
-    def header_of(self, path: Path, named: str) -> bytes:
-        """Return what precedes the rows of a file."""
-        return next(self._records(path, named), b"") if self._is_csv else b""
 
     def _columns_in(self, records: Iterator[bytes], named: str) -> list[str]:
         """Read the header of a file, which may lack the last columns."""
