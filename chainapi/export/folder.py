@@ -72,7 +72,7 @@ class Folder(Sink):
         self._copies, self._replaced = list[DataFile](), list[str]()  # of the next commit
         self._folders = dict[str, str]()  # of partitions, by their names in lower case
         self._small = dict[str, list[str]]()  # names of small parts by folder
-        self._present = set[str]()  # files of windows that were looked for
+        self._present = set[str]()  # files of the target, as they were when the run began
         self._orphans = list[str]()  # files that no record names
 
     def address(self, name: str = "") -> str:
@@ -173,6 +173,7 @@ class Folder(Sink):
             unknown = []
         self._orphans = unknown + self._log.leftovers()
         self._remove_orphans()
+        self._present = {*names, *whole}
 
     def _is_whole(self, file: DataFile) -> bool:
         """Check that a staged file is the one that a record names."""
@@ -222,10 +223,8 @@ class Folder(Sink):
     def missing(self, label: str, start: int) -> str | None:
         """Return the address of a missing part with rows of a source from a number on."""
         for file in self.state.files.values():
-            if file.reaches(label, start):
-                if file.name not in self._present and self.storage.size(file.name) is None:
-                    return self.address(file.name)
-                self._present.add(file.name)
+            if file.reaches(label, start) and file.name not in self._present:
+                return self.address(file.name)
         return None
 
     def finish(self) -> None:
@@ -242,20 +241,19 @@ class Folder(Sink):
         """
         merged = 0
         for folder, names in [*self._small.items()]:
-            if len(names) >= least:  # some may have been moved away
-                present = self._small[folder] = [one for one in names if self.storage.size(one) is not None]
-                if len(present) >= least:
-                    merged += len(present)
-                    self._merge(folder, [*present])
+            if len(names) >= least:
+                merged += len(names)
+                self._merge(folder, [*names])
         return merged
 
     def _note_small(self, added: Iterable[DataFile], replaced: Iterable[str] = ()) -> None:
-        """Keep the names of the small parts."""
+        """Keep the names of the small parts that are there."""
         for name in replaced:
             with suppress(ValueError):
                 self._small.get(_folder_of(name), []).remove(name)
         for file in added:
-            if not file.invalid and file.rows < SMALL_ROWS and file.size < SMALL_BYTES:
+            is_small = not file.invalid and file.rows < SMALL_ROWS and file.size < SMALL_BYTES
+            if is_small and file.name in self._present:
                 self._small.setdefault(_folder_of(file.name), []).append(file.name)
 
     def _merge(self, folder: str, names: Sequence[str], name: str | None = None) -> None:
@@ -314,6 +312,7 @@ class Folder(Sink):
             raise
         self.storage.remove([name for name in replaced if name not in names])
         self.storage.publish(names)
+        self._present.update(names)
         self.added += [file.name for file in (*added, *grown)]
         self._note_small(added, replaced)
         self._remove_orphans()

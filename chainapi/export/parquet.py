@@ -6,7 +6,7 @@ text. Amounts are text, or by choice decimal128(38, 0), double, or 32 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from chainapi.tables.values import Values, packed
 
 __all__ = ["ParquetFormat", "ParquetWriter", "conformed", "row_key"]
 
-PACK_ROWS = 8_192  # rows that become arrays at once: fewer cost more each, more take memory
 GROUP_ROWS, GROUP_BYTES = 100_000, 64 << 20  # of a row group, whichever comes first
 READ_ROWS = 16_384  # at once from a file
 _SOURCE = Column(SOURCE, "text")
@@ -150,18 +149,13 @@ class ParquetWriter:
         )
         self._most = options.row_group_rows or GROUP_ROWS
         self._fixed = options.row_group_rows is not None
-        self._pages = list[PageRows]()
-        self._paged = 0  # rows of them
         self._group = list[Any]()
         self._grouped = self._size = 0  # rows and bytes of the group
 
-    def write(self, pages: Iterable[PageRows]) -> None:
-        """Write rows after the others."""
-        for page in pages:
-            self._pages.append(page)
-            self._paged += page.count
-        if self._paged >= PACK_ROWS:
-            self._pack()
+    def write(self, pages: Sequence[PageRows]) -> None:
+        """Write rows after the others; few at once cost more each."""
+        if pages:
+            self.add(self._form.table(pages))
 
     def add(self, table: Any) -> None:
         """Write a table after the others."""
@@ -173,16 +167,10 @@ class ParquetWriter:
     def close(self) -> None:
         """Write what is buffered, and close the file."""
         try:
-            self._pack()
             while self._grouped:
                 self._end_group()
         finally:
             self._writer.close()
-
-    def _pack(self) -> None:
-        if self._paged:
-            pages, self._pages, self._paged = self._pages, [], 0
-            self.add(self._form.table(pages))
 
     def _end_group(self) -> None:
         """Write the rows of a group; the others begin the next one."""

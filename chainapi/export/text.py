@@ -20,7 +20,7 @@ from gzip import GzipFile
 from io import BytesIO
 from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 
 import msgspec
 from attrs import frozen
@@ -126,21 +126,21 @@ class TextFormat:
         if not self._packing:
             return content
         made = BytesIO()
-        with self.packer(made) as file:
+        with self.packer(made, "wb") as file:
             file.write(content)
         return made.getvalue()
 
-    def packer(self, raw: IO[bytes]) -> Any:
-        """Return a file object that compresses into another one.
+    def packer(self, raw: IO[bytes], mode: Literal["rb", "wb"]) -> Any:
+        """Return a file object that compresses into another one, or decompresses that.
 
         Equal rows give equal bytes.
         """
         if self._packing == "gz":
-            return GzipFile("", "wb", LEVELS["gz"], cast("Any", raw), mtime=0)
+            return GzipFile("", mode, LEVELS["gz"], cast("Any", raw), mtime=0)
         if self._packing == "zst":
             parameters = zstandard().CompressionParameter
             options = {parameters.compression_level: LEVELS["zst"], parameters.checksum_flag: 1}
-            return zstandard().ZstdFile(raw, "wb", options=options)
+            return zstandard().ZstdFile(raw, mode, options=options if mode == "wb" else None)
         return raw
 
     # Rows of a file; `named` is its name in errors
@@ -195,24 +195,19 @@ class TextFormat:
         A line of CSV with an odd number of quotation marks continues in the next one.
         """
         errors = (zstandard().ZstdError,) if self._packing == "zst" else (zlib.error,)
-        is_csv, record, within = self._is_csv, b"", 0
+        is_csv, record, within = self._is_csv, list[bytes](), 0
         try:
-            with path.open("rb") as raw, self._unpacked(raw) as lines:
+            with path.open("rb") as raw, self.packer(raw, "rb") as lines:
                 for line in lines:
                     within ^= is_csv and line.count(b'"') & 1
-                    record = record + line if record else line
+                    record.append(line)
                     if not within:
-                        yield record
-                        record = b""
+                        yield b"".join(record)
+                        record.clear()
         except (OSError, EOFError, *errors) as error:
             raise damaged_file(named, str(error) or type(error).__name__) from error
         if record:
             raise damaged_file(named, "its last row has no end")
-
-    def _unpacked(self, raw: IO[bytes]) -> IO[bytes]:
-        if self._packing == "gz":
-            return cast("IO[bytes]", GzipFile(fileobj=raw))
-        return cast("IO[bytes]", zstandard().ZstdFile(raw)) if self._packing == "zst" else raw
 
     def _json_lines(self, pages: Iterable[PageRows]) -> bytes:
         if self.labelled:
@@ -231,7 +226,7 @@ class TextWriter:
     def __init__(self, form: TextFormat, path: Path) -> None:
         self._form = form
         self._raw = path.open("wb")
-        self._file = form.packer(self._raw)
+        self._file = form.packer(self._raw, "wb")
         self._file.write(form.header)
 
     def write(self, pages: Iterable[PageRows]) -> None:
