@@ -12,7 +12,7 @@ from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.disk import Disk, Lock
 from chainapi.export.given import Given, Walk
 from chainapi.export.log import DataFile, Log, Span, State, Storage, joined
-from chainapi.export.partition import Partitioner, source_of
+from chainapi.export.partition import source_of
 from chainapi.export.progress import Step
 from chainapi.export.sink import CommitSize, Moves, Sink, earlier_version, not_ours
 from chainapi.export.text import PageRows
@@ -108,16 +108,6 @@ class Folder(Sink):
             return False
         return True
 
-    def begin(self, form: Any, settings: Mapping[str, Any], partitioner: Partitioner | None) -> None:
-        """Take the format of new parts.
-
-        Store the settings with the next commit, if they differ.
-        """
-        super().begin(form, settings, partitioner)
-        self._folders = {folder.casefold(): folder for folder in map(_folder_of, self.state.files)}
-        self._small = {}
-        self._note_small(self.state.files.values())
-
     def given(self, walk: Walk) -> Iterable[Given]:
         """Yield the hashes of the rows of a walk, in the order in which they were stored."""
         return self._log.given(walk)
@@ -173,7 +163,9 @@ class Folder(Sink):
             unknown = []
         self._orphans = unknown + self._log.leftovers()
         self._remove_orphans()
-        self._present = {*names, *whole}
+        self._present, self._small = {*names, *whole}, {}
+        self._note_small(state.files.values())
+        self._folders = {folder.casefold(): folder for folder in map(_folder_of, state.files)}
 
     def _is_whole(self, file: DataFile) -> bool:
         """Check that a staged file is the one that a record names."""
@@ -411,8 +403,7 @@ class _Part:
         """Write what waits, and close the file."""
         self._write()
         writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+        writer.close()
 
     def abandon(self) -> None:
         """Close the file; its content does not count."""
