@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.disk import Disk, Lock
@@ -22,7 +22,7 @@ __all__ = ["Folder"]
 
 SMALL_ROWS, SMALL_BYTES = 50_000, 32 << 20  # a part below both is small
 COMPACT_AT = 24  # small parts of one partition
-BUFFER = 4 << 20  # bytes of rows that wait for the file of their part
+PIECE = 4 << 20  # bytes of rows that are encoded at once
 
 
 class Folder(Sink):
@@ -68,7 +68,7 @@ class Folder(Sink):
         if alone and isinstance(storage, Disk):
             self._lock = Lock(storage.root / log / "lock", self.address())
         self._suffix = "" if self._lock else f"-{writer}"
-        self._parts = dict[str, _Part]()  # by folder
+        self._unfinished = list[str]()  # names of staged files that are in no commit
         self._copies, self._replaced = list[DataFile](), list[str]()  # of the next commit
         self._folders = dict[str, str]()  # of partitions, by their names in lower case
         self._small = dict[str, list[str]]()  # names of small parts by folder
@@ -180,20 +180,26 @@ class Folder(Sink):
 
     # Commits
 
-    def write(self, pages: Iterable[PageRows]) -> None:
-        """Add rows to the next commit."""
-        for page in pages:
-            divided = [("", page)] if self._partitioner is None else self._partitioner.divided(page)
-            for folder, rows in divided:
-                self._part(folder).add(rows)
-
     def commit(self, moves: Moves) -> None:
         """Store the rows written and the positions after them: both, or neither."""
-        staged, replaced = [*self._copies, *self._end_parts()], self._replaced
+        pages, self._waiting = self._waiting, []
+        staged, replaced = [*self._copies, *self._parts(pages)], self._replaced
         self._copies, self._replaced = [], []
         self._commit(moves, staged, replaced)
         if self._compact:
             self.compact(COMPACT_AT)
+
+    def _parts(self, pages: Iterable[PageRows]) -> Iterator[DataFile]:
+        """Stage a part for each partition with new rows."""
+        divided = defaultdict[str, list[PageRows]](list)
+        for page in pages:
+            for folder, rows in self._partitioner.divided(page) if self._partitioner else [("", page)]:
+                divided[folder].append(rows)
+        for folder, found in sorted(divided.items()):
+            self._check_folder(folder)
+            name = self._free_name(folder)
+            self._rewrite(name, (), found)
+            yield self._file(name, joined({one.label: (one.count, one.lowest, one.highest)} for one in found))
 
     def drop(self, compared: Windows) -> None:
         """Write copies of the parts that lose rows."""
@@ -262,13 +268,10 @@ class Folder(Sink):
 
     def close(self) -> None:
         """Remove what was written since the last commit, and release the lock."""
-        for part in self._parts.values():
-            part.abandon()
         try:
-            self.storage.discard(part.name for part in self._parts.values())
+            self.storage.discard(self._unfinished)
             self.storage.close()
         finally:
-            self._parts = {}
             if self._lock is not None:
                 self._lock.release(stays=self.state.number > 0)
 
@@ -282,15 +285,12 @@ class Folder(Sink):
         """Make a commit that adds staged files, and has the new sizes of grown ones."""
         added = [*staged, *self._invalid_file(moves.invalid)]
         names = [file.name for file in added]
-        try:
-            self._check_free(names)
-            self.storage.keep(names)
-            given = self._log.write_given(moves.given)
-        except BaseException:
-            self.storage.discard(names)
-            raise
+        self._check_free(names)
+        self.storage.keep(names)
+        given = self._log.write_given(moves.given)
         settings, self._settings = self._settings, None
-        try:  # after other errors there may be a record: the next run completes the commit, or removes files
+        self._unfinished = []  # after an error there may be a record: the next run completes or removes all
+        try:
             self._log.append(
                 added=(*added, *grown),
                 replaced=tuple(replaced),
@@ -299,8 +299,7 @@ class Folder(Sink):
                 settings=settings,
             )
         except TargetInUseError:
-            self.storage.discard(names)
-            self.storage.discard(given)
+            self._unfinished = names
             raise
         self.storage.remove([name for name in replaced if name not in names])
         self.storage.publish(names)
@@ -320,7 +319,7 @@ class Folder(Sink):
             return []
         name = f"{self._prefix}{self._invalid}-{self.state.number + 1:08}{self._suffix}.ndjson"
         content = b"".join(lines)
-        self.storage.staged(name).write_bytes(content)
+        self._stage(name).write_bytes(content)
         return [DataFile(name, len(lines), len(content), invalid=True)]
 
     def _rewrite(
@@ -337,18 +336,17 @@ class Folder(Sink):
             pages: the further rows.
 
         """
-        with closing(self._form.writer(self.storage.staged(name))) as new:
+        with closing(self._form.writer(self._stage(name))) as new:
             for path, named, dropped in files:
                 for rows in self._form.kept(path, named, dropped):
                     new.add(rows)
-            new.write(pages)
+            for piece in _pieces(pages):
+                new.write(piece)
 
-    def _part(self, folder: str) -> _Part:
-        if folder not in self._parts:
-            self._check_folder(folder)
-            name = self._free_name(folder)
-            self._parts[folder] = _Part(name, lambda: self._form.writer(self.storage.staged(name)))
-        return self._parts[folder]
+    def _stage(self, name: str) -> Path:
+        """Return the path of a new file, which `close` removes unless a commit adds it."""
+        self._unfinished.append(name)
+        return self.storage.staged(name)
 
     def _check_folder(self, folder: str) -> None:
         """Refuse two partitions whose folders are one, where case is ignored."""
@@ -362,14 +360,6 @@ class Folder(Sink):
                 " leave 'source' out of partition=, or choose another target"
             )
 
-    def _end_parts(self) -> list[DataFile]:
-        made = list[DataFile]()
-        for _, part in sorted(self._parts.items()):
-            part.end()
-            made.append(self._file(part.name, part.sources))
-        self._parts = {}
-        return made
-
     def _file(self, name: str, sources: dict[str, Span]) -> DataFile:
         """Return the description of a staged file."""
         rows = sum(count for count, *_ in sources.values())
@@ -380,42 +370,17 @@ class Folder(Sink):
         return f"{within}{self._stem}-{self.state.number + 1:08}{more}{self._suffix}{self._form.suffix}"
 
 
-class _Part:
-    """File that gets the rows of one partition until the next commit."""
-
-    def __init__(self, name: str, opened: Callable[[], Any]) -> None:
-        self.name, self.sources = name, dict[str, Span]()
-        self._open: Callable[[], Any] = opened
-        self._writer: Any = None
-        self._waiting, self._size = list[PageRows](), 0
-
-    def add(self, page: PageRows) -> None:
-        """Add rows; they wait until there are enough for a write."""
-        span = {page.label: (page.count, page.lowest, page.highest)}
-        known = {page.label: self.sources[page.label]} if page.label in self.sources else {}
-        self.sources.update(joined([known, span]))
-        self._waiting.append(page)
-        self._size += len(page.lines) or 100 * page.count
-        if self._size >= BUFFER:
-            self._write()
-
-    def end(self) -> None:
-        """Write what waits, and close the file."""
-        self._write()
-        writer, self._writer = self._writer, None
-        writer.close()
-
-    def abandon(self) -> None:
-        """Close the file; its content does not count."""
-        if self._writer is not None:
-            with suppress(Exception):  # such as a full disk, which has ended the run
-                self._writer.close()
-
-    def _write(self) -> None:
-        if self._writer is None:
-            self._writer = self._open()
-        self._writer.write(self._waiting)
-        self._waiting, self._size = [], 0
+def _pieces(pages: Iterable[PageRows]) -> Iterator[list[PageRows]]:
+    """Yield pages in pieces of some size: the rows of a piece are in memory twice."""
+    piece, size = list[PageRows](), 0
+    for page in pages:
+        piece.append(page)
+        size += len(page.lines) or 100 * page.count
+        if size >= PIECE:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 def _folder_of(name: str) -> str:

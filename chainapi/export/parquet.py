@@ -154,8 +154,7 @@ class ParquetWriter:
 
     def write(self, pages: Sequence[PageRows]) -> None:
         """Write rows after the others; few at once cost more each."""
-        if pages:
-            self.add(self._form.table(pages))
+        self.add(self._form.table(pages))
 
     def add(self, table: Any) -> None:
         """Write a table after the others."""
