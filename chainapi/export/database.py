@@ -98,7 +98,7 @@ class Database(Sink):
 
     @abstractmethod
     def _found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
-        """Yield the number and the values of each row of some sources, and what it is compared by."""
+        """Yield number, values and key (`keys`) of each row of some sources."""
 
     def _delete(self, numbers: Sequence[int]) -> None:
         """Delete rows by their numbers."""
@@ -153,7 +153,7 @@ class Database(Sink):
             self._lock.release(stays=False)
 
     def disconnect(self) -> None:
-        """Close the connection, and leave no log, and no file that no transaction has filled."""
+        """Close the connection; leave no log, and no file without a transaction."""
         database, self._database = self._database, None
         if database is None:
             return

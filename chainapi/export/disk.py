@@ -268,8 +268,8 @@ def _link(written: Path, path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Sync the content of a file, or the names in a folder, to the disk; Windows syncs no folder."""
-    if os.name == "nt" and path.is_dir():
+    """Sync the content of a file, or the names in a folder, to the disk."""
+    if os.name == "nt" and path.is_dir():  # Windows syncs no folder
         return
     handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:

@@ -95,7 +95,13 @@ class Folder(Sink):
     def _read(self) -> None:
         self.state = self._log.read(writes=True)
         self._log.claim()
-        self._complete()
+        names = self._names()
+        self._present = {*names, *self._complete(names)}
+        self._orphans = [*self._unknown(names), *self._log.leftovers()]
+        self._remove_orphans()
+        self._small = {}
+        self._note_small(self.state.files.values())
+        self._folders = {folder.casefold(): folder for folder in map(_folder_of, self.state.files)}
 
     def _has_taken_over(self) -> bool:
         """Make a commit, so that an earlier writer can make no further one.
@@ -142,30 +148,34 @@ class Folder(Sink):
         """Check that no writer can make a record that names a file."""
         return self._lock is not None or _number_in(name) <= self.state.number
 
-    def _complete(self) -> None:
-        """Complete the newest commit; remove what no record names."""
-        state, names, staged = self.state, self._names(), self._staged()
-        whole = list[str]()
-        if state.last is not None:
-            added = {file.name: file for file in state.last.added}
-            whole = [name for name in staged if name in added and self._is_whole(added[name])]
-            self.storage.remove([one for one in state.last.replaced if one in names and one not in added])
-            self.storage.publish(whole)
+    def _complete(self, names: Sequence[str]) -> list[str]:
+        """Complete the newest commit; return the files that got their names.
+
+        Delete staged files that no record names.
+        """
+        staged, last = self._staged(), self.state.last
+        added = {file.name: file for file in last.added}
+        whole = [name for name in staged if name in added and self._is_whole(added[name])]
+        self.storage.remove([name for name in last.replaced if name in names and name not in added])
+        self.storage.publish(whole)
         self.storage.discard(name for name in staged if name not in whole and self._is_past(name))
-        unknown = [name for name in names if self._is_part(name) and name not in state.files]
-        if self._lock is not None:
-            if later := [name for name in unknown if _number_in(name) > state.number]:
-                raise ExportError(
-                    f"{self.address(later[0])} is newer than the newest record in "
-                    f"{self.address(self._log.folder)}: is that an old copy? Put the newest copy back, or "
-                    "choose another target"
-                )
-            unknown = []
-        self._orphans = unknown + self._log.leftovers()
-        self._remove_orphans()
-        self._present, self._small = {*names, *whole}, {}
-        self._note_small(state.files.values())
-        self._folders = {folder.casefold(): folder for folder in map(_folder_of, state.files)}
+        return whole
+
+    def _unknown(self, names: Sequence[str]) -> list[str]:
+        """Return the parts of runs that were killed before their records.
+
+        With a lock, those that are older than the newest record are of people, who have put them back.
+        """
+        found = [name for name in names if self._is_part(name) and name not in self.state.files]
+        if self._lock is None:
+            return found
+        if later := [name for name in found if _number_in(name) > self.state.number]:
+            raise ExportError(
+                f"{self.address(later[0])} is newer than the newest record in "
+                f"{self.address(self._log.folder)}: is that an old copy? Put the newest copy back, or choose "
+                "another target"
+            )
+        return []
 
     def _is_whole(self, file: DataFile) -> bool:
         """Check that a staged file is the one that a record names."""

@@ -61,9 +61,8 @@ class DataFile(Struct, frozen=True, omit_defaults=True):
 
     def begins(self, path: Path) -> bool:
         """Return whether a local file begins with the bytes of this one."""
-        if path.stat().st_size < self.size:
-            return False
-        return not self.digest or digest_of(path, self.size) == self.digest
+        is_long = path.stat().st_size >= self.size
+        return is_long and (not self.digest or digest_of(path, self.size) == self.digest)
 
     def reaches(self, label: str, start: int) -> bool:
         """Return whether the file may have rows of a source from a number on."""
@@ -110,7 +109,7 @@ class State:
         positions: position of each source by label.
         files: files with rows by name, in the order in which they were added.
         given: files with hashes of rows, each with the pieces of its unfinished sources.
-        last: the newest record.
+        last: the newest record; before the first one an empty one.
 
     """
 
@@ -119,7 +118,7 @@ class State:
     positions: dict[str, Any] = field(factory=dict[str, Any])
     files: dict[str, DataFile] = field(factory=dict[str, DataFile])
     given: dict[str, Pieces] = field(factory=dict[str, Pieces])
-    last: Commit | None = None
+    last: Commit = field(factory=lambda: Commit(0, 0, ""))
 
     def take(self, commit: Commit) -> None:
         """Take a commit, which follows the newest one."""

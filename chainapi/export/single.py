@@ -62,7 +62,7 @@ class SingleFile(Folder):
                 raise self._changed(path, "was changed since it was written")
 
     def _ends(self, file: DataFile, path: Path) -> bool:
-        """Check that a file has no more bytes than its record names."""
+        """Check that a file has the size that its record names."""
         return path.stat().st_size == file.size
 
     def _changed(self, path: Path, what: str) -> ExportError:
@@ -84,7 +84,7 @@ class SingleFile(Folder):
             raise not_ours(f"{self._path}")
 
     def _file(self, name: str, sources: dict[str, Span]) -> DataFile:
-        """Return the description of a staged file; one that is written again keeps its mode."""
+        """Return the description of a staged file, which keeps the mode of an old one."""
         path, old = self._disk.staged(name), self._disk.root / name
         if old.exists():
             path.chmod(old.stat().st_mode & 0o7777)
@@ -155,7 +155,7 @@ class TextFile(SingleFile):
         return self.state.files.get(self._name)
 
     def _ends(self, file: DataFile, path: Path) -> bool:
-        """Check that a file has no more bytes than its record names; cut off the rows of a killed run."""
+        """Check the size of a file; cut off the rows of a killed run."""
         if path.stat().st_size > file.size and self._disk.size(self._mark) is not None:
             with path.open("rb+") as raw:
                 raw.truncate(file.size)

@@ -112,7 +112,13 @@ class Sink(ABC):
         """Yield the hashes of the rows of a walk, in the order in which they were stored."""
 
     def missing(self, label: str, start: int) -> str | None:
-        """Return the address of a file with rows of a source from a number on that is missing."""
+        """Return the address of a missing file with rows of a source.
+
+        Args:
+            label: label of the source.
+            start: least number of the rows.
+
+        """
         return None
 
     def write(self, pages: Iterable[PageRows]) -> None:
@@ -145,7 +151,10 @@ class Sink(ABC):
 
     @abstractmethod
     def drop(self, compared: Windows) -> None:
-        """Compare the rows of the target with windows; the next commit removes those that leave."""
+        """Compare windows with the rows of the target.
+
+        The next commit removes the rows that leave.
+        """
 
     def keys(self, page: PageRows) -> list[Any]:
         """Return what each row of a page is compared by."""
