@@ -119,10 +119,8 @@ class Disk:
         """Let staged files survive a power cut, under their hidden names."""
         paths = [hidden(self.root / name) for name in names]
         with explained(self.root), ThreadPoolExecutor(SYNC_THREADS, "chainapi-sync") as threads:
-            for _ in threads.map(sync, paths):
-                pass
-            for _ in threads.map(sync, {path.parent for path in paths}):
-                pass
+            for group in (paths, {path.parent for path in paths}):
+                list(threads.map(sync, group))  # which raises their errors
 
     def publish(self, names: Collection[str]) -> None:
         """Give kept files their names; those that have them are left out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import duckdb
@@ -50,7 +50,7 @@ class DuckDb(Database):
     )
     begins = "BEGIN"
     ends = "CHECKPOINT"
-    retypes = True  # that of a record which gained fields
+    retypes = True  # a record may gain fields
 
     def _connect(self) -> Any:
         if not self._path.exists():
@@ -80,8 +80,8 @@ class DuckDb(Database):
             raise self.damaged()
 
     def _types(self) -> dict[str, str]:
-        with self._registered(self._form.schema.empty_table()):
-            return {name: kind for name, kind, *_ in self._ask("DESCRIBE fresh")}
+        made = self.database.from_arrow(self._form.schema.empty_table())
+        return dict(zip(made.columns, map(str, made.types), strict=True))
 
     def _alter(self, name: str, change: str) -> None:
         try:
@@ -93,16 +93,10 @@ class DuckDb(Database):
             ) from error
 
     def _insert(self, pages: Sequence[PageRows]) -> int:
-        with self._registered(self._form.table(pages)):
-            [(count,)] = self._ask("INSERT INTO rows BY NAME SELECT * FROM fresh")
-        return int(count)
-
-    @contextmanager
-    def _registered(self, table: Any) -> Iterator[None]:
-        """Give the database a table of Arrow as ``fresh``."""
-        self.database.register("fresh", table)
-        yield
+        self.database.register("fresh", self._form.table(pages))
+        [(count,)] = self._ask("INSERT INTO rows BY NAME SELECT * FROM fresh")
         self.database.unregister("fresh")
+        return int(count)
 
     def _put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         # A statement for each row would take a millisecond each.
@@ -124,5 +118,5 @@ class DuckDb(Database):
 
 
 _LOCKED = ("lock on file", "being used by another process", "already open")
-# In errors about damage, whose types are those of other errors.
+# In errors about damage, whose types other errors have too.
 _DAMAGED = ("Corrupt database file", "Could not read enough bytes", "not a valid DuckDB database")

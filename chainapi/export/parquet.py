@@ -35,7 +35,7 @@ class ParquetFormat:
 
     Attributes:
         columns: columns of the rows, in the order of the files.
-        encoded: the same in the order of `PageRows.values`, those of unnamed fields last.
+        encoded: the same in the order of `PageRows.values`, unnamed fields last.
         labelled: whether files have the column ``source``; the names of folders have it otherwise.
         options: how they are written.
 
@@ -84,10 +84,7 @@ class ParquetFormat:
         return made if self._made.equals(self.schema) else made.select(self.schema.names)
 
     def _values(self, page: PageRows, *, whole: bool) -> Sequence[Values]:
-        """Return the values of each column.
-
-        Those of unnamed fields only if they are wanted.
-        """
+        """Return the values of each column; unnamed fields only with `whole`."""
         if page.values is None:
             found = zip(self.encoded, self._read(page.lines), strict=True)
             return [packed(column.kind, values) for column, values in found]

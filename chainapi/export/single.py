@@ -22,13 +22,13 @@ from chainapi.export.window import Windows
 
 __all__ = ["ParquetFile", "TextFile"]
 
-MARK = "appending"  # file in the log: the rows after the recorded ones are those of a run that was killed
+MARK = "appending"  # file in the log: a run was killed while it appended the rows after the recorded ones
 
 
 class SingleFile(Folder):
-    """Sink of one file in a folder, where it has its log, and perhaps parts in that.
+    """Sink of one file, with its log beside it, which may have parts.
 
-    The records have the digest of each file, which is compared before a run.
+    The records have the digest of each file; a run compares it when it begins.
     """
 
     ends_with: Step | None = None

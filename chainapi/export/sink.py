@@ -62,7 +62,7 @@ class Sink(ABC):
     All calls but `packs` block, and come from one thread.
 
     Args:
-        seconds: greatest number of seconds between two commits; None for the one of the class.
+        seconds: greatest number of seconds between two commits; None for the default of the class.
 
     Attributes:
         state: what is in force.

@@ -3,7 +3,7 @@ r"""Files of text: JSON lines and CSV, plain or compressed with gzip or Zstandar
 A compressed file may have several members (gzip) or frames (Zstandard), and every reader joins them: so rows
 are appended to it as to a plain file.
 
-JSON lines have the label of the source in front. CSV is that of RFC 4180, in UTF-8 with "\n" after each line;
+JSON lines have the label of the source in front. CSV is as in RFC 4180, in UTF-8 with "\n" after each line;
 only strings are in quotation marks: an empty string is ``""``, and None is an empty field. Times are ISO 8601
 in UTC, and records, lists and other JSON are JSON text.
 """
