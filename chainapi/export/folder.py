@@ -38,7 +38,6 @@ class Folder(Sink):
         compact: whether small parts are merged.
         seconds: greatest number of seconds between two commits.
         log: name of the folder of the log.
-        prefix: folder of the parts, with a slash.
         stem: beginning of the names of parts.
         alone: whether the folder has one log; else the last writer to open a log takes over.
 
@@ -55,13 +54,12 @@ class Folder(Sink):
         compact: bool = True,
         seconds: float | None = None,
         log: str = "_log",
-        prefix: str = "",
         stem: str = "part",
         alone: bool = True,
     ) -> None:
         super().__init__(seconds)
         self.storage = storage
-        self._compact, self._prefix, self._alone = compact, prefix, alone
+        self._compact, self._alone = compact, alone
         self._stem, self._invalid = stem, stem.replace("part", "_invalid", 1)
         self._log = Log(storage, log, writer)
         self._lock: Lock | None = None
@@ -142,7 +140,7 @@ class Folder(Sink):
 
     def _is_part(self, name: str) -> bool:
         own = rf"({self._stem}|{self._invalid})-\d{{8,}}.*"
-        return name.startswith(self._prefix) and re.fullmatch(own, _base_of(name)) is not None
+        return re.fullmatch(own, _base_of(name)) is not None
 
     def _is_past(self, name: str) -> bool:
         """Check that no writer can make a record that names a file."""
@@ -327,7 +325,7 @@ class Folder(Sink):
     def _invalid_file(self, lines: Sequence[bytes]) -> list[DataFile]:
         if not lines:
             return []
-        name = f"{self._prefix}{self._invalid}-{self.state.number + 1:08}{self._suffix}.ndjson"
+        name = f"{self._invalid}-{self.state.number + 1:08}{self._suffix}.ndjson"
         content = b"".join(lines)
         self._stage(name).write_bytes(content)
         return [DataFile(name, len(lines), len(content), invalid=True)]
@@ -376,8 +374,8 @@ class Folder(Sink):
         return DataFile(name, rows, self.storage.staged(name).stat().st_size, sources)
 
     def _free_name(self, folder: str, more: str = "") -> str:
-        within = f"{folder}/" if folder else self._prefix
-        return f"{within}{self._stem}-{self.state.number + 1:08}{more}{self._suffix}{self._form.suffix}"
+        name = f"{self._stem}-{self.state.number + 1:08}{more}{self._suffix}{self._form.suffix}"
+        return f"{folder}/{name}" if folder else name
 
 
 def _pieces(pages: Iterable[PageRows]) -> Iterator[list[PageRows]]:

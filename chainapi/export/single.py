@@ -35,8 +35,8 @@ class SingleFile(Folder):
 
     def __init__(self, path: Path, writer: str, *, seconds: float | None = None) -> None:
         self._path, self._name = path, path.name
-        self._disk, log = Disk(path.parent), f"{path.name}.log"
-        super().__init__(self._disk, writer, compact=False, seconds=seconds, log=log, prefix=f"{log}/")
+        self._disk = Disk(path.parent)
+        super().__init__(self._disk, writer, compact=False, seconds=seconds, log=f"{path.name}.log")
 
     def address(self, name: str = "") -> str:
         """Return the path of a file beside the target, or of the target."""
@@ -71,7 +71,7 @@ class SingleFile(Folder):
         )
 
     def _names(self) -> list[str]:
-        found = [f"{self._prefix}{name}" for name in self._disk.names(self._log.folder)]
+        found = [f"{self._log.folder}/{name}" for name in self._disk.names(self._log.folder)]
         return [*filter(self._is_part, found), *([self._name] if self._path.exists() else [])]
 
     def _staged(self) -> list[str]:
@@ -82,6 +82,9 @@ class SingleFile(Folder):
     def _refuse_others(self, names: Sequence[str]) -> None:
         if self._name in names:
             raise not_ours(f"{self._path}")
+
+    def _free_name(self, folder: str, more: str = "") -> str:
+        return super()._free_name(self._log.folder, more)
 
     def _file(self, name: str, sources: dict[str, Span]) -> DataFile:
         """Return the description of a staged file, which keeps the mode of an old one."""
