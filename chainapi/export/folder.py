@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -190,20 +190,25 @@ class Folder(Sink):
 
     def commit(self, moves: Moves) -> None:
         """Store the rows written and the positions after them: both, or neither."""
-        pages, self._waiting = self._waiting, []
-        staged, replaced = [*self._copies, *self._parts(pages)], self._replaced
+        staged, replaced = [*self._copies, *self._parts()], self._replaced
         self._copies, self._replaced = [], []
         self._commit(moves, staged, replaced)
         if self._compact:
             self.compact(COMPACT_AT)
 
-    def _parts(self, pages: Iterable[PageRows]) -> Iterator[DataFile]:
-        """Stage a part for each partition with new rows."""
+    def _parts(self) -> Iterator[DataFile]:
+        """Stage a part for each partition with new rows.
+
+        Rows are forgotten as soon as they are divided, and written.
+        """
+        pages, self._waiting = deque(self._waiting), []
         divided = defaultdict[str, list[PageRows]](list)
-        for page in pages:
+        while pages:
+            page = pages.popleft()
             for folder, rows in self._partitioner.divided(page) if self._partitioner else [("", page)]:
                 divided[folder].append(rows)
-        for folder, found in sorted(divided.items()):
+        for folder in sorted(divided):
+            found = divided.pop(folder)
             self._check_folder(folder)
             name = self._free_name(folder)
             self._rewrite(name, (), found)
