@@ -15,13 +15,12 @@ import msgspec
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.errors import ColumnValueError, ExportError
-from chainapi.export.batch import PageRows
-from chainapi.export.folder import Moves
 from chainapi.export.given import Given, Walk
 from chainapi.export.position import Source
-from chainapi.export.sinks import Sink
+from chainapi.export.sink import Moves, Sink
 from chainapi.export.spec import free_label
 from chainapi.export.stream import Batch, Count
+from chainapi.export.text import PageRows
 from chainapi.export.window import Window
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import SOURCE

@@ -9,30 +9,30 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from chainapi.errors import ExportError, TargetInUseError
-from chainapi.export.batch import PageRows
-from chainapi.export.disk import Lock, explained, refuse_link, sync_folder
-from chainapi.export.folder import CommitSize, Moves, earlier_version
+from chainapi.export.disk import Lock, refused, sync
 from chainapi.export.given import Given, Walk
-from chainapi.export.log import DataFile, State
-from chainapi.export.partition import Partitioner
-from chainapi.export.progress import Step
-from chainapi.export.text import NESTED
-from chainapi.export.window import Window, Windows
+from chainapi.export.log import Commit, State
+from chainapi.export.sink import CommitSize, Moves, Sink, check_path, earlier_version, not_ours
+from chainapi.export.text import NESTED, PageRows
+from chainapi.export.window import Windows
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text, reader
 from chainapi.tables.types import SCALARS, Kind, bytes_of
 
-__all__ = ["Database", "Sqlite"]
+__all__ = ["Database", "Fault", "Sqlite", "quoted_name"]
+
+Fault = Literal["locked", "damaged", "other"]
 
 FORMAT = 1  # of the tables of the export
 EXPORT, POSITIONS, GIVEN, INVALID = "chainapi_export", "chainapi_positions", "chainapi_given", "invalid"
@@ -41,105 +41,85 @@ _LABEL = Column(SOURCE, "text")
 _GIVEN = msgspec.msgpack.Decoder(list[Given])
 
 
-class Database(ABC):
+class Database(Sink):
     """Sink of a database file.
 
+    The transaction of a commit begins with the first step of that. The end of the connection rolls back one
+    that failed, and the database itself one of a run that was killed.
+
     Attributes:
-        state: what is in force.
-        size: when a commit is due.
         rows: number of rows of the table.
-        added: the database, if this run has changed it.
 
     """
 
-    name: str  # of the format
-    logs: Sequence[
-        str
-    ]  # suffixes of files in which the database keeps changes until they are in its own file
+    size = CommitSize(100_000, 8 << 20, 1.0)
+    logs: Sequence[str]  # suffixes of files with changes that are not in the file of the database yet
+    errors: type[Exception]  # of the database
+    locked: str  # why the database may be locked, and what to do
+    names: str  # query: the kind of each table and view, ``table`` or another one, by name
+    begins: str  # statement that begins a transaction
+    ends: str  # statement after the last one, which leaves no log
+    retypes: bool  # whether a column may need another type later
 
     def __init__(self, path: Path, writer: str, *, seconds: float | None = None) -> None:
-        self.size = CommitSize(100_000, 8 << 20, 1.0 if seconds is None else seconds)
-        self.state, self.added = State(), list[str]()
-        self.columns: tuple[Column, ...] = ()
+        super().__init__(seconds)
+        self.rows = 0
         self._path = path
         self._lock = Lock(path.with_name(f"{path.name}.lock"), str(path))
-        self._settings: dict[str, Any] | None = None
-        self._waiting = list[PageRows]()
-        self.rows = 0
+        self._database: Any = None
+        self._begun = False  # whether the transaction of the next commit has begun
         self._grown = False  # whether the table has all columns
-        self._has_given = True  # whether the table of hashes may have rows
-
-    packs = False
-    ends_with: Step | None = None
 
     # What a format does
 
     @abstractmethod
-    def connect(self) -> Any:
-        """Return the connection, which stays open until `close`.
-
-        The file is created if it is missing.
-        """
+    def _connect(self) -> Any:
+        """Open the file, which is created if it is missing."""
 
     @abstractmethod
-    def explained(self) -> Any:
-        """Return a context in which errors of the database become errors of chainapi."""
+    def _fault(self, error: Exception) -> Fault:
+        """Return what an error of the database means."""
 
     @abstractmethod
-    def tables(self) -> dict[str, str]:
-        """Return the kind of each table and view, ``table`` or another one, by name."""
-
-    @abstractmethod
-    def check(self) -> None:
+    def _check(self) -> None:
         """Refuse a file that is shorter than it was."""
 
     @abstractmethod
-    def grow(self) -> None:
-        """Create the table of rows, or the columns that it lacks."""
+    def _types(self) -> dict[str, str]:
+        """Return the type of each column of the rows by name."""
 
     @abstractmethod
-    def insert(self, pages: Sequence[PageRows]) -> int:
+    def _insert(self, pages: Sequence[PageRows]) -> int:
         """Insert rows; return how many the table got."""
 
-    @abstractmethod
-    def put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert rows of a few values into a table of the export; the statement names it."""
+    def _put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows, at least one, into a table of the export; the statement names it."""
+        self.database.executemany(f"{statement} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
     @abstractmethod
-    def found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
-        """Yield the number, the values and the key of each row of some sources."""
+    def _found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
+        """Yield number, values and key (`keys`) of each row of some sources."""
 
-    @abstractmethod
-    def keys(self, page: PageRows) -> list[Any]:
-        """Return for each row the key that `found` yields for an equal one."""
-
-    @abstractmethod
-    def delete(self, numbers: Sequence[int]) -> None:
+    def _delete(self, numbers: Sequence[int]) -> None:
         """Delete rows by their numbers."""
+        self.database.executemany("DELETE FROM rows WHERE rowid = ?", [(one,) for one in numbers])
 
-    @abstractmethod
-    def disconnect(self) -> None:
-        """Close the connection, and leave no log."""
+    def _alter(self, name: str, change: str) -> None:
+        """Change a column of the table of rows."""
+        self.database.execute(f"ALTER TABLE rows {change}")
 
-    # The sink
+    # Begin and end
 
-    def address(self, name: str = "") -> str:
-        """Return the path of the database."""
-        return str(self._path)
+    @property
+    def database(self) -> Any:
+        """Connection, which stays open until `close`."""
+        if self._database is None:
+            self._database = self._connect()
+        return self._database
 
     def open(self) -> State:
-        """Take the lock, and read the positions.
-
-        The database itself rolls back what a killed run began.
-
-        Raises:
-            TargetInUseError: another export, or another program, has the database open.
-            ExportError: it is no database of an export, or rows were added or deleted since.
-
-        """
-        if self._path.with_name(f"{self._path.name}.export").exists():
-            raise earlier_version(str(self._path))
-        refuse_link(self._path)
+        """Take the lock, and read the positions."""
+        check_path(self._path)
         self._lock.acquire()
         if not self._path.exists():
             self._refuse_logs()
@@ -147,19 +127,73 @@ class Database(ABC):
         return self.read()
 
     def read(self) -> State:
-        """Read the positions; see `open`."""
+        """Read the positions.
+
+        Raises:
+            TargetInUseError: another program has the database open.
+            ExportError: it is no database of an export, or rows were added or deleted since.
+
+        """
         with self.explained():
-            database, tables = self.connect(), self.tables()
-            self.check()
+            tables = self._tables()
+            self._check()
             if "chainapi_parts" in tables:
                 raise earlier_version(str(self._path))
             if tables and EXPORT not in tables:
-                raise ExportError(
-                    f"{self._path} exists, and no export wrote it: move it away, or choose another target"
-                )
+                raise not_ours(str(self._path))
             if tables:
-                self._read(database, tables)
+                self._read(tables)
         return self.state
+
+    def close(self) -> None:
+        """Close the database, and release the lock."""
+        try:
+            self.disconnect()
+        finally:
+            self._lock.release(stays=False)
+
+    def disconnect(self) -> None:
+        """Close the connection; leave no log, and no file without a transaction."""
+        database, self._database = self._database, None
+        if database is None:
+            return
+        try:
+            with suppress(self.errors):  # there is no transaction, or the database has rolled back already
+                database.execute("ROLLBACK")
+            with self.explained():  # closing would swallow these errors, and leave the rows in the log
+                database.execute(self.ends)
+        finally:
+            database.close()
+            if not self.state.number and self._path.exists() and not self._path.stat().st_size:
+                self._path.unlink()
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Raise errors of the database as errors of its path."""
+        try:
+            yield
+        except self.errors as error:
+            fault = self._fault(error)
+            if fault == "locked":
+                raise TargetInUseError(
+                    f"{self._path} is locked: {self.locked}, and start the same export again"
+                ) from error
+            if fault == "damaged":
+                raise self.damaged() from error
+            raise refused(self._path, str(error)) from error
+
+    def damaged(self) -> ExportError:
+        """Return the error for a file that is no database, or no longer one."""
+        return ExportError(
+            f"{self._path} exists, and no export wrote it as it is: it is damaged, or was changed since. Put "
+            "a copy back, or choose another target"
+        )
+
+    def _tables(self) -> dict[str, str]:
+        return dict(self._ask(self.names))
+
+    def _ask(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        return list(self.database.execute(query, values).fetchall())
 
     def _refuse_logs(self) -> None:
         """Refuse the log of a database that is gone: it would be applied to the new one."""
@@ -171,17 +205,15 @@ class Database(ABC):
                     "new one. Move it away, and start the same export again"
                 )
 
-    def _read(self, database: Any, tables: Mapping[str, str]) -> None:
+    def _read(self, tables: Mapping[str, str]) -> None:
         for name in ("rows", EXPORT, POSITIONS, GIVEN, INVALID):
             if tables.get(name, "table") != "table":
                 raise ExportError(
                     f"{self._path} has {tables[name]} in place of the table {name}: no export wrote it; "
                     "choose another target"
                 )
-        about = {
-            name: json.loads(value)
-            for name, value in database.execute(f"SELECT * FROM {EXPORT}").fetchall()  # noqa: S608
-        }
+        found = self._ask(f"SELECT name, value FROM {EXPORT}")  # noqa: S608
+        about = {name: json.loads(value) for name, value in found}
         if about.get("format") != FORMAT:
             raise ExportError(
                 f"{self._path} was exported by another version of chainapi: keep it, and choose another "
@@ -189,181 +221,127 @@ class Database(ABC):
             )
         self.state.number, self.state.settings = about["number"], about["settings"]
         self.rows = about["rows"]
-        found = database.execute(f"SELECT source, position FROM {POSITIONS}").fetchall()  # noqa: S608
+        found = self._ask(f"SELECT source, position FROM {POSITIONS}")  # noqa: S608
         self.state.positions = {label: json.loads(position) for label, position in found}
-        [(count,)] = database.execute("SELECT count(*) FROM rows").fetchall() if "rows" in tables else [(0,)]
+        [(count,)] = self._ask("SELECT count(*) FROM rows") if "rows" in tables else [(0,)]
         if count != self.rows:
             raise ExportError(
                 f"{self._path} has other rows than were exported ({count:,}, not {self.rows:,}): put it "
                 "back as it was, or delete it to start over"
             )
 
-    def begin(self, form: Any, settings: Mapping[str, Any], partitioner: Partitioner | None) -> None:
-        """Take the columns of the rows.
-
-        Store the settings with the next commit, if they differ.
-        """
-        self.columns = form.columns
-        self._settings = None if settings == self.state.settings else dict(settings)
+    # Commits
 
     def given(self, walk: Walk) -> Iterable[Given]:
         """Yield the hashes of the rows of a walk, in the order in which they were stored."""
         if self.state.number:
             query = f"SELECT outcomes FROM {GIVEN} WHERE source = ? AND place = ? ORDER BY number"  # noqa: S608
-            for (content,) in self.connect().execute(query, [*walk]).fetchall():
+            for (content,) in self._ask(query, walk):
                 yield from _GIVEN.decode(content)
 
-    def write(self, pages: Iterable[PageRows]) -> None:
-        """Add rows to the next commit."""
-        self._waiting += pages
+    def drop(self, compared: Windows) -> None:
+        """Delete the rows that leave, in the transaction of the next commit."""
+        numbers = list[int]()
 
-    def commit(self, moves: Moves) -> list[DataFile]:
-        """Store the rows written and the positions after them: both, or neither.
+        def rows() -> Iterator[tuple[Mapping[str, Any], Any]]:
+            for number, row, key in self._found([*compared.windows]):
+                numbers.append(number)
+                yield row, key
 
-        Raises:
-            TargetInUseError: another program, or another export, has the database open.
-            ExportError: it cannot be written.
+        with self._transaction():
+            if dropped := compared.dropped(rows()):
+                self._delete([numbers[place] for place in dropped])
+                self.rows -= len(dropped)
+                self.added = [self._path.name]
 
-        """
-        with self._transaction(moves):
-            pass
-        return []
-
-    def replace(
-        self, windows: Mapping[str, Window], number: Callable[[Mapping[str, Any]], int | None], moves: Moves
-    ) -> tuple[int, int]:
-        """Let rows that were fetched again replace rows of the table.
-
-        Return the numbers of rows that the table gains and loses.
-        """
-        compared = Windows(windows, number, self)
-        with self._transaction(moves):
-            numbers = list[int]()
-
-            def rows() -> Iterator[tuple[Mapping[str, Any], Any]]:
-                for one, row, key in self.found([*windows]):
-                    numbers.append(one)
-                    yield row, key
-
-            dropped = compared.dropped(rows())
-            self.delete([numbers[place] for place in dropped])
-            self.rows -= len(dropped)
-            new = [*compared.new()]
-            self._waiting += new
-        return sum(page.count for page in new), compared.removed
-
-    def missing(self, label: str, start: int) -> str | None:
-        """Return None: the rows are in the database."""
-        return None
-
-    def finish(self) -> None:  # noqa: B027 - most databases need none
-        """Do nothing: the database is complete."""
-
-    def close(self) -> None:
-        """Close the database, and release the lock."""
-        try:
-            self.disconnect()
-        finally:
-            self._lock.release(stays=False)
-
-    @contextmanager
-    def _transaction(self, moves: Moves) -> Iterator[None]:
-        """Run the block, insert what waits and store the positions, in one transaction."""
-        waiting, before = self._waiting, self.rows
-        changed = bool(waiting)
-        is_new = not self._path.exists()
-        with self.explained():
-            database = self.connect()
-            database.execute(self.begin_statement)
-            try:
-                if not self.state.number:
-                    self.create(database)
-                self._claim(database)
-                if not self._grown:
-                    self.grow()
-                yield
-                self.rows += self._inserted()
-                changed = changed or bool(self._waiting)
-                self._store(database, moves)
-                database.execute("COMMIT")
-            except BaseException:
-                self.rows, self._waiting = before, waiting
-                self._roll_back(database)
-                raise
-        if is_new:
-            with explained(self._path):
-                sync_folder(self._path.parent)
-        self._waiting, self._grown = [], True
-        self.state.number += 1
-        self.state.positions.update(moves.positions)
-        if self._settings is not None:
-            self.state.settings, self._settings = self._settings, None
-        if self.rows != before or changed or moves.invalid:
+    def commit(self, moves: Moves) -> None:
+        """Store the rows written and the positions after them: both, or neither."""
+        pages, self._waiting = self._waiting, []
+        with self._transaction():
+            self._add(pages)
+            self._store(moves)
+            self.database.execute("COMMIT")
+        self._begun = False
+        if not self.state.number:
+            sync(self._path.parent)
+        settings, self._settings = self._settings, None
+        number = self.state.number + 1
+        self.state.take(Commit(number, 0, "", positions=moves.positions, settings=settings))
+        if pages or moves.invalid:
             self.added = [self._path.name]
 
-    begin_statement = "BEGIN"
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Run a block in the transaction of the next commit."""
+        with self.explained():
+            if not self._begun:
+                self.database.execute(self.begins)
+                self._begun = True
+                if not self.state.number:
+                    self._create(self.database)
+                self._claim()
+                self._grow()
+            yield
 
-    def _inserted(self) -> int:
-        """Insert what waits; return the number of rows.
-
-        Raises:
-            ExportError: the table got another number of rows.
-
-        """
-        wanted = sum(page.count for page in self._waiting)
-        if self.insert(self._waiting) != wanted:
-            raise ExportError(
-                f"{self._path} has other rows than were added, as a trigger leaves them: drop it, and start "
-                "the same export again"
-            )
-        return wanted
-
-    def _roll_back(self, database: Any) -> None:
-        with suppress(Exception):  # the database has rolled back already
-            database.execute("ROLLBACK")
-
-    def create(self, database: Any) -> None:
+    def _create(self, database: Any) -> None:
         """Create the tables of the export, unless they are there."""
         for name, columns in _TABLES.items():
             database.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
         about = {"format": FORMAT, "number": 0, "rows": 0, "settings": {}}
         database.executemany(f"INSERT OR IGNORE INTO {EXPORT} VALUES (?, ?)", _texts(about))  # noqa: S608
 
-    def _claim(self, database: Any) -> None:
+    def _claim(self) -> None:
         """Refuse a number that another export has committed."""
-        found = database.execute(f"SELECT value FROM {EXPORT} WHERE name = 'number'").fetchall()  # noqa: S608
-        if json.loads(found[0][0]) != self.state.number:
+        [(number,)] = self._ask(f"SELECT value FROM {EXPORT} WHERE name = 'number'")  # noqa: S608
+        if json.loads(number) != self.state.number:
             raise TargetInUseError(
                 f"another export is writing to this target, {self._path}: run one export at a time"
             )
 
-    def _store(self, database: Any, moves: Moves) -> None:
+    def _grow(self) -> None:
+        """Create the table of rows, or the columns that it lacks."""
+        if self._grown:
+            return
+        wanted = {name: (quoted_name(name), kind) for name, kind in self._types().items()}
+        if "rows" not in self._tables():
+            self.database.execute(f"CREATE TABLE rows ({', '.join(map(' '.join, wanted.values()))})")
+        found = {name: kind for _, name, kind, *_ in self._ask("PRAGMA table_info(rows)")}
+        for name, (quoted, kind) in wanted.items():
+            if name not in found:
+                self._alter(name, f"ADD COLUMN {quoted} {kind}")
+            elif self.retypes and kind != found[name]:
+                self._alter(name, f"ALTER COLUMN {quoted} TYPE {kind}")
+        self._grown = True
+
+    def _add(self, pages: Sequence[PageRows]) -> None:
+        wanted = sum(page.count for page in pages)
+        if pages and self._insert(pages) != wanted:
+            raise ExportError(
+                f"{self._path} has other rows than were added, as a trigger leaves them: drop it, and start "
+                "the same export again"
+            )
+        self.rows += wanted
+
+    def _store(self, moves: Moves) -> None:
         number = self.state.number + 1
         about: dict[str, Any] = {"format": FORMAT, "number": number, "rows": self.rows}
         about |= {} if self._settings is None else {"settings": self._settings}
-        self.put(f"INSERT OR REPLACE INTO {EXPORT}", _texts(about))
-        self.put(f"INSERT OR REPLACE INTO {POSITIONS}", _texts(moves.positions))
+        self._put(f"INSERT OR REPLACE INTO {EXPORT}", _texts(about))
+        if moves.positions:
+            self._put(f"INSERT OR REPLACE INTO {POSITIONS}", _texts(moves.positions))
         ended = [(label,) for label, one in moves.positions.items() if one.get("done")]
-        if ended and self._has_given:
-            database.executemany(f"DELETE FROM {GIVEN} WHERE source = ?", ended)  # noqa: S608
+        if ended:
+            self.database.executemany(f"DELETE FROM {GIVEN} WHERE source = ?", ended)  # noqa: S608
         given = [(*walk, number, msgspec.msgpack.encode(outcomes)) for walk, outcomes in moves.given.items()]
-        self.put(f"INSERT INTO {GIVEN}", given)
-        self._has_given = self._has_given or bool(given)
+        if given:
+            self._put(f"INSERT INTO {GIVEN}", given)
         if moves.invalid:
-            database.execute(
+            self.database.execute(
                 f"CREATE TABLE IF NOT EXISTS {INVALID} (source TEXT, path TEXT, error TEXT, row TEXT)"
             )
             invalid = [_INVALID.decode(line) for line in moves.invalid]
             rows = [(one.source, one.path, one.error, bytes(one.row).decode()) for one in invalid]
-            self.put(f"INSERT INTO {INVALID}", rows)
-
-
-def damaged_database(path: Path) -> ExportError:
-    """Return the error for a file that is no database, or no longer one."""
-    return ExportError(
-        f"{path} exists, and no export wrote it as it is: it is damaged, or was changed since. Put a copy "
-        "back, or choose another target"
-    )
+            self._put(f"INSERT INTO {INVALID}", rows)
 
 
 def _texts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -400,130 +378,68 @@ class Sqlite(Database):
     text.
     """
 
-    name = "sqlite"
     logs = ("-journal", "-wal")
-    begin_statement = "BEGIN IMMEDIATE"
-    _database: sqlite3.Connection | None = None
+    errors = sqlite3.Error
+    locked = "another program has it open and is in a transaction. End that"
+    names = (
+        "SELECT lower(name), CASE WHEN type = 'view' THEN 'a view' WHEN rootpage THEN 'table'"
+        " ELSE 'a virtual table' END FROM sqlite_master"
+        " WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_'"
+    )
+    begins = "BEGIN IMMEDIATE"
+    ends = "PRAGMA wal_checkpoint(TRUNCATE)"
+    retypes = False
 
-    def connect(self) -> sqlite3.Connection:
-        """See `Database.connect`."""
-        if self._database is None:
-            uri = f"{self._path.absolute().as_uri()}?mode=rwc"
-            database = sqlite3.connect(
-                uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
-            )
-            database.execute("PRAGMA trusted_schema = OFF")
-            # In a mode with a rollback journal, EXTRA syncs the folder once that journal is deleted: after a
-            # power cut
-            # it might come back, and roll the transaction back.
-            database.execute("PRAGMA synchronous = EXTRA")
-            self._database = database
-        return self._database
+    def _connect(self) -> sqlite3.Connection:
+        uri = f"{self._path.absolute().as_uri()}?mode=rwc"
+        database = sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
+        database.execute("PRAGMA trusted_schema = OFF")
+        # In a mode with a rollback journal, EXTRA syncs the folder once that journal is deleted: after a
+        # power cut it might come back, and roll the transaction back.
+        database.execute("PRAGMA synchronous = EXTRA")
+        return database
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        """See `Database.explained`."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise TargetInUseError(
-                    f"{self._path} is locked: another program has it open and is in a transaction. End "
-                    "that, and start the same export again"
-                ) from error
-            if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-                raise damaged_database(self._path) from error
-            raise ExportError(
-                f"{self._path} cannot be written: {error}; make room, or remove another cause, and start "
-                "the same export again"
-            ) from error
+    def _fault(self, error: Exception) -> Fault:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return "locked"
+        return "damaged" if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT) else "other"
 
-    def tables(self) -> dict[str, str]:
-        """See `Database.tables`."""
-        found = self.connect().execute("SELECT lower(name), type, rootpage FROM sqlite_master").fetchall()
-        return {
-            name: "table"
-            if kind == "table" and root
-            else "a virtual table"
-            if kind == "table"
-            else f"a {kind}"
-            for name, kind, root in found
-            if kind in ("table", "view") and not name.startswith("sqlite_")
-        }
-
-    def check(self) -> None:
-        """See `Database.check`."""
-        [(count,)] = self.connect().execute("PRAGMA page_count").fetchall()
-        [(size,)] = self.connect().execute("PRAGMA page_size").fetchall()
+    def _check(self) -> None:
+        [(count,)], [(size,)] = self._ask("PRAGMA page_count"), self._ask("PRAGMA page_size")
         has_log = self._path.with_name(f"{self._path.name}-wal").exists()  # with pages that the file lacks
-        if not has_log and (self._path.stat().st_size % size or self._path.stat().st_size < count * size):
-            raise damaged_database(self._path)
+        found = self._path.stat().st_size
+        if not has_log and (found % size or found < count * size):
+            raise self.damaged()
 
-    def grow(self) -> None:
-        """See `Database.grow`."""
-        database = self.connect()
-        found = {name for _, name, *_ in database.execute("PRAGMA table_info(rows)")}
-        columns = [f"{quoted_name(one.name)} {_type(one)}" for one in (_LABEL, *self.columns)]
-        if not found:
-            database.execute(f"CREATE TABLE rows ({', '.join(columns)})")
-        for one, column in zip((_LABEL, *self.columns), columns, strict=True):
-            if found and one.name not in found:
-                database.execute(f"ALTER TABLE rows ADD COLUMN {column}")
+    def _types(self) -> dict[str, str]:
+        return {one.name: _type(one) for one in (_LABEL, *self._form.columns)}
 
-    def insert(self, pages: Sequence[PageRows]) -> int:
-        """See `Database.insert`."""
-        names = ", ".join(quoted_name(one.name) for one in (_LABEL, *self.columns))
-        marks = ", ".join("?" * (len(self.columns) + 1))
-        statement = f"INSERT INTO rows ({names}) VALUES ({marks})"  # noqa: S608
-        return sum(self.connect().executemany(statement, self.keys(page)).rowcount for page in pages)
+    def _insert(self, pages: Sequence[PageRows]) -> int:
+        names = [quoted_name(name) for name in self._types()]
+        marks = ", ".join("?" * len(names))
+        statement = f"INSERT INTO rows ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+        return sum(self.database.executemany(statement, self.keys(page)).rowcount for page in pages)
 
-    def put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """See `Database.put`."""
-        if rows:
-            self.connect().executemany(f"{statement} VALUES ({', '.join('?' * len(rows[0]))})", rows)
-
-    def found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
-        """See `Database.found`."""
-        names = [SOURCE, *(one.name for one in self.columns)]
-        listed, wanted = ", ".join(map(quoted_name, names)), {*labels}
-        for number, *values in self.connect().execute(f"SELECT rowid, {listed} FROM rows"):  # noqa: S608
+    def _found(self, labels: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
+        names, wanted = [*self._types()], {*labels}
+        listed = ", ".join(map(quoted_name, names))
+        for number, *values in self.database.execute(f"SELECT rowid, {listed} FROM rows"):  # noqa: S608
             if values[0] in wanted:
                 yield number, dict(zip(names, values, strict=True)), tuple(values)
 
     def keys(self, page: PageRows) -> list[Any]:
-        """See `Database.keys`."""
-        if self._read_lines is None:
-            self._read_lines = reader(self.columns, nested=False)
-        forms = [_FORMS.get(one.kind) for one in self.columns]
+        """Return the rows of a page as the table has them."""
+        forms = [_FORMS.get(one.kind) for one in self._form.columns]
         values = [
             found if form is None else [*map(form, found)]
             for form, found in zip(forms, self._read_lines(page.lines), strict=True)
         ]
         return [*zip(repeat(page.label), *values, strict=False)]
 
-    _read_lines: Callable[[bytes], list[Sequence[Any]]] | None = None
-
-    def delete(self, numbers: Sequence[int]) -> None:
-        """See `Database.delete`."""
-        self.connect().executemany("DELETE FROM rows WHERE rowid = ?", ((one,) for one in numbers))
-
-    def disconnect(self) -> None:
-        """See `Database.disconnect`."""
-        database, self._database = self._database, None
-        if database is None:
-            return
-        try:
-            with self.explained():
-                database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        finally:
-            database.close()
-            self._remove_empty()
-
-    def _remove_empty(self) -> None:
-        """Delete a file that no transaction has filled."""
-        if not self.state.number and self._path.exists() and not self._path.stat().st_size:
-            self._path.unlink()
+    @cached_property
+    def _read_lines(self) -> Callable[[bytes], list[Sequence[Any]]]:
+        return reader(self._form.columns, nested=False)
 
 
 def _type(column: Column) -> str:

@@ -22,7 +22,7 @@ from attrs import define, field
 
 from chainapi.errors import ExportError, TargetInUseError
 
-__all__ = ["Disk", "Lock", "digest_of", "explained", "hidden", "reason_of", "sync_file", "sync_folder"]
+__all__ = ["Disk", "Lock", "digest_of", "explained", "hidden", "reason_of", "refused", "sync"]
 
 SYNC_THREADS = 8  # a file system commits the syncs of several threads at once
 HEAD, TAIL = 16 << 10, 64 << 10  # bytes of a file whose digest is kept
@@ -93,21 +93,17 @@ class Disk:
 
         A link fails if its name exists. Without hard links the lock of the target keeps others away.
         """
-        path = self.root / name
+        path, written = self.root / name, self.staged(f"{name}.{uuid4().hex[:8]}")  # for two writers at once
         with explained(path):
-            self._make_folder(path.parent)
-            written = hidden(path.with_name(f"{path.name}.{uuid4().hex[:8]}"))  # two writers may be at it
             try:
-                with written.open("xb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
+                written.write_bytes(content)
+                sync(written)
                 _link(written, path)
             except FileExistsError:
                 return False
             finally:
                 written.unlink(missing_ok=True)
-            sync_folder(path.parent)
+            sync(path.parent)
         return True
 
     def staged(self, name: str) -> Path:
@@ -115,8 +111,7 @@ class Disk:
         path = self.root / name
         with explained(path):
             self._make_folder(path.parent)
-        if (staged := hidden(path)).is_symlink():
-            with explained(path):
+            if (staged := hidden(path)).is_symlink():
                 staged.unlink()  # else the rows would go to what it names
         return staged
 
@@ -124,10 +119,8 @@ class Disk:
         """Let staged files survive a power cut, under their hidden names."""
         paths = [hidden(self.root / name) for name in names]
         with explained(self.root), ThreadPoolExecutor(SYNC_THREADS, "chainapi-sync") as threads:
-            for _ in threads.map(sync_file, paths):
-                pass
-            for _ in threads.map(sync_folder, {path.parent for path in paths}):
-                pass
+            for group in (paths, {path.parent for path in paths}):
+                list(threads.map(sync, group))  # which raises their errors
 
     def publish(self, names: Collection[str]) -> None:
         """Give kept files their names; those that have them are left out."""
@@ -163,7 +156,7 @@ class Disk:
         with explained(self.root):
             for folder in {(self.root / name).parent for name in names}:
                 if folder.is_dir():
-                    sync_folder(folder)
+                    sync(folder)
 
     def _make_folder(self, folder: Path) -> None:
         """Create a folder, and those above it up to the root.
@@ -175,7 +168,7 @@ class Disk:
         if folder != self.root:
             self._make_folder(folder.parent)
         folder.mkdir(parents=folder == self.root, exist_ok=True)
-        sync_folder(folder.parent)
+        sync(folder.parent)
         self._synced.add(folder)
 
 
@@ -225,11 +218,6 @@ class Lock:
         except FileNotFoundError:
             return False
 
-    @property
-    def held(self) -> bool:
-        """Whether this process has the lock."""
-        return self._file is not None
-
     def release(self, *, stays: bool = True) -> None:
         """Release the lock.
 
@@ -265,20 +253,6 @@ def hidden(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
-def refuse_link(path: Path) -> None:
-    """Refuse a symbolic link in place of a file.
-
-    Raises:
-        ExportError: it is one.
-
-    """
-    if path.is_symlink():
-        raise ExportError(
-            f"{path} is a symbolic link to {path.readlink()}, which an export neither follows nor replaces: "
-            "name the file itself, or choose another target"
-        )
-
-
 def _link(written: Path, path: Path) -> None:
     """Give a file its name, unless that exists."""
     try:
@@ -291,17 +265,11 @@ def _link(written: Path, path: Path) -> None:
         written.replace(path)
 
 
-def sync_file(path: Path) -> None:
-    """Sync the content of a file to the disk."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder to the disk; Windows cannot."""
-    if os.name == "nt":
+def sync(path: Path) -> None:
+    """Sync the content of a file, or the names in a folder, to the disk."""
+    if os.name == "nt" and path.is_dir():  # Windows syncs no folder
         return
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -333,7 +301,12 @@ def explained(path: Path | str, step: str = "written") -> Iterator[None]:
         yield
     except OSError as error:
         advice = "choose another target" if error.errno in _OF_NAMES else _ADVICE
-        raise ExportError(f"{path} cannot be {step}: {reason_of(error)}; {advice}") from error
+        raise refused(path, reason_of(error), step, advice) from error
+
+
+def refused(path: Path | str, reason: str, step: str = "written", advice: str = _ADVICE) -> ExportError:
+    """Return the error for a file that a step cannot be done with."""
+    return ExportError(f"{path} cannot be {step}: {reason}; {advice}")
 
 
 def reason_of(error: OSError) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -23,7 +24,7 @@ from msgspec import Struct
 
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.bucket import Bucket
-from chainapi.export.disk import Disk
+from chainapi.export.disk import Disk, digest_of
 from chainapi.export.given import Given, Walk
 
 __all__ = ["Commit", "DataFile", "Log", "State", "Storage", "joined"]
@@ -57,6 +58,11 @@ class DataFile(Struct, frozen=True, omit_defaults=True):
     sources: dict[str, Span] = {}
     invalid: bool = False
     digest: str = ""
+
+    def begins(self, path: Path) -> bool:
+        """Return whether a local file begins with the bytes of this one."""
+        is_long = path.stat().st_size >= self.size
+        return is_long and (not self.digest or digest_of(path, self.size) == self.digest)
 
     def reaches(self, label: str, start: int) -> bool:
         """Return whether the file may have rows of a source from a number on."""
@@ -103,7 +109,7 @@ class State:
         positions: position of each source by label.
         files: files with rows by name, in the order in which they were added.
         given: files with hashes of rows, each with the pieces of its unfinished sources.
-        last: the newest record.
+        last: the newest record; before the first one an empty one.
 
     """
 
@@ -112,7 +118,7 @@ class State:
     positions: dict[str, Any] = field(factory=dict[str, Any])
     files: dict[str, DataFile] = field(factory=dict[str, DataFile])
     given: dict[str, Pieces] = field(factory=dict[str, Pieces])
-    last: Commit | None = None
+    last: Commit = field(factory=lambda: Commit(0, 0, ""))
 
     def take(self, commit: Commit) -> None:
         """Take a commit, which follows the newest one."""
@@ -135,13 +141,15 @@ class State:
         self.number, self.last = commit.number, commit
 
     def full(self, commit: Commit) -> Commit:
-        """Return the record of a commit with all that is in force, after it was taken."""
+        """Return the record of the next commit with all that is in force then."""
+        after = State(self.number, self.settings, {**self.positions}, {**self.files}, {**self.given})
+        after.take(commit)
         return msgspec.structs.replace(
             commit,
-            positions=self.positions,
-            given=self.given,
-            settings=self.settings,
-            files=tuple(self.files.values()),
+            positions=after.positions,
+            given=after.given,
+            settings=after.settings,
+            files=tuple(after.files.values()),
             full=True,
         )
 
@@ -174,33 +182,29 @@ class Log:
 
         """
         self.state = State()
-        numbers = sorted(self._numbers())
-        if not numbers:
-            return self.state
-        self._first, newest = numbers[0], numbers[-1]
-        last = newest - 1 if self._is_torn(newest) else newest
-        for number in range(_full_before(last), last + 1) if last else ():
+        numbers = self._numbers() or [0]
+        self._first, newest = max(1, numbers[0]), numbers[-1]
+        torn = self._is_torn(newest)
+        last = newest - torn
+        full = (last - 1) // FULL_EVERY * FULL_EVERY + 1
+        for number in range(max(1, full), last + 1):
             self.state.take(self._record(number))
-        if last < newest and writes:
-            self._remove_torn(newest)
+        if torn and writes:
+            # A whole record that was damaged later may have replaced files, which are gone then.
+            if any(self.storage.size(name) is None for name in self.state.files):
+                raise self.damaged(self._name(newest))
+            self.storage.remove([self._name(newest)])
         return self.state
 
     def _is_torn(self, number: int) -> bool:
-        """Check for half a record of a killed run, on a file system that is not atomic."""
-        return isinstance(self.storage, Bucket) and not (self._content(number) or b"").endswith(b"\n")
-
-    def _remove_torn(self, number: int) -> None:
-        """Remove half a record.
-
-        A whole one that was damaged later may have replaced files, which are gone then.
-        """
-        if any(self.storage.size(name) is None for name in self.state.files):
-            raise self.damaged(self._name(number))
-        self.storage.remove([self._name(number)])
+        """Check for half a record of a killed run, at a URL that is not atomic."""
+        if not number or isinstance(self.storage, Disk):
+            return False
+        return not (self.storage.read(self._name(number)) or b"").endswith(b"\n")
 
     def exists(self) -> bool:
         """Return whether there is a record."""
-        return next(self._numbers(), None) is not None
+        return bool(self._numbers())
 
     def append(self, **changes: Any) -> Commit:
         """Create the record of the next commit, and take it.
@@ -213,12 +217,11 @@ class Log:
         number, state = self.state.number + 1, self.state
         commit = Commit(number, int(time.time()), self.writer, **changes)
         if number % FULL_EVERY == 1:
-            after = State(state.number, state.settings, {**state.positions}, {**state.files}, {**state.given})
-            after.take(commit)
-            commit = after.full(commit)
-        content = _encoded(commit)
+            commit = state.full(commit)
+        name, content = self._name(number), _JSON.encode(commit)
+        content = _JSON.encode(_Record(FORMAT, crc32(content), msgspec.Raw(content))) + b"\n"
         self._claim()
-        if not self.storage.create(self._name(number), content) and self._content(number) != content:
+        if not self.storage.create(name, content) and self.storage.read(name) != content:
             raise self._taken_over()
         if number > 1 and self.storage.size(self._name(number - 1)) is None:
             raise self._taken_over()  # others are past this number, and have deleted records
@@ -275,33 +278,32 @@ class Log:
 
     def leftovers(self) -> list[str]:
         """Return the names of files with hashes that no record names."""
-        found = (
-            f"{self.folder}/{name}" for name in self.storage.names(self.folder) if name.endswith(".given")
-        )
-        return [name for name in found if name not in self.state.given]
+        found = [f"{self.folder}/{name}" for name in self.storage.names(self.folder)]
+        return [name for name in found if name.endswith(".given") and name not in self.state.given]
 
-    def _numbers(self) -> Iterator[int]:
-        for name in self.storage.names(self.folder):
-            if found := _RECORD.fullmatch(name):
-                yield int(found[1])
+    def _numbers(self) -> list[int]:
+        found = map(_RECORD.fullmatch, self.storage.names(self.folder))
+        return sorted(int(one[1]) for one in found if one)
 
     def _name(self, number: int) -> str:
         return f"{self.folder}/{number:08}.json"
 
-    def _content(self, number: int) -> bytes | None:
-        return self.storage.read(self._name(number))
-
     def _record(self, number: int) -> Commit:
         name = self._name(number)
         try:
-            return _decoded(self.storage.read(name) or b"", number)
-        except (msgspec.DecodeError, ValueError):
+            record = msgspec.json.decode(self.storage.read(name) or b"", type=_Record)
+            if record.format != FORMAT:
+                raise ExportError(
+                    f"{self.storage.address()} was exported by another version of chainapi: keep its files, "
+                    "and choose another target"
+                )
+            commit = msgspec.json.decode(record.commit, type=Commit)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             raise self.damaged(name) from None
-        except _OtherFormatError:
-            raise ExportError(
-                f"{self.storage.address()} was exported by another version of chainapi: keep its files, and "
-                "choose another target"
-            ) from None
+        named = commit.number == number and commit.full == (number % FULL_EVERY == 1)
+        if crc32(record.commit) != record.crc32 or not named:
+            raise self.damaged(name)
+        return commit
 
     def _prune(self) -> None:
         """Delete records before the second last full one, but not the newest ones."""
@@ -329,32 +331,6 @@ class _Record(Struct):
     format: int
     crc32: int
     commit: msgspec.Raw
-
-
-class _OtherFormatError(Exception):
-    """A record has another format."""
-
-
-def _encoded(commit: Commit) -> bytes:
-    content = _JSON.encode(commit)
-    return _JSON.encode(_Record(FORMAT, crc32(content), msgspec.Raw(content))) + b"\n"
-
-
-def _decoded(content: bytes, number: int) -> Commit:
-    record = msgspec.json.decode(content, type=_Record)
-    if record.format != FORMAT:
-        raise _OtherFormatError
-    if crc32(record.commit) != record.crc32:
-        raise ValueError(number)
-    commit = msgspec.json.decode(record.commit, type=Commit)
-    if commit.number != number or (number % FULL_EVERY == 1) != commit.full:
-        raise ValueError(number)
-    return commit
-
-
-def _full_before(number: int) -> int:
-    """Return the number of the newest full record up to a number."""
-    return (number - 1) // FULL_EVERY * FULL_EVERY + 1
 
 
 def joined(spans: Iterable[Mapping[str, Span]]) -> dict[str, Span]:

@@ -16,8 +16,7 @@ from msgspec.structs import astuple
 
 from chainapi._text import quoted
 from chainapi.errors import ArgumentError, ConfigurationError
-from chainapi.export.batch import PageRows
-from chainapi.export.text import DAY, date_of
+from chainapi.export.text import DAY, PageRows, date_of
 from chainapi.tables.columns import SOURCE, Column, checked_names
 from chainapi.tables.rows import reader
 from chainapi.tables.types import A_MODEL

@@ -42,7 +42,8 @@ from chainapi.export.layout import COLUMNS
 from chainapi.export.position import Source, SourcePosition
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.result import ExportResult
-from chainapi.export.sinks import Sink, Target
+from chainapi.export.sink import Sink
+from chainapi.export.sinks import Target
 from chainapi.export.spec import (
     Arguments,
     ExportSpec,

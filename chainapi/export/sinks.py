@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from attrs import frozen
@@ -16,11 +16,9 @@ from attrs import frozen
 from chainapi._text import quoted
 from chainapi.core.arguments import mapping_of
 from chainapi.errors import ArgumentError, ConfigurationError, ExportError
-from chainapi.export.batch import PageRows
 from chainapi.export.bucket import Bucket, checked_url, refuse_cut_url
 from chainapi.export.disk import Disk, explained
-from chainapi.export.folder import CommitSize, Folder, Moves
-from chainapi.export.given import Given, Walk
+from chainapi.export.folder import Folder
 from chainapi.export.layout import (
     COLUMNS,
     DATABASES,
@@ -31,81 +29,14 @@ from chainapi.export.layout import (
     suffix_format,
 )
 from chainapi.export.log import DataFile, Log, State, Storage
-from chainapi.export.partition import Partitioner, is_utf_8
-from chainapi.export.progress import Step
+from chainapi.export.partition import is_utf_8
 from chainapi.export.result import TargetFile
 from chainapi.export.single import ParquetFile, TextFile
-from chainapi.export.window import Window
+from chainapi.export.sink import Sink
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["Sink", "Target", "target_of"]
+__all__ = ["Target", "target_of"]
 
 _RECORD = re.compile(r"(.*/|)\d{8,}\.json", re.ASCII)
-
-
-class Sink(Protocol):
-    """Writer of a target.
-
-    All calls but those of its properties block, and come from one thread.
-    """
-
-    added: list[str]
-    ends_with: Step | None
-
-    @property
-    def state(self) -> State:
-        """State after the newest commit."""
-        ...
-
-    @property
-    def size(self) -> CommitSize:
-        """When a commit is due."""
-        ...
-
-    @property
-    def packs(self) -> bool:
-        """Whether `write` takes the values of rows (`PageRows.values`)."""
-        ...
-
-    def open(self) -> State:
-        """Keep other writers away, and complete or remove what a killed run began."""
-        ...
-
-    def begin(self, form: Any, settings: Mapping[str, Any], partitioner: Partitioner | None) -> None:
-        """Take the format of the rows, and the settings of the export."""
-        ...
-
-    def given(self, walk: Walk) -> Iterable[Given]:
-        """Yield the hashes of the rows of an unfinished walk."""
-        ...
-
-    def write(self, pages: Iterable[PageRows]) -> None:
-        """Add rows to the next commit."""
-        ...
-
-    def commit(self, moves: Moves) -> Sequence[DataFile]:
-        """Store the rows written and the positions after them: both, or neither."""
-        ...
-
-    def replace(
-        self, windows: Mapping[str, Window], number: Callable[[Mapping[str, Any]], int | None], moves: Moves
-    ) -> tuple[int, int]:
-        """Replace windows, in one commit; return the numbers of rows that come and go."""
-        ...
-
-    def missing(self, label: str, start: int) -> str | None:
-        """Return the address of a file with rows of a window that is missing."""
-        ...
-
-    def finish(self) -> None:
-        """Merge what is to be merged at the end of a run."""
-        ...
-
-    def close(self) -> None:
-        """Release what `open` took."""
-        ...
 
 
 @frozen

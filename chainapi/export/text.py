@@ -3,7 +3,7 @@ r"""Files of text: JSON lines and CSV, plain or compressed with gzip or Zstandar
 A compressed file may have several members (gzip) or frames (Zstandard), and every reader joins them: so rows
 are appended to it as to a plain file.
 
-JSON lines have the label of the source in front. CSV is that of RFC 4180, in UTF-8 with "\n" after each line;
+JSON lines have the label of the source in front. CSV is as in RFC 4180, in UTF-8 with "\n" after each line;
 only strings are in quotation marks: an empty string is ``""``, and None is an empty field. Times are ISO 8601
 in UTC, and records, lists and other JSON are JSON text.
 """
@@ -14,31 +14,63 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import date
-from functools import lru_cache
-from gzip import BadGzipFile, GzipFile
-from io import BytesIO, TextIOWrapper
+from functools import cached_property, lru_cache
+from gzip import GzipFile
+from io import BytesIO
 from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, Literal, cast
 
 import msgspec
-from attrs import field, frozen
+from attrs import frozen
+from msgspec import Struct, structs
 
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ExportError
-from chainapi.export.batch import PageRows
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text, reader
 from chainapi.tables.types import Kind
+from chainapi.tables.values import Values
 
-__all__ = ["NESTED", "TextFormat", "TextWriter", "damaged_file", "date_of"]
+__all__ = ["NESTED", "PageRows", "TextFormat", "TextWriter", "damaged_file", "date_of"]
 
 LEVELS = {"gz": 6, "zst": 3}  # the default levels of the programs gzip and zstd
 DAY = 86_400  # seconds
 NESTED: frozenset[Kind] = frozenset({"json", "struct", "list"})  # JSON text in files that know no records
 _EPOCH = date(1970, 1, 1).toordinal()
+
+
+class PageRows(Struct, eq=False):
+    """Rows of one page.
+
+    Attributes:
+        label: label of their source.
+        count: their number.
+        lines: the rows as JSON lines, with the label in front; empty if there are `values`.
+        values: values of each column (`Codec.values`), for formats that take them; None otherwise.
+        lowest: least number among the rows, of the number that orders their list; None if one has none.
+        highest: greatest number among them.
+
+    """
+
+    label: str
+    count: int
+    lines: bytes = b""
+    values: Sequence[Values] | None = None
+    lowest: int | None = None
+    highest: int | None = None
+
+    def each(self) -> Iterator[PageRows]:
+        """Yield each row of JSON lines alone."""
+        for line in self.lines.split(b"\n")[:-1]:
+            yield structs.replace(self, count=1, lines=line + b"\n")
+
+    def chosen(self, places: Sequence[int]) -> PageRows:
+        """Return the rows of JSON lines at some places."""
+        lines = self.lines.split(b"\n")
+        content = b"".join([lines[place] + b"\n" for place in places])
+        return structs.replace(self, count=len(places), lines=content)
 
 
 @frozen
@@ -55,21 +87,13 @@ class TextFormat:
     name: str
     columns: tuple[Column, ...] = ()
     labelled: bool = True
-    _encode: Callable[[Iterable[PageRows]], bytes] = field(init=False, repr=False, eq=False)
 
-    def __attrs_post_init__(self) -> None:
-        encode = _csv_encoder(self.columns, labelled=self.labelled) if self._is_csv else self._json_lines
-        object.__setattr__(self, "_encode", encode)
+    packs = False  # a writer takes JSON lines
 
     @property
     def suffix(self) -> str:
         """Suffix of the names of files."""
         return f".{self.name}"
-
-    @property
-    def packs(self) -> bool:
-        """Whether a writer takes the values of rows; text is made of their JSON lines."""
-        return False
 
     @property
     def _is_csv(self) -> bool:
@@ -92,64 +116,40 @@ class TextFormat:
         """Return a writer of a new file."""
         return TextWriter(self, path)
 
-    def encode(self, pages: Iterable[PageRows]) -> bytes:
-        """Return rows as they stand in a file, not compressed."""
-        return self._encode(pages)
+    @cached_property
+    def encode(self) -> Callable[[Iterable[PageRows]], bytes]:
+        """Function that returns rows as they stand in a file, not compressed."""
+        return _csv_encoder(self.columns, labelled=self.labelled) if self._is_csv else self._json_lines
 
     def packed(self, content: bytes) -> bytes:
         """Return content as a member of a file, compressed if its files are."""
         if not self._packing:
             return content
         made = BytesIO()
-        with self.packer(made) as file:
+        with self.packer(made, "wb") as file:
             file.write(content)
         return made.getvalue()
 
-    def packer(self, raw: IO[bytes]) -> Any:
-        """Return a file object that compresses into another one.
+    def packer(self, raw: IO[bytes], mode: Literal["rb", "wb"]) -> Any:
+        """Return a file object that compresses into another one, or decompresses that.
 
         Equal rows give equal bytes.
         """
         if self._packing == "gz":
-            return GzipFile("", "wb", LEVELS["gz"], cast("Any", raw), mtime=0)
+            return GzipFile("", mode, LEVELS["gz"], cast("Any", raw), mtime=0)
         if self._packing == "zst":
             parameters = zstandard().CompressionParameter
             options = {parameters.compression_level: LEVELS["zst"], parameters.checksum_flag: 1}
-            return zstandard().ZstdFile(raw, "wb", options=options)
+            return zstandard().ZstdFile(raw, mode, options=options if mode == "wb" else None)
         return raw
 
-    @contextmanager
-    def opened(self, path: Path, named: str) -> Iterator[IO[bytes]]:
-        """Open a file for reading; `named` is its name in errors.
+    # Rows of a file; `named` is its name in errors
 
-        Raises:
-            ExportError: it cannot be read or decompressed.
-
-        """
-        try:
-            with path.open("rb") as raw:
-                if self._packing == "gz":
-                    yield cast("IO[bytes]", GzipFile(fileobj=raw))
-                elif self._packing == "zst":
-                    yield zstandard().ZstdFile(raw)
-                else:
-                    yield raw
-        except (OSError, EOFError, zlib.error, BadGzipFile) as error:
-            raise damaged_file(named, str(error) or type(error).__name__) from error
-        except Exception as error:
-            if type(error).__name__ != "ZstdError":
-                raise
-            raise damaged_file(named, str(error)) from error
-
-    # Rows of a file
-
-    def keys(self, page: PageRows) -> list[Any]:
+    def keys(self, page: PageRows) -> list[bytes]:
         """Return for each row what `rows` yields for an equal one."""
-        if self._is_csv:
-            return [self.encode([one]).decode() for one in page.each()]
-        return self.encode([page]).splitlines(keepends=True)
+        return [self.encode([one]) for one in page.each()]
 
-    def rows(self, path: Path, named: str) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    def rows(self, path: Path, named: str) -> Iterator[tuple[Mapping[str, Any], bytes]]:
         """Yield the values of each row by column, and what it is compared by.
 
         Raises:
@@ -161,70 +161,53 @@ class TextFormat:
             for line in records:
                 yield _object(line, named), line
             return
-        names = [name or "" for name in _cells(next(records, ""))]
+        names = self._columns_in(records, named)
         for record in records:
-            cells = _cells(record)
+            cells = _cells(record, named)
             if len(cells) != len(names):
                 raise damaged_file(named, "a line has another number of fields than the header")
             yield dict(zip(names, cells, strict=True)), record
 
-    def rewrite(self, path: Path, files: Iterable[tuple[Path, str, Collection[int]]]) -> int:
-        """Write a file with the rows of others, each without those at some indices.
+    def kept(self, path: Path, named: str, dropped: Collection[int]) -> Iterator[bytes]:
+        """Yield the rows of a file, but for those at some places, as a writer adds them.
 
-        Files of the export may lack columns that the rows gained later. Return the number of rows.
-
-        Args:
-            path: the new file.
-            files: path of each other one, its name in errors, and the indices.
+        Raises:
+            ExportError: the file is damaged.
 
         """
-        count = 0
-        with path.open("wb") as raw, self.packer(raw) as new:
-            new.write(self.header)
-            for old, named, dropped in files:
-                records = self._records(old, named)
-                lacking = 0
-                if self._is_csv:
-                    lacking = self._lacking(_cells(next(records, "")), named)
-                for place, record in enumerate(records):
-                    if place not in dropped:
-                        count += 1
-                        text = record[:-1] + "," * lacking + "\n" if lacking else record
-                        new.write(text.encode() if self._is_csv else text)
-        return count
+        records, lacking = self._records(path, named), b""
+        if self._is_csv:  # the rows may have gained columns since
+            lacking = b"," * (len(self._names) - len(self._columns_in(records, named)))
+        for place, record in enumerate(records):
+            if place not in dropped:
+                yield record[:-1] + lacking + b"\n" if lacking else record
 
-    def header_of(self, path: Path, named: str) -> bytes:
-        """Return what precedes the rows of a file."""
-        return next(self._records(path, named), "").encode() if self._is_csv else b""
-
-    def _lacking(self, found: Sequence[str | None], named: str) -> int:
-        """Return the number of last columns that a file lacks."""
-        if [*found] != self._names[: len(found)]:
+    def _columns_in(self, records: Iterator[bytes], named: str) -> list[str]:
+        """Read the header of a file, which may lack the last columns."""
+        found = [name or "" for name in _cells(next(records, b""), named)]
+        if found != self._names[: len(found)]:
             raise damaged_file(named, "it has other columns")
-        return len(self._names) - len(found)
+        return found
 
-    def _records(self, path: Path, named: str) -> Iterator[Any]:
-        """Yield lines of JSON as bytes, or records of CSV as text, with the header.
+    def _records(self, path: Path, named: str) -> Iterator[bytes]:
+        """Yield the lines of JSON, or the records of CSV with the header.
 
         A line of CSV with an odd number of quotation marks continues in the next one.
         """
-        with self.opened(path, named) as file:
-            if not self._is_csv:
-                yield from file
-                return
-            record, within = list[str](), 0
-            try:
-                with TextIOWrapper(cast("BinaryIO", file), encoding="utf-8", newline="\n") as lines:
-                    for line in lines:
-                        record.append(line)
-                        within ^= line.count('"') & 1
-                        if not within:
-                            yield "".join(record)
-                            record.clear()
-            except UnicodeDecodeError:
-                raise damaged_file(named, "it is not UTF-8") from None
-            if record:
-                raise damaged_file(named, "its last row has no end")
+        errors = (zstandard().ZstdError,) if self._packing == "zst" else (zlib.error,)
+        is_csv, record, within = self._is_csv, list[bytes](), 0
+        try:
+            with path.open("rb") as raw, self.packer(raw, "rb") as lines:
+                for line in lines:
+                    within ^= is_csv and line.count(b'"') & 1
+                    record.append(line)
+                    if not within:
+                        yield b"".join(record)
+                        record.clear()
+        except (OSError, EOFError, *errors) as error:
+            raise damaged_file(named, str(error) or type(error).__name__) from error
+        if record:
+            raise damaged_file(named, "its last row has no end")
 
     def _json_lines(self, pages: Iterable[PageRows]) -> bytes:
         if self.labelled:
@@ -243,12 +226,16 @@ class TextWriter:
     def __init__(self, form: TextFormat, path: Path) -> None:
         self._form = form
         self._raw = path.open("wb")
-        self._file = form.packer(self._raw)
+        self._file = form.packer(self._raw, "wb")
         self._file.write(form.header)
 
     def write(self, pages: Iterable[PageRows]) -> None:
         """Write rows after the others."""
-        self._file.write(self._form.encode(pages))
+        self.add(self._form.encode(pages))
+
+    def add(self, content: bytes) -> None:
+        """Write rows of another file after the others."""
+        self._file.write(content)
 
     def close(self) -> None:
         """Write what is buffered, and close the file."""
@@ -373,8 +360,9 @@ _WRITERS: Mapping[Kind, Callable[[Sequence[Any]], list[str]]] = {
 _CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^,"\n]*))(?:,|\n\Z)')
 
 
-def _cells(record: str) -> list[str | None]:
-    return [
-        bare or None if quoted is None else quoted.replace('""', '"')
-        for quoted, bare in (cell.groups() for cell in _CELL.finditer(record))
-    ]
+def _cells(record: bytes, named: str) -> list[str | None]:
+    try:
+        cells = [cell.groups() for cell in _CELL.finditer(record.decode())]
+    except UnicodeDecodeError:
+        raise damaged_file(named, "it is not UTF-8") from None
+    return [bare or None if quoted is None else quoted.replace('""', '"') for quoted, bare in cells]

@@ -18,8 +18,8 @@ from attrs import define, field, frozen
 from chainapi._text import quoted
 from chainapi.core.numbers import is_whole, whole_of
 from chainapi.errors import ConfigurationError
-from chainapi.export.batch import PageRows
 from chainapi.export.position import SourcePosition
+from chainapi.export.text import PageRows
 from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["Keyed", "Lookback", "LookbackGiven", "Window", "Windows", "number_of_columns"]

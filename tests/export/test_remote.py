@@ -174,8 +174,8 @@ async def test_two_writers_where_a_name_can_be_created_twice(
     assert found == Counter(blocks_of(growing.simulator, 100, CHAINS))
 
 
-async def test_an_object_of_many_windows_is_looked_for_once(files: type[Bucket]) -> None:
-    """The number of requests to a store does not grow with the sources whose rows are fetched again."""
+async def test_windows_ask_for_no_object(files: type[Bucket]) -> None:
+    """The requests to a store do not grow with the sources whose rows are fetched again."""
     asked = list[int]()
     for chains in (range(1, 3), range(1, 41)):
         url = f"bucket://b/{len(chains)}/"
@@ -184,7 +184,7 @@ async def test_an_object_of_many_windows_is_looked_for_once(files: type[Bucket])
             files.asked.clear()
             await export(session.data.evm.blocks, chains, url, lookback="1d")
         asked.append(sum(times for name, times in files.asked.items() if "part-" in name))
-    assert asked[0] == asked[1] > 0
+    assert asked == [0, 0]  # the listing at the beginning has them
 
 
 async def test_a_reader_changes_nothing(files: type[Bucket]) -> None:
