@@ -12,8 +12,7 @@ then on, in any order:
 
 - `Acquire` requests a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
 - A participant ends each permit once: `Answered`, `Lost`, or `Unsent`. `Answered` with a 429 has a `Verdict`.
-- The first permit of a `Granted` belongs to its request; the others are a lease for the next requests of that
-  session and route. `Recall` takes unused leases back: the participant returns them with `Unsent`.
+- `Stopped` reports a stop: what was granted and did not leave yet comes back as `Unsent`.
 - `Waiting` reports a wait to the listener of a session.
 - `State` reports the quota, in answer to `Watch`, after a refusal, and now and then while requests are sent.
 - The end of the link ends all permits as lost.
@@ -50,9 +49,9 @@ __all__ = [
     "Leave",
     "Limits",
     "Lost",
-    "Recall",
     "Refused",
     "State",
+    "Stopped",
     "Unsent",
     "Verdict",
     "Waiting",
@@ -68,7 +67,7 @@ __all__ = [
     "read_participant_frame",
 ]
 
-VERSION = 1
+VERSION = 2
 MAX_FRAME = 1_048_576  # bytes; the largest message has the learned state of a quota
 MOST_MESSAGES = 128  # of a frame that has one message for each request: far below `MAX_FRAME`
 MOST = 1e15  # of any amount: beyond it a float is no exact whole number
@@ -180,14 +179,10 @@ class Cancel(Struct, array_like=True, tag=6, frozen=True):
 
 
 class Answered(Struct, array_like=True, tag=7, frozen=True):
-    """Response that arrived.
-
-    Its request was sent `elapsed` seconds ago, if that was later than the grant.
-    """
+    """Response that arrived."""
 
     permit: Number
     status: int
-    elapsed: Amount | None = None
     limits: Limits | None = None
 
 
@@ -198,9 +193,9 @@ class Lost(Struct, array_like=True, tag=8, frozen=True):
 
 
 class Unsent(Struct, array_like=True, tag=9, frozen=True):
-    """Permits come back unused."""
+    """A permit comes back unused."""
 
-    permits: tuple[Number, ...]
+    permit: Number
 
 
 class Watch(Struct, array_like=True, tag=10, frozen=True):
@@ -223,10 +218,10 @@ class Denied(Struct, array_like=True, tag=33, frozen=True):
 
 
 class Granted(Struct, array_like=True, tag=34, frozen=True):
-    """Permits for the request `number`, and for the next ones like it; at least one."""
+    """Permit for the request `number`."""
 
     number: Number
-    permits: Annotated[tuple[Number, ...], Meta(min_length=1)]
+    permit: Number
 
 
 class Refused(Struct, array_like=True, tag=35, frozen=True):
@@ -249,13 +244,10 @@ class Verdict(Struct, array_like=True, tag=36, frozen=True):
     verdict: verdicts.Verdict
 
 
-class Recall(Struct, array_like=True, tag=37, frozen=True):
-    """Recall of unused leases.
+class Stopped(Struct, array_like=True, tag=37, frozen=True):
+    """Nothing may be sent for some seconds."""
 
-    With `stopped` above 0, nothing may be sent for that number of seconds.
-    """
-
-    stopped: Amount = 0.0
+    seconds: Amount
 
 
 class Waiting(Struct, array_like=True, tag=38, frozen=True):
@@ -289,7 +281,7 @@ class State(Struct, array_like=True, tag=39, frozen=True):
 FromParticipant: TypeAlias = (
     Hello | Join | Leave | Holding | Acquire | Cancel | Answered | Lost | Unsent | Watch
 )
-FromHost: TypeAlias = Welcome | Denied | Granted | Refused | Verdict | Recall | Waiting | State
+FromHost: TypeAlias = Welcome | Denied | Granted | Refused | Verdict | Stopped | Waiting | State
 
 _ENCODER = Encoder()
 _FROM_PARTICIPANT: Decoder[list[FromParticipant]] = Decoder(list[FromParticipant])

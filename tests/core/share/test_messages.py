@@ -29,7 +29,7 @@ from chainapi.core.share.messages import (
     Holding,
     Join,
     Limits,
-    Recall,
+    Stopped,
     Waiting,
     amount_of,
     encode,
@@ -145,8 +145,8 @@ OUT_OF_RANGE: dict[str, FromParticipant] = {
     "too large": Acquire(1, 1, "/a", 2 * MOST),
     "negative number": Cancel(-1),
     "too large a number": Cancel(2**63),
-    "NaN of a header": Answered(1, 200, None, Limits(NAN)),
-    "NaN of a policy": Answered(1, 200, None, Limits(policies=((1.0, NAN, None),))),
+    "NaN of a header": Answered(1, 200, Limits(NAN)),
+    "NaN of a policy": Answered(1, 200, Limits(policies=((1.0, NAN, None),))),
     "NaN of a rate": Join(1, rate=(NAN, 1.0, False)),
     "too long a text": Hello(1, "x" * 1025),
     "number of a host's permit": Holding(HOLDING - 1, 1, "/a"),
@@ -161,9 +161,8 @@ def test_amounts_out_of_range_are_refused() -> None:
 
 
 def test_amounts_of_a_host_out_of_range_are_refused() -> None:
-    """A participant never waits for a time that is no time, and gets at least one permit."""
-    messages: list[FromHost] = [Recall(NAN), Recall(INF), Waiting(1, "stop", NAN, 1)]
-    messages += [Granted(1, ()), Granted(1, (-1,))]
+    """A participant never waits for a time that is no time."""
+    messages: list[FromHost] = [Stopped(NAN), Stopped(INF), Waiting(1, "stop", NAN, 1), Granted(1, -1)]
     for message in messages:
         with pytest.raises(FrameError):
             read_host_frame(encode([message]))
@@ -178,7 +177,7 @@ def test_unknown_meaning_of_a_refusal_is_refused() -> None:
 def test_ends_of_a_protocol_read_only_each_other() -> None:
     """A host does not read messages of hosts, and a participant none of participants."""
     with pytest.raises(FrameError):
-        read_participant_frame(encode([Recall()]))
+        read_participant_frame(encode([Stopped(1.0)]))
     with pytest.raises(FrameError):
         read_host_frame(encode([Cancel(1)]))
 
@@ -238,7 +237,7 @@ INFO = RateLimitInfo(
 def test_limit_headers_survive_a_message() -> None:
     """The host reads the limit headers that the participant received."""
     for info in (INFO, RateLimitInfo(), RateLimitInfo(5.0)):
-        (sent,) = read_participant_frame(encode([Answered(1, 200, None, limits_of(info))]))
+        (sent,) = read_participant_frame(encode([Answered(1, 200, limits_of(info))]))
         assert isinstance(sent, Answered)
         assert info_of(sent.limits) == info
         assert (sent.limits is None) == (info == RateLimitInfo())
@@ -254,7 +253,7 @@ def test_exaggerated_limit_headers_are_cut_to_the_range() -> None:
         (PolicyField(1e300, 1e300, "x" * 2000),),
         (ServiceLimit("y" * 2000, 1e300, 1e300),),
     )
-    (sent,) = read_participant_frame(encode([Answered(1, 200, None, limits_of(info))]))
+    (sent,) = read_participant_frame(encode([Answered(1, 200, limits_of(info))]))
     assert isinstance(sent, Answered)
     assert sent.limits == Limits(
         MOST, MOST, MOST, MOST, ((MOST, MOST, "x" * 1024),), (("y" * 1024, MOST, MOST),)
@@ -268,5 +267,5 @@ def test_numbers_of_messages_are_fixed() -> None:
     participants = {"Hello": 1, "Join": 2, "Leave": 3, "Holding": 4, "Acquire": 5, "Cancel": 6}
     ends = {"Answered": 7, "Lost": 8, "Unsent": 9, "Watch": 10}
     hosts = {"Welcome": 32, "Denied": 33, "Granted": 34, "Refused": 35, "Verdict": 36}
-    assert tags == {**participants, **ends, **hosts, "Recall": 37, "Waiting": 38, "State": 39}
-    assert messages.VERSION == 1
+    assert tags == {**participants, **ends, **hosts, "Stopped": 37, "Waiting": 38, "State": 39}
+    assert messages.VERSION == 2
