@@ -12,7 +12,6 @@ import logging
 import os
 import socket
 from collections.abc import Sequence
-from functools import partial
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
@@ -95,7 +94,8 @@ class SharedGate:
         self._origin = origin
         self._on_unavailable = on_unavailable
         self._uplink = Uplink(name, carrier, self, self._make_host)
-        self._store = partial(carrier.store, name)
+        self._name = name
+        self._carrier = carrier
         self._joined: dict[Member, _Joined] = {}
         self._numbers = count()
         self._requests: dict[int, Request] = {}  # sent to the host, or to be sent to the next one
@@ -356,7 +356,7 @@ class SharedGate:
         own = asyncio.get_running_loop().time() - self._memory_at
         if self._memory and (not memory or own < age):
             memory, age = self._memory, own
-        self._host = Host(memory, age, store=self._store)
+        self._host = Host(memory, age, store=lambda memory, _: self._carrier.store(self._name, memory))
         return self._host.serve
 
     def greeting(self) -> Sequence[FromParticipant]:
@@ -367,7 +367,7 @@ class SharedGate:
         stopped = max(0.0, self._stopped_until - now)
         age = now - self._memory_at if self._memory else 0.0
         first: list[FromParticipant] = [
-            Hello(VERSION, _process(), self._origin, self._memory, age, amount_of(stopped))
+            Hello(VERSION, _process(), self._origin, self._memory, age, amount_of(stopped), self._name)
         ]
         first += [joined.message for joined in self._joined.values()]
         known = {joined.message.session for joined in self._joined.values()}

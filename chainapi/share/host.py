@@ -65,6 +65,7 @@ OVERDUE = 5.0  # seconds after a request's timeout: then its permit is lost
 SWEEP = 5.0  # seconds between two searches for overdue permits
 REST = 0.25  # seconds without a request after which a process is not busy any more
 REPORT = 0.5  # seconds between two reports of the state
+LONGEST_WINDOW = 86_400.0  # seconds: what is known of a quota is of use for as long
 PAUSED = 0.02  # seconds until the report of a stop or pause: one for all responses that arrive together
 
 _log = logging.getLogger("chainapi.share")
@@ -76,12 +77,13 @@ class Host:
     Args:
         memory: what an earlier host learned; empty for nothing.
         age: seconds since then.
-        store: called with the memory of the quota: twice a second while requests are sent, and at each stop.
+        store: called with the memory of the quota, and the seconds for which it is of use: twice a second
+            while requests are sent, and at each stop.
 
     """
 
     def __init__(
-        self, memory: bytes = b"", age: float = 0.0, *, store: Callable[[bytes], None] | None = None
+        self, memory: bytes = b"", age: float = 0.0, *, store: Callable[[bytes, float], None] | None = None
     ) -> None:
         self.gate = Gate()
         if memory:
@@ -93,11 +95,13 @@ class Host:
         self._paused = False  # as of the last end of a request
         self._changed_at = -inf  # when a pause began or ended last: if they are short, that matters little
 
-    def serve(self, link: Link) -> None:
-        """Serve the process at the other end of a link until the link breaks."""
+    def serve(self, link: Link, first: bytes = b"") -> None:
+        """Serve the process at the other end of a link until the link breaks; `first` has arrived."""
         peer = _Peer(self, link)
         self._peers[peer] = None
         link.start(peer.receive, peer.broken)
+        if first:
+            peer.receive(first)
 
     @property
     def processes(self) -> int:
@@ -155,8 +159,11 @@ class Host:
 
     def save(self) -> None:
         """Store the memory of the quota now, because the host ends."""
+        self._keep(self.gate.memory())
+
+    def _keep(self, memory: bytes) -> None:
         if self._store is not None:
-            self._store(self.gate.memory())
+            self._store(memory, max(LONGEST_WINDOW, self.stopped_for))
 
     def _report_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -172,8 +179,7 @@ class Host:
         for peer in self._peers:
             if peer.welcome:
                 peer.send(state)
-        if self._store is not None:
-            self._store(state.memory)
+        self._keep(state.memory)
 
     def state(self, memory: bytes = b"") -> State:
         """Return the state of the quota."""

@@ -83,7 +83,8 @@ class Uplink:
         if self._link is None and self._connecting is None and not self._closed:
             loop = asyncio.get_running_loop()
             if self._patience is None:
-                self._patience = loop.call_later(UNAVAILABLE, self._give_up)
+                patience = getattr(self.carrier, "patience", UNAVAILABLE)
+                self._patience = loop.call_later(patience, self._give_up)
             self._connecting = loop.create_task(self._connect(pause))
 
     async def aclose(self) -> None:

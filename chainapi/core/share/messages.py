@@ -63,6 +63,7 @@ __all__ = [
     "frames_of",
     "info_of",
     "limits_of",
+    "quota_of",
     "read_host_frame",
     "read_participant_frame",
 ]
@@ -105,6 +106,7 @@ class Hello(Struct, array_like=True, tag=1, frozen=True):
         memory: state of the quota as the participant last received it; empty for none.
         age: seconds since then.
         stopped: seconds for which nothing may be sent, as far as the participant was informed.
+        quota: name of the quota, for a host of several.
 
     """
 
@@ -114,6 +116,7 @@ class Hello(Struct, array_like=True, tag=1, frozen=True):
     memory: bytes = b""
     age: Amount = 0.0
     stopped: Amount = 0.0
+    quota: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{0,64}$")] = ""
 
 
 class Join(Struct, array_like=True, tag=2, frozen=True):
@@ -318,6 +321,19 @@ def read_participant_frame(frame: bytes) -> list[FromParticipant]:
         return _FROM_PARTICIPANT.decode(frame)
     except _MALFORMED as error:
         raise FrameError(f"malformed frame of a participant: {error}") from None
+
+
+def quota_of(frame: bytes) -> str:
+    """Return the name of the quota in the first frame of a participant.
+
+    Raises:
+        FrameError: it does not begin with a `Hello` that names one.
+
+    """
+    messages = read_participant_frame(frame)
+    if not messages or not isinstance(messages[0], Hello) or not messages[0].quota:
+        raise FrameError("the first message has to be Hello, and name a quota")
+    return messages[0].quota
 
 
 def read_host_frame(frame: bytes) -> list[FromHost]:

@@ -54,7 +54,7 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "status": st.integers(100, 599),
     "version": st.integers(0, 2**31),
     "permit": st.integers(HOLDING, 2**63 - 1),
-    "permits": st.lists(numbers, min_size=1, max_size=9).map(tuple),
+    "quota": st.from_regex(r"[A-Za-z0-9_-]{0,64}", fullmatch=True),
     "verdict": st.sampled_from(Verdict),
     "shown": st.binary(max_size=40),
     "memory": st.binary(max_size=40),
