@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from types import FrameType
 from typing import Annotated, Literal, TypeVar, cast
 
-from attrs import asdict, frozen
+from attrs import AttrsInstance, asdict, frozen
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from rich.text import Text
@@ -222,10 +222,10 @@ def ended_by_second_interrupt(terminal: Terminal) -> Iterator[None]:
         signal.signal(signal.SIGINT, cancel)
 
 
-def changed(connection: ConnectionOptions) -> dict[str, object]:
+def changed(options: AttrsInstance) -> dict[str, object]:
     """Return the options that differ from the defaults."""
-    defaults = asdict(DEFAULTS)
-    return {name: value for name, value in asdict(connection).items() if value != defaults[name]}
+    defaults = asdict(type(options)())
+    return {name: value for name, value in asdict(options).items() if value != defaults[name]}
 
 
 def command_words(

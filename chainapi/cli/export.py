@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attrs import asdict
+from attrs import asdict, frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
@@ -50,7 +50,7 @@ from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportE
 from chainapi.export import ExportResult, ParquetOptions, files
 from chainapi.export import compact as merge_parts
 from chainapi.export import export as run
-from chainapi.export.sinks import Compression
+from chainapi.export.layout import Compression, FileFormat
 from chainapi.tables.types import Amounts
 
 if TYPE_CHECKING:
@@ -60,57 +60,17 @@ __all__ = ["compact", "export"]
 
 Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
 
-CONCURRENCY = 32  # sources
-
 _EXPORT_OPTIONS = frozenset(inspect.signature(run).parameters)
 
-FileFormat = Literal[
-    "jsonl", "csv", "parquet", "sqlite", "duckdb", "jsonl.gz", "jsonl.zst", "csv.gz", "csv.zst"
-]
 
+@Parameter(name="*")
+@frozen(kw_only=True)
+class ExportOptions:
+    """Options of an export.
 
-async def export(
-    route: RouteName | None = None,
-    /,
-    *values: Value,
-    out: str | None = None,
-    format_: Annotated[FileFormat | None, Parameter(name="--format")] = None,
-    param: Many = None,
-    page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
-    over: str | None = None,
-    from_: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
-    api: Literal["data", "metrics"] | None = None,
-    items: str | None = None,
-    fields: str | None = None,
-    amounts: Amounts | None = None,
-    compression: Compression | None = None,
-    compression_level: Rows | None = None,
-    row_group_rows: Rows | None = None,
-    partition: str | None = None,
-    limit: Rows | None = None,
-    lookback: str | None = None,
-    ranges: str | None = None,
-    on_invalid: OnInvalid = "raise",
-    concurrency: Rows = CONCURRENCY,
-    commit_seconds: Seconds | None = None,
-    compact: bool = True,
-    wait: Seconds = 0.0,
-    dask: str | None = None,
-    progress: Shown = "bar",
-    show: str | None = None,
-    connection: ConnectionOptions = DEFAULTS,
-    terminal: Hidden,
-) -> int:
-    """Export many lists at once to a file, or to a folder that grows by parts.
-
-    The same command continues an export that was interrupted. After a complete
-    export it fetches new rows, if the rows have a block number or a time.
-
-    Args:
-        route: The name of a route, such as data.evm.blocks, or a path.
-        values: The sources: values of the parameter in the path that --param leaves out; or more paths.
+    Attributes:
         out: File or folder, or a URL such as s3://bucket/blocks/. A name without a suffix is a folder.
-        format_: Format; by default as the export in --out has it, else as its suffix says, else jsonl.
+        format: Format; by default as the export in --out has it, else as its suffix says, else jsonl.
         param: A parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
         over: The parameter whose values are the sources, if it is another one.
@@ -134,114 +94,113 @@ async def export(
         dask: Address of a Dask scheduler, such as tcp://host:8786, whose workers fetch and write Parquet.
         progress: bar on a terminal, and a line every ten seconds elsewhere; or json: a line a second.
         show: Print the files, rows and newest numbers of this target, and export nothing.
+
+    """
+
+    out: str | None = None
+    format: FileFormat | None = None
+    param: Many = None
+    page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
+    over: str | None = None
+    from_: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None
+    api: Literal["data", "metrics"] | None = None
+    items: str | None = None
+    fields: str | None = None
+    amounts: Amounts | None = None
+    compression: Compression | None = None
+    compression_level: Rows | None = None
+    row_group_rows: Rows | None = None
+    partition: str | None = None
+    limit: Rows | None = None
+    lookback: str | None = None
+    ranges: str | None = None
+    on_invalid: OnInvalid = "raise"
+    concurrency: Rows = 32
+    commit_seconds: Seconds | None = None
+    compact: bool = True
+    wait: Seconds = 0.0
+    dask: str | None = None
+    progress: Shown = "bar"
+    show: str | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `chainapi.export.export`, or of `chainapi.dask.export`."""
+        names = ("amounts", "limit", "lookback", "ranges", "on_invalid", "concurrency", "commit_seconds")
+        arguments = {name: getattr(self, name) for name in names}
+        arguments |= {"fields": _names(self.fields), "compact": "auto" if self.compact else False}
+        named = ("compression", "compression_level", "row_group_rows")
+        parquet = {name: one for name in named if (one := getattr(self, name)) is not None}
+        arguments["parquet"] = ParquetOptions(**parquet) if parquet else None
+        if self.dask is None:
+            arguments |= {"format": self.format, "partition": _names(self.partition), "wait": self.wait}
+        return arguments
+
+
+async def export(
+    route: RouteName | None = None,
+    /,
+    *values: Value,
+    options: ExportOptions = ExportOptions(),
+    connection: ConnectionOptions = DEFAULTS,
+    terminal: Hidden,
+) -> int:
+    """Export many lists at once to a file, or to a folder that grows by parts.
+
+    The same command continues an export that was interrupted. After a complete
+    export it fetches new rows, if the rows have a block number or a time.
+
+    Args:
+        route: The name of a route, such as data.evm.blocks, or a path.
+        values: The sources: values of the parameter in the path that --param leaves out; or more paths.
+        options: Options of the export.
         connection: Options of the session.
         terminal: The streams of the command.
 
     """
-    if show is not None:
-        refuse("--show exports nothing", out=out, from_=from_)
-        return _show(terminal, show)
-    if route is None or out is None:
+    if options.show is not None:
+        refuse("--show exports nothing", out=options.out, from_=options.from_)
+        return _show(terminal, options.show)
+    if route is None or options.out is None:
         raise ConfigurationError(
             f"{'a ROUTE' if route is None else '--out'} is missing: chainapi export ROUTE [VALUE...] --out"
             " PATH"
         )
-    parquet = {
-        "compression": compression,
-        "compression_level": compression_level,
-        "row_group_rows": row_group_rows,
-    }
-    more = {"lookback": lookback, "ranges": ranges, "commit_seconds": commit_seconds}
-    options = {
-        "out": out,
-        "format": format_,
-        "param": param,
-        "page_size": page_size,
-        "over": over,
-        "from": from_,
-        "api": api,
-        "items": items,
-        "fields": fields,
-        "amounts": amounts,
-        **parquet,
-        "limit": limit,
-        **more,
-        "on_invalid": on_invalid,
-        "concurrency": concurrency,
-        "partition": partition,
-        "wait": wait,
-        "dask": dask,
-        "progress": progress,
-    }
-    again = _continuing(route, values, options, connection, compact=compact)
-    words = [*dict.fromkeys([*values, *(_lines(from_) if from_ is not None else ())])]
-    name, sources, query = _plan(route, words, param or [], page_size, over=over, api=api, items=items)
-    of_one = {"format": format_, "partition": _names(partition), "wait": wait}
-    if dask is not None:
-        _check_distributed(route, format_, partition, wait)
-        of_one = {}
-    async with _started(terminal, connection, dask) as (view, start):
+    words = [*dict.fromkeys([*values, *(_lines(options.from_) if options.from_ is not None else ())])]
+    name, sources, query = _plan(route, words, options)
+    if options.dask is not None:
+        _check_distributed(route, options)
+    arguments = options.arguments()
+    async with _started(terminal, connection, options.dask) as (view, start):
         try:
             with calling(terminal, route), cancelled_by_sigterm():
-                if progress == "bar" and lookback is None and not _shows_new_rows(route):
+                if options.progress == "bar" and options.lookback is None and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
-                async with view.shown(terminal, progress):
-                    line = await start(
-                        name,
-                        sources,
-                        out,
-                        fields=_names(fields),
-                        amounts=amounts,
-                        limit=limit,
-                        concurrency=concurrency,
-                        compact="auto" if compact else False,
-                        progress=view.update,
-                        on_invalid=on_invalid,
-                        parquet=_parquet(parquet),
-                        **of_one,
-                        **more,
-                        **query,
+                async with view.shown(terminal, options.progress):
+                    result = await start(
+                        name, sources, options.out, progress=view.update, **arguments, **query
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
             if isinstance(error, ChainAPIError):
                 if view.progress is None:  # nothing was fetched
                     raise
                 _report(terminal, route, error)
-            same = " with the same standard input" if from_ == "-" else ""
-            terminal.note(f"{view.kept()}; to continue{same}: {shell_words(again)}")
+            again = shell_words(_continuing(route, values, options, connection))
+            same = " with the same standard input" if options.from_ == "-" else ""
+            terminal.note(f"{view.kept()}; to continue{same}: {again}")
             if isinstance(error, ChainAPIError):
                 return _code(error, view)
             raise
-    terminal.note(line)
+    terminal.note(_summary(result))
     return 0
 
 
-_DEFAULTS: Mapping[str, object] = {
-    "on_invalid": "raise",
-    "concurrency": CONCURRENCY,
-    "wait": 0.0,
-    "progress": "bar",
-}
-
-
 def _continuing(
-    route: str,
-    values: Sequence[str],
-    options: Mapping[str, object],
-    connection: ConnectionOptions,
-    *,
-    compact: bool,
+    route: str, values: Sequence[str], options: ExportOptions, connection: ConnectionOptions
 ) -> list[str]:
     """Return the words of the command that continues an export."""
-    given = {name: None if value == _DEFAULTS.get(name) else value for name, value in options.items()}
-    words = command_words("export", route, values, {**given, **changed(connection)})
-    return words if compact else [*words, "--no-compact"]
-
-
-def _parquet(options: Mapping[str, Any]) -> ParquetOptions | None:
-    """Return the options of Parquet files; None if none is given."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return ParquetOptions(**given) if given else None
+    given = {name.rstrip("_"): value for name, value in {**changed(options), **changed(connection)}.items()}
+    words = command_words("export", route, values, given)
+    return words if options.compact else [*words, "--no-compact"]
 
 
 async def compact(target: str, /, *, terminal: Hidden) -> int:
@@ -280,23 +239,19 @@ def _show(terminal: Terminal, target: str) -> int:
 @asynccontextmanager
 async def _started(
     terminal: Terminal, connection: ConnectionOptions, dask: str | None
-) -> AsyncIterator[tuple[ExportView, Callable[..., Awaitable[str]]]]:
+) -> AsyncIterator[tuple[ExportView, Callable[..., Awaitable[ExportResult]]]]:
     """Open a session or a cluster; yield the view, and a function that exports."""
     if dask is not None:
         async with exporting_on(dask, connection) as distributed:
-
-            async def start_there(name: str, sources: Any, out: str, **options: Any) -> str:
-                return _summary(await distributed(name, sources, out, **options))
-
-            yield ExportView(None, dict, terminal.now), start_there
+            yield ExportView(None, dict, terminal.now), distributed
         return
     traffic = Progress(asyncio.get_running_loop().time)
     async with terminal.session(**asdict(connection), on_event=traffic) as session:
 
-        async def start_here(name: str, sources: Any, out: str, **options: Any) -> str:
-            return _summary(await run(method_of(session, name), sources, out, **options))
+        def start(name: str, *given: Any, **options: Any) -> Awaitable[ExportResult]:
+            return run(method_of(session, name), *given, **options)
 
-        yield ExportView(traffic, lambda: session.quota, terminal.now), start_here
+        yield ExportView(traffic, lambda: session.quota, terminal.now), start
 
 
 _NO_UPDATES = "the rows of this list do not show which are new: later runs do not fetch it again"
@@ -312,22 +267,22 @@ def _code(error: ChainAPIError, view: ExportView) -> int:
     return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
 
 
-def _check_distributed(route: str, format_: FileFormat | None, partition: str | None, wait: float) -> None:
+def _check_distributed(route: str, options: ExportOptions) -> None:
     """Refuse arguments that do not apply to a cluster.
 
     Raises:
         ConfigurationError: one of them is given.
 
     """
-    refuse("a folder of a cluster has a part for each partition of the sources", partition=partition)
-    refuse("the run that begins later takes over", wait=wait or None)
+    refuse("a folder of a cluster has a part for each partition of the sources", partition=options.partition)
+    refuse("the run that begins later takes over", wait=options.wait)
     if is_path(route):
         raise ConfigurationError(
             "--dask does not apply to paths: their rows have no columns, which Parquet needs; name a route"
         )
-    if format_ not in (None, "parquet"):
+    if options.format not in (None, "parquet"):
         raise ConfigurationError(
-            f"--format {format_} does not apply: workers of a cluster write Parquet only"
+            f"--format {options.format} does not apply: workers of a cluster write Parquet only"
         )
 
 
@@ -370,14 +325,7 @@ def _lines(name: str) -> list[str]:
 
 
 def _plan(
-    route: str,
-    words: Sequence[str],
-    params: Sequence[str],
-    page_size: int | None,
-    *,
-    over: str | None,
-    api: str | None,
-    items: str | None,
+    route: str, words: Sequence[str], options: ExportOptions
 ) -> tuple[str, Sequence[Any], Mapping[str, Any]]:
     """Return the name of the method, its sources, and the arguments of all sources.
 
@@ -385,10 +333,12 @@ def _plan(
         ConfigurationError: the arguments do not fit together.
 
     """
+    api, items, over = options.api, options.items, options.over
+    params, page_size = options.param or [], options.page_size
     if is_path(route):
         refuse("the sources of an export by path are paths", over=over)
-        options = {"page_size": page_size, "items": items}
-        given = {name: value for name, value in options.items() if value is not None}
+        found = {"page_size": page_size, "items": items}
+        given = {name: value for name, value in found.items() if value is not None}
         query = {**given, **read_query(params, _EXPORT_OPTIONS)}
         return f"{api or 'data'}.list", _paths(route, words), query
     refuse(f"the route {route} sets it", api=api, items=items)

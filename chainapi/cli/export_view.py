@@ -91,31 +91,14 @@ class ExportView:
         progress = self.progress
         if progress is None:
             return f"{counted(0, 'new row')} kept"
-        kept = f"{counted(progress.rows, 'new row')} kept{_beside(progress)}"
+        invalid = f", {progress.invalid:,} invalid beside them" if progress.invalid else ""
+        kept = f"{counted(progress.rows, 'new row')} kept{invalid}"
         return f"{kept}, {progress.failed:,} of {progress.seen:,} sources failed" if progress.failed else kept
 
     def counts(self) -> str:
         """Return the counts of sources, rows and requests, and the time left."""
-        progress = self.progress
-        requests = [] if self.traffic is None else [counted(self.traffic.requests, "request")]
-        if progress is None:
-            return " · ".join(["no pages yet", *requests])
-        total = "" if progress.sources is None else f" of {progress.sources:,}"
-        parts = [
-            f"{progress.done:,}{total} sources",
-            _rows(progress),
-            f"{progress.rows_per_second:,.0f} rows/s",
-            *requests,
-        ]
-        if progress.invalid:
-            parts.append(f"{progress.invalid:,} invalid")
-        if progress.failed:
-            parts.append(f"{progress.failed:,} failed")
-        if progress.step is not None:
-            parts.append(progress.step)
-        elif progress.seconds_left is not None:
-            parts.append(f"about {in_words(progress.seconds_left)} left")
-        return " · ".join(parts)
+        counts = "no pages yet" if self.progress is None else self.progress.text(waits=False)
+        return counts if self.traffic is None else f"{counts} · {counted(self.traffic.requests, 'request')}"
 
     def waits(self) -> list[str]:
         """Return for each service the rest of its quota, and the end of a wait."""
@@ -149,13 +132,3 @@ async def _repeat(write: Callable[[], None], seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
         write()
-
-
-def _rows(progress: ExportProgress) -> str:
-    if not progress.expected or progress.expected <= progress.rows:
-        return counted(progress.rows, "row")
-    return f"{progress.rows:,} of {'' if progress.limit else 'about '}{counted(progress.expected, 'row')}"
-
-
-def _beside(progress: ExportProgress) -> str:
-    return f", {progress.invalid:,} invalid beside them" if progress.invalid else ""

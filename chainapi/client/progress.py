@@ -97,14 +97,14 @@ class WalkProgress:
 
 
 def progress_text(
-    rows: int, expected: int | None, seconds: float, left: float | None, wait: float = 0.0
+    rows: int, expected: int | None, seconds: float, left: float | None, wait: float = 0.0, about: str = ""
 ) -> str:
     """Return one line: rows and their share, speed, time left, wait for quota."""
     count = f"{rows:,} rows"
-    if expected is not None:
-        count = f"{rows:,} of {expected:,} rows ({rows / expected:.0%})" if expected else count
+    if expected:
+        count = f"{rows:,} of {about}{expected:,} rows ({rows / expected:.0%})"
     parts = [count, f"{rows / seconds if seconds > 0 else 0:,.0f} rows/s"]
-    if left is not None:
+    if left:
         parts.append(f"about {in_words(left)} left")
     if wait >= 1:
         parts.append(f"next request in {in_words(wait)}")

@@ -35,8 +35,8 @@ _LOCAL = {
 _BY_PATH = ("data.list", "metrics.list")  # methods of a session for lists by their paths
 
 if TYPE_CHECKING:
+    from chainapi.export.layout import ParquetOptions
     from chainapi.export.progress import ExportProgress
-    from chainapi.export.sinks import ParquetOptions, Target
     from chainapi.export.window import LookbackGiven
     from chainapi.tables.types import Amounts
 
@@ -108,9 +108,9 @@ def export(
     from chainapi.dask.cluster import ClusterExport
     from chainapi.dask.partition import Job
     from chainapi.dask.plugins import checked_client
-    from chainapi.export import check_options, specified
+    from chainapi.export.layout import Layout
     from chainapi.export.progress import reporter_of
-    from chainapi.export.spec import checked_sources
+    from chainapi.export.spec import ExportSpec, checked_sources
 
     whole_numbers(partitions=partitions)
     if refused := sorted(query.keys() & _LOCAL.keys()):
@@ -119,25 +119,23 @@ def export(
     if shown is True:
         raise ConfigurationError("progress=True does not apply to a cluster: pass a function")
     checked_sources("sources", sources)
-    spec = specified(
-        None,
+    method: Any = None  # each worker takes that of its session
+    spec = ExportSpec(
+        method,
         sources if isinstance(sources, AsyncIterable) else [*sources],
         query,
+        Layout("parquet", amounts, fields, None, parquet),
         limit=limit,
-        lookback=lookback,
-        ranges=ranges,
         concurrency=concurrency,
-        format="parquet",
-        amounts=amounts,
-        fields=fields,
-        parquet=parquet,
+        ranges=ranges,
+        lookback=lookback,
+        commit_seconds=commit_seconds,
+        compact=compact,
     )
-    seconds, compacts = check_options(commit_seconds, compact)
     options = mapping_of("storage_options", storage_options)
-    folder = _folder(target, options)
-    job = Job(_route(route), str(folder.address), options, spec, compacts, seconds)
+    job = Job(_route(route), _folder(target, options), options, spec)
     arguments = None if session_arguments is None else mapping_of("session_arguments", session_arguments)
-    run = ClusterExport(client, job, folder, partitions, reporter_of(shown or False), arguments)
+    run = ClusterExport(client, job, partitions, reporter_of(shown or False), arguments)
     return checked_client(client).sync(run.run)
 
 
@@ -166,16 +164,17 @@ def register(client: Any, **session_arguments: Any) -> Any:
     return checked_client(client).sync(install, client, session_arguments)
 
 
-def _folder(target: Any, options: Mapping[str, Any]) -> Target:
-    """Return a target with the same address for every process."""
+def _folder(target: Any, options: Mapping[str, Any]) -> str:
+    """Return the address of a target, the same for every process."""
     from chainapi.export.sinks import target_of
 
     if not isinstance(target, str | os.PathLike):
         raise ArgumentError(f"target={quoted(target)} must be a path or a URL")
     found = target_of(target, "parquet", options)
-    if not found.folder:
+    if found.name:
         raise ConfigurationError(f"target= must be a folder, and {found.address} is a file: name another one")
-    return found if found.path is None else target_of(f"{found.path.absolute()}{os.sep}", "parquet")
+    address = found.address
+    return address if isinstance(address, str) else f"{address.absolute()}{os.sep}"
 
 
 def _route(given: Any) -> str:

@@ -22,7 +22,6 @@ from chainapi.dask.plugins import SESSIONS, install, stop_tasks
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.result import ExportResult
-from chainapi.export.sinks import Target
 from chainapi.export.spec import Arguments, incomplete
 
 __all__ = ["ClusterExport"]
@@ -38,7 +37,6 @@ class ClusterExport:
     Attributes:
         client: the Dask client.
         job: the export.
-        target: its folder.
         partitions: number of partitions; None to keep the number that the folder has, or for the default.
         on_progress: called at each stage and several times a second.
         session_arguments: arguments of sessions for this export alone; None for the registered ones.
@@ -47,7 +45,6 @@ class ClusterExport:
 
     client: Client
     job: Job
-    target: Target
     partitions: int | None
     on_progress: Callable[[ExportProgress], None] | None
     session_arguments: Mapping[str, Any] | None
@@ -128,7 +125,7 @@ class ClusterExport:
 
     async def _result_of(self, key: Any, function: Callable[..., Any], *given: Any) -> Any:
         """Return the result of a task; one whose workers die runs again, and continues."""
-        address = self.target.address
+        address = self.job.url
         try:
             future: Any = self.client.submit(function, *given, key=key, pure=False)
             self._futures.append(future)
@@ -173,7 +170,7 @@ class ClusterExport:
         self._counts = dict(enumerate(outcome.counts for outcome in outcomes))
         self._report("done")
         self._raise()
-        target, progress = self.target, self.progress
+        target, progress = self.job.target, self.progress
         if failures := {label: error for one in outcomes for label, error in one.failures.items()}:
             raise incomplete(failures, progress.seen, str(target.address))
         files = [file for outcome in outcomes for file in outcome.files]

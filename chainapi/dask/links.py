@@ -7,9 +7,10 @@ ends itself: the scheduler's ends of its links break at once (`GatePlugin.remove
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from distributed import SchedulerPlugin
@@ -20,6 +21,8 @@ from chainapi.share.host import Host
 from chainapi.share.link import Link, LinkEnd, Serve
 
 __all__ = ["DaskCarrier", "GatePlugin"]
+
+K = TypeVar("K")
 
 OPERATION = "chainapi-share"  # name of the messages, in both directions
 MOST_UNSENT = 10_000  # messages of a stream: a peer that lets more wait does not read
@@ -54,8 +57,44 @@ class _End(LinkEnd):
         self._forget()
 
 
-def _message(link: str, frame: bytes | None, **more: str) -> dict[str, Any]:
-    return {"op": OPERATION, "link": link, "frame": frame, **more}
+class _Ends(dict[K, _End]):
+    """Open ends of links in one process, by key.
+
+    Args:
+        send: sends a frame of a link to its other end, or with None the end of the link; False if it cannot.
+
+    """
+
+    def __init__(self, send: Callable[[K, bytes | None], bool]) -> None:
+        super().__init__()
+        self._send = send
+
+    def add(self, key: K) -> _End:
+        """Open an end."""
+        end = self[key] = _End(partial(self._send, key), partial(self.pop, key, None))
+        return end
+
+    def receive(self, key: K, frame: bytes | None) -> None:
+        """Take a frame that arrived, or with None the end of the link."""
+        end = self.get(key)
+        if end is None:
+            if frame is not None:  # so the other process is informed that nobody reads
+                self._send(key, None)
+        elif frame is None:
+            end.snap()
+        else:
+            end.deliver(frame)
+
+
+def _post(stream: Any, link: str, frame: bytes | None, **more: str) -> bool:
+    """Send a message; return False if its stream has ended, or nobody reads it."""
+    try:
+        if stream is None or stream.comm is None or len(stream.buffer) > MOST_UNSENT:
+            return False
+        stream.send({"op": OPERATION, "link": link, "frame": frame, **more})
+    except CommClosedError:
+        return False
+    return True
 
 
 class DaskCarrier:
@@ -67,7 +106,7 @@ class DaskCarrier:
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._users = 0
-        self._ends: dict[str, _End] = {}
+        self._ends = _Ends[str](self._send)
         worker.stream_handlers[OPERATION] = self._received
 
     @classmethod
@@ -86,14 +125,12 @@ class DaskCarrier:
 
         """
         link = uuid4().hex
-        end = _End(partial(self._send, link), partial(self._ends.pop, link, None))
-        if not self._pass_on(_message(link, None, name=name)):
+        if not self._send(link, None, name=name):
             raise ShareUnavailableError(
                 "the worker has lost its scheduler, which hosts the shared quota: Dask ends such a worker; "
                 "start the work again on another one"
             )
-        self._ends[link] = end
-        return end
+        return self._ends.add(link)
 
     def store(self, name: str, memory: bytes) -> None:
         """Do nothing: the scheduler keeps its gates."""
@@ -113,28 +150,11 @@ class DaskCarrier:
         for end in [*self._ends.values()]:
             end.snap()
 
-    def _send(self, link: str, frame: bytes | None) -> bool:
-        return self._pass_on(_message(link, frame))
-
-    def _pass_on(self, message: dict[str, Any]) -> bool:
-        stream = self._worker.batched_stream
-        try:
-            if stream.comm is None or len(stream.buffer) > MOST_UNSENT:
-                return False
-            stream.send(message)
-        except CommClosedError:
-            return False
-        return True
+    def _send(self, link: str, frame: bytes | None, **more: str) -> bool:
+        return _post(self._worker.batched_stream, link, frame, **more)
 
     def _received(self, link: str, frame: bytes | None, **_: Any) -> None:
-        end = self._ends.get(link)
-        if end is None:
-            if frame is not None:  # so the host is informed that nobody reads
-                self._send(link, None)
-        elif frame is None:
-            end.snap()
-        else:
-            end.deliver(frame)
+        self._ends.receive(link, frame)
 
 
 class GatePlugin(SchedulerPlugin):
@@ -148,8 +168,8 @@ class GatePlugin(SchedulerPlugin):
 
     def __init__(self) -> None:
         self._scheduler: Any = None
-        self._hosts: dict[str, Host] = {}
-        self._ends: dict[tuple[str, str], _End] = {}  # by worker and link
+        self._hosts = defaultdict[str, Host](Host)
+        self._ends = _Ends[tuple[str, str]](self._send)  # by worker and link
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()
@@ -170,31 +190,11 @@ class GatePlugin(SchedulerPlugin):
             end.close()
 
     def _received(self, worker: str, link: str, frame: bytes | None, name: str = "", **_: Any) -> None:
-        end = self._ends.get((worker, link))
         if name:
-            self._open(worker, link, name)
-        elif end is None:
-            if frame is not None:
-                self._send(worker, link, None)
-        elif frame is None:
-            end.snap()
+            self._hosts[name].serve(self._ends.add((worker, link)))
         else:
-            end.deliver(frame)
+            self._ends.receive((worker, link), frame)
 
-    def _open(self, worker: str, link: str, name: str) -> None:
-        key = worker, link
-        end = self._ends[key] = _End(partial(self._send, worker, link), partial(self._ends.pop, key, None))
-        host = self._hosts.get(name)
-        if host is None:
-            host = self._hosts[name] = Host()
-        host.serve(end)
-
-    def _send(self, worker: str, link: str, frame: bytes | None) -> bool:
-        stream = self._scheduler.stream_comms.get(worker)
-        try:
-            if stream is None or len(stream.buffer) > MOST_UNSENT:
-                return False
-            stream.send(_message(link, frame))
-        except CommClosedError:
-            return False
-        return True
+    def _send(self, key: tuple[str, str], frame: bytes | None) -> bool:
+        worker, link = key
+        return _post(self._scheduler.stream_comms.get(worker), link, frame)

@@ -21,8 +21,7 @@ from distributed import get_worker
 from chainapi.client.background import in_background
 from chainapi.dask.plugins import SESSIONS, plugin_soon
 from chainapi.errors import ChainAPIError, ExportError, IncompleteExportError
-from chainapi.export.folder import Folder, earlier_version
-from chainapi.export.log import DataFile, Log, State, Storage
+from chainapi.export.log import DataFile, Log, State
 from chainapi.export.run import Run
 from chainapi.export.sinks import Target, target_of
 from chainapi.export.spec import ExportSpec
@@ -45,10 +44,9 @@ class Held:
     @classmethod
     def of(cls, state: State) -> Held:
         """Return what a log has."""
-        rows = [0, 0]
-        for file in state.files.values():
-            rows[file.invalid] += file.rows
-        return cls(state.number, *rows)
+        files = state.files.values()
+        rows, invalid = (sum(one.rows for one in files if one.invalid is bad) for bad in (False, True))
+        return cls(state.number, rows, invalid)
 
 
 @frozen
@@ -60,8 +58,6 @@ class Job:
         url: URL or absolute path of the folder.
         options: options of its file system.
         spec: specification, without the method.
-        compact: whether small parts are merged.
-        seconds: greatest number of seconds between two commits; None for the default.
         name: name of the run of the export.
         sessions: name of the plugin that has the sessions.
         number: number of the partition.
@@ -73,8 +69,6 @@ class Job:
     url: str
     options: Mapping[str, Any] = field(repr=False)  # may have the credentials of the file system
     spec: ExportSpec = field(repr=False)
-    compact: bool
-    seconds: float | None
     name: str = field(factory=lambda: uuid4().hex)
     sessions: str = SESSIONS
     number: int = 0
@@ -89,13 +83,6 @@ class Job:
     def target(self) -> Target:
         """The folder."""
         return target_of(self.url, "parquet", self.options)
-
-    @property
-    def storage(self) -> Storage:
-        """Its files."""
-        storage = self.target.storage
-        assert storage is not None  # noqa: S101 - it is a folder
-        return storage
 
 
 class Outcome(NamedTuple):
@@ -113,10 +100,8 @@ def prepare(job: Job, partitions: int | None) -> list[Held]:
         ExportError: the folder holds other files, or an export with another number of partitions.
 
     """
-    storage, address = job.storage, job.target.address
+    storage, address = job.target.storage, job.target.address
     names = storage.names(below=True)
-    if any(name.startswith("_export/") for name in names):
-        raise earlier_version(str(address))
     if CLUSTER not in names:
         if others := [name for name in names if not name.endswith(".partial")]:
             raise ExportError(
@@ -144,17 +129,17 @@ async def export_partition(job: Job) -> Outcome:
 
     Raises:
         ConfigurationError: the worker has no session, or the route rejects the arguments.
-        SessionClosedError: the export was stopped.
+        Reschedule: the export was stopped, or another worker has to run the task.
         ExportError: the folder cannot be read or written, or a newer export has the partition.
         ChainAPIError: an error that concerns all sources, such as a rejected key.
 
     """
     worker, key, stem = get_worker(), (job.group, job.number), f"part-{job.number:05}"
     plugin = await plugin_soon(worker, job.sessions, key)
-    options: dict[str, Any] = {"compact": job.compact, "seconds": job.seconds, "stem": stem, "alone": False}
-    sink = Folder(job.storage, uuid4().hex[:12], log=f"_log/{stem}", **options)
+    target = evolve(job.target, log=f"_log/{stem}")
     spec = evolve(job.spec, walk=operator.attrgetter(job.route)(plugin.session))
-    run = Run(spec, job.target, sink, 0.0, None)
+    sink = target.sink(compact=bool(spec.compact), seconds=spec.commit_seconds)
+    run = Run(spec, target, sink, 0.0, None)
 
     def report() -> None:
         worker.log_event(job.group, {"partition": job.number, **run.progress.counts})

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from attrs import field, frozen
 from distributed import Client, Reschedule, WorkerPlugin, get_worker
 
 from chainapi._text import quoted
 from chainapi.client.config import is_loopback
 from chainapi.dask.links import DaskCarrier, GatePlugin
-from chainapi.errors import ArgumentError, ConfigurationError, SessionClosedError
+from chainapi.errors import ArgumentError, ConfigurationError
 from chainapi.session import Session
 
 __all__ = [
@@ -34,36 +34,33 @@ SESSIONS = "chainapi-session"  # name of the plugin
 REPLACED_WITHIN = 60.0  # seconds that the tasks of a replaced session have to write what they fetched
 
 
-@frozen
-class SessionArguments:
-    """Arguments of a session, on their way to the workers; no repr shows them.
+class SessionPlugin(WorkerPlugin):
+    """Session on a worker, in the worker's event loop, closed when the worker ends.
 
-    They are pickled as they are: an API key among them travels in the messages of Dask, and the scheduler
-    keeps it for workers that come later.
+    Its arguments are pickled as they are: an API key among them travels in the messages of Dask, and the
+    scheduler keeps it for workers that come later. No repr shows them.
+
+    Attributes:
+        session: the session; missing if it could not be opened.
+
     """
 
-    values: Mapping[str, Any] = field(repr=False)
-
-
-class SessionPlugin(WorkerPlugin):
-    """Session on a worker, in the worker's event loop, closed when the worker ends."""
+    session: Session
 
     def __init__(
-        self, arguments: SessionArguments, name: str = SESSIONS, *, idempotent: bool = False
+        self, arguments: Mapping[str, Any], name: str = SESSIONS, *, idempotent: bool = False
     ) -> None:
         self.name = name
         self.idempotent = idempotent
         self._arguments = arguments
         self._tasks: dict[tuple[str, int], asyncio.Task[Any]] = {}
-        self._stopped: set[str] = set()
         self._carrier: DaskCarrier | None = None
-        self.session: Session | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remake, (self._arguments, self.name, self.idempotent)
+        return partial(type(self), name=self.name, idempotent=self.idempotent), (self._arguments,)
 
     def setup(self, worker: Any) -> None:
         """Open the session.
@@ -73,14 +70,13 @@ class SessionPlugin(WorkerPlugin):
 
         """
         self._carrier = DaskCarrier.of(worker)
-        arguments = self._arguments.values
-        share = {} if arguments.get("isolated") else {"share": self._carrier}
-        self.session = Session(**{**share, **arguments})
+        share = {} if self._arguments.get("isolated") else {"share": self._carrier}
+        self.session = Session(**{**share, **self._arguments})
 
     async def teardown(self, worker: Any) -> None:
         """End the tasks of the session, each with what it has, and close it."""
         await _cancel(self._tasks.values())
-        if self.session is not None:
+        if hasattr(self, "session"):
             await self.session.aclose()
         if self._carrier is not None:
             self._carrier.close()
@@ -97,19 +93,14 @@ class SessionPlugin(WorkerPlugin):
         """Run a coroutine as the task `key`; `stop` and the end of the worker cancel it.
 
         Raises:
-            SessionClosedError: the group of the key was stopped.
-            Reschedule: the worker ends, and another one has to run the task.
+            Reschedule: it was cancelled; another worker has to run the task, unless it was released.
 
         """
         task = asyncio.create_task(coroutine)
         self._tasks[key] = task
-        if key[0] in self._stopped:
-            task.cancel()
         try:
             return await task
         except asyncio.CancelledError:
-            if key[0] in self._stopped:
-                raise SessionClosedError("the export was stopped") from None
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
@@ -118,8 +109,7 @@ class SessionPlugin(WorkerPlugin):
             del self._tasks[key]
 
     async def stop(self, group: str) -> None:
-        """Cancel the tasks of a group, those to come included, and wait for their ends."""
-        self._stopped.add(group)
+        """Cancel the tasks of a group, and wait for their ends."""
         await _cancel(task for key, task in self._tasks.items() if key[0] == group)
 
 
@@ -136,10 +126,6 @@ def _cancel_once(task: asyncio.Task[Any]) -> None:
         task.cancel()
 
 
-def _remake(arguments: SessionArguments, name: str, idempotent: bool) -> SessionPlugin:
-    return SessionPlugin(arguments, name, idempotent=idempotent)
-
-
 def plugin_of(worker: Any, name: str = SESSIONS) -> SessionPlugin:
     """Return the plugin of a worker.
 
@@ -148,7 +134,7 @@ def plugin_of(worker: Any, name: str = SESSIONS) -> SessionPlugin:
 
     """
     plugin = worker.plugins.get(name)
-    if not isinstance(plugin, SessionPlugin) or plugin.session is None:
+    if not isinstance(plugin, SessionPlugin) or not hasattr(plugin, "session"):
         raise ConfigurationError(
             "this worker has no session: call chainapi.dask.register(client) first. If you did, the session "
             "could not be opened, and the log of the worker has the reason"
@@ -161,7 +147,7 @@ async def plugin_soon(worker: Any, name: str, key: Any) -> SessionPlugin:
 
     Raises:
         ConfigurationError: the worker has no session.
-        SessionClosedError: the task was stopped meanwhile.
+        Reschedule: the task was released meanwhile.
 
     """
     with suppress(TimeoutError):
@@ -169,7 +155,7 @@ async def plugin_soon(worker: Any, name: str, key: Any) -> SessionPlugin:
             while name not in worker.plugins:  # noqa: ASYNC110 - Dask has no event for it
                 await asyncio.sleep(0.05)
     if worker.state.tasks[key].state == "cancelled":  # before a plugin could note it
-        raise SessionClosedError("the export was stopped")
+        raise Reschedule
     return plugin_of(worker, name)
 
 
@@ -186,10 +172,7 @@ def session() -> Session:
         worker = get_worker()
     except ValueError:
         raise ConfigurationError("chainapi.dask.session() works inside tasks of a Dask worker only") from None
-    found = plugin_of(worker).session
-    if found is None:  # plugin_of checked it
-        raise AssertionError
-    return found
+    return plugin_of(worker).session
 
 
 async def stop_tasks(group: str, sessions: str, dask_worker: Any) -> None:
@@ -223,7 +206,7 @@ async def install(
         for address in (client.scheduler.address, *known["workers"]):
             _check_encrypted(address)
     await client.register_plugin(GatePlugin())
-    await client.register_plugin(SessionPlugin(SessionArguments(arguments), name, idempotent=idempotent))
+    await client.register_plugin(SessionPlugin(arguments, name, idempotent=idempotent))
 
 
 def _check_encrypted(address: str) -> None:

@@ -14,15 +14,14 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from chainapi.core.arguments import one_of, whole_number, whole_numbers
-from chainapi.errors import ArgumentError, ConfigurationError
+from chainapi.core.arguments import seconds_of
+from chainapi.errors import ConfigurationError
+from chainapi.export.layout import Layout, ParquetOptions
 from chainapi.export.result import ExportResult, TargetFile
-from chainapi.export.sinks import ParquetOptions
 
 if TYPE_CHECKING:
     from chainapi.client.pages import Pages
     from chainapi.export.progress import ExportProgress
-    from chainapi.export.spec import ExportSpec
     from chainapi.export.window import LookbackGiven
     from chainapi.tables.types import Amounts
 
@@ -110,92 +109,31 @@ async def export(
     from chainapi.export.progress import reporter_of
     from chainapi.export.run import Run
     from chainapi.export.sinks import target_of
+    from chainapi.export.spec import ExportSpec
 
-    spec = specified(
+    layout = Layout(format, amounts, fields, partition, parquet)
+    spec = ExportSpec(
         walk,
         over,
         query,
+        layout,
         limit=limit,
-        lookback=lookback,
-        ranges=ranges,
         concurrency=concurrency,
-        format=format,
-        amounts=amounts,
-        fields=fields,
-        partition=partition,
-        parquet=parquet,
+        ranges=ranges,
+        lookback=lookback,
+        commit_seconds=commit_seconds,
+        compact=compact,
     )
-    seconds, compacts = check_options(commit_seconds, compact)
-    on_progress = reporter_of(progress)
-    target = target_of(out, format, storage_options)
-    sink = target.sink(compact=compacts, seconds=seconds)
-    run = Run(spec, target, sink, _seconds("wait", wait), on_progress)
+    on_progress, wait = reporter_of(progress), seconds_of("wait", wait, zero=True)
+    target = target_of(out, layout.format, storage_options)
+    sink = target.sink(compact=bool(compact), seconds=commit_seconds)
+    run = Run(spec, target, sink, wait, on_progress)
     if progress is not True:
         return await run.run()
     from chainapi.client.progress import shown
 
     async with shown(run.progress):
         return await run.run()
-
-
-def specified(walk: Any, over: Any, query: Mapping[str, Any], **options: Any) -> ExportSpec:
-    """Return the specification of an export, of the arguments of `export`.
-
-    Raises:
-        ConfigurationError: an argument is invalid.
-
-    """
-    from chainapi.export.partition import checked_partition
-    from chainapi.export.spec import ExportSpec, checked_ranges, checked_sources
-    from chainapi.export.window import Lookback
-    from chainapi.tables.columns import checked_fields
-    from chainapi.tables.types import checked_amounts
-
-    given = options.get
-    whole_numbers(limit=given("limit"))
-    whole_number("concurrency", given("concurrency"))
-    if "resume" in query:
-        raise ConfigurationError(
-            "export() does not take resume=: call it again with the same target to continue an export"
-        )
-    if (parquet := given("parquet")) is not None and not isinstance(parquet, ParquetOptions):
-        raise ArgumentError("parquet= must be ParquetOptions, such as ParquetOptions(compression='snappy')")
-    chosen = {
-        "format": given("format"),
-        "amounts": None if (amounts := given("amounts")) is None else checked_amounts(amounts),
-        "fields": checked_fields(given("fields")),
-        "partition": checked_partition(given("partition")) or None,
-        "parquet": parquet,
-    }
-    return ExportSpec(
-        walk,
-        checked_sources("over", over),
-        query,
-        given("limit"),
-        options["concurrency"],
-        checked_ranges(given("ranges"), given("limit")),
-        None if given("lookback") is None else Lookback.of(given("lookback")),
-        chosen,
-    )
-
-
-def check_options(commit_seconds: float | None, compact: Literal["auto", False]) -> tuple[float | None, bool]:
-    """Return the seconds between two commits, and whether small parts are merged.
-
-    Raises:
-        ConfigurationError: an argument is invalid.
-
-    """
-    chosen: Any = compact
-    if chosen is not False:
-        one_of("compact", chosen, ("auto",))
-    return None if commit_seconds is None else _seconds("commit_seconds", commit_seconds), compact == "auto"
-
-
-def _seconds(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise ArgumentError(f"{name}={value!r} must be a number of seconds, 0 or more")
-    return float(value)
 
 
 def files(
@@ -217,19 +155,8 @@ def files(
 
     """
     from chainapi.export.sinks import target_of
-    from chainapi.export.view import files_of
 
-    found = target_of(target, None, storage_options)
-    return [
-        TargetFile(
-            found.file(file.name),
-            file.rows,
-            file.size,
-            {label: span[2] for label, span in file.sources.items()},
-        )
-        for file in files_of(found)
-        if not file.invalid
-    ]
+    return target_of(target, None, storage_options).files()
 
 
 def compact(target: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> int:
@@ -248,9 +175,8 @@ def compact(target: str | os.PathLike[str], storage_options: Mapping[str, Any] |
 
     """
     from chainapi.export.sinks import target_of
-    from chainapi.export.view import compacted
 
     found = target_of(target, None, storage_options)
-    if not found.folder:
+    if found.name:
         raise ConfigurationError(f"{found.address} is one file, which has no parts to merge: name a folder")
-    return compacted(found)
+    return found.compact()

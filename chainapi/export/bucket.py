@@ -8,32 +8,36 @@ system.
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from errno import ENOENT
 from pathlib import Path
 from traceback import format_exception
 from typing import Any, Self, cast
+from uuid import uuid4
 
 from attrs import define, field
 
-from chainapi._text import masked, quoted
+from chainapi._text import MASK, notation, quoted
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ArgumentError, ConfigurationError, ExportError
 from chainapi.export.disk import reason_of
 
-__all__ = ["Bucket", "checked_url", "redacted", "refuse_cut_url"]
+__all__ = ["Bucket", "checked_url", "refuse_cut_url"]
 
 UPLOADS_AT_ONCE = 8
 SHORTEST_SECRET = 4  # characters: a shorter option is no secret, and its text may be anywhere
-SHORTEST_PIECE = 8  # characters: a shorter piece of an option may be part of other words
 EXCLUSIVE = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
-_SEPARATORS = re.compile(r"[?&;\s]+")  # between the pieces of a SAS token, a connection string, a PEM key
-_USER = re.compile(r"(?:^|::)(?P<protocol>[^:/]*)://(?P<user>[^/]*@)")  # of each URL in a chain
+# Part of a token, a connection string or a PEM key, without its name; a shorter one may be in other words.
+_PIECE = re.compile(r"(?:^|[?&;\s])(?:[^=?&;\s]*=)?([^?&;\s]{8,})")
+_ADDRESS = re.compile(r"https?://[^?@]*")  # without credentials
+_USER = re.compile(r"(?P<container>(?:abfss?|az)://[^/:@]+@)|(?<=://)[^/]*@")  # of Azure; it is no user
+_PASSWORD = re.compile(r"://[^/]*:[^/]*@")
 _CUT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:[/\\](?![/\\])")  # one letter is a drive
-_WITH_CONTAINER = ("abfs", "abfss", "az")  # Azure: "abfs://container@account/folder"
 
 
 @define(eq=False)
@@ -53,8 +57,8 @@ class Bucket:
     url: str
     files: Any = field(repr=False)  # its options may have the credentials of the file system
     root: str = field(repr=False)
-    exclusive: bool = True
-    _secrets: tuple[str, ...] = field(default=(), repr=False)
+    exclusive: bool
+    _secrets: re.Pattern[str] = field(repr=False)  # that no message may have
     _folders: set[str] = field(factory=set[str], init=False)  # that are there
     _local: tempfile.TemporaryDirectory[str] | None = field(default=None, init=False)
 
@@ -66,21 +70,21 @@ class Bucket:
             ConfigurationError: the file system is unknown, or a package that it needs is missing.
 
         """
+        shown = redacted(url)
         try:
+            from fsspec.config import conf  # type: ignore[import-untyped]
             from fsspec.core import url_to_fs  # type: ignore[import-untyped]
         except ImportError:
-            raise missing_extra(f"{redacted(url)} needs", "fsspec", "fsspec") from None
-        secrets = _secrets_in([options, *_configured(url)])
-        if redacted(url) != url:
-            secrets = *secrets, url
+            raise missing_extra(f"{shown} needs", "fsspec", "fsspec") from None
+        secrets = _pattern_of(_secrets_in([options, conf, url if shown != url else ""]))
         try:
             files, root = url_to_fs(url, **options)
         except Exception as error:  # noqa: BLE001 - each driver has errors of its own
-            reason = _masked(str(error) or type(error).__name__, secrets)
+            reason = secrets.sub(MASK, str(error) or type(error).__name__)
             raise ConfigurationError(
-                f"{redacted(url)} cannot be opened by fsspec on this machine: {reason}"
+                f"{shown} cannot be opened by fsspec on this machine: {reason}"
             ) from None
-        return cls(redacted(url), files, root.rstrip("/"), _is_exclusive(files), secrets)
+        return cls(shown, files, root.rstrip("/"), _is_exclusive(files), secrets)
 
     def address(self, name: str = "") -> str:
         """Return the URL of an object, or of the folder."""
@@ -122,7 +126,7 @@ class Bucket:
     @contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
         """Yield the path of a local file with the content of an object."""
-        path = self.staged(f"fetched/{name}")
+        path = self.staged(f"fetched/{uuid4().hex}{Path(name).suffix}")  # an object may have any name
         try:
             with self._explained(name, "read"):
                 self.files.get_file(self._path(name), str(path))
@@ -141,8 +145,7 @@ class Bucket:
                 return False
             except OSError:
                 # A server may refuse the second object with a code of its own, and an error of the network
-                # hides
-                # whether the object arrived: the caller compares what is there with its own.
+                # hides whether the object arrived: the caller compares what is there with its own.
                 if self.files.exists(path):
                     return False
                 raise
@@ -232,21 +235,18 @@ class Bucket:
         except FileNotFoundError:
             if step == "written":
                 raise self._error(name, step, "there is no such folder") from None
-            raise
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), self.address(name)) from None
         except ExportError:
             raise
         except Exception as error:  # noqa: BLE001 - each driver has errors of its own
             reason = reason_of(error) if isinstance(error, OSError) else str(error)
-            told = _masked(reason or type(error).__name__, self._secrets)
-            whole = "".join(format_exception(error))
-            raise self._error(name, step, told) from (
-                error if _masked(whole, self._secrets) == whole else None
-            )
+            told = self._secrets.sub(MASK, reason or type(error).__name__)
+            has_secret = self._secrets.search("".join(format_exception(error)))
+            raise self._error(name, step, told) from (None if has_secret else error)
 
     def _error(self, name: str, step: str, reason: str) -> ExportError:
         return ExportError(
-            f"{self.address(name)} cannot be {step}: {reason}; remove the cause and start the same export "
-            "again"
+            f"{self.address(name)} cannot be {step}: {reason}; remove the cause, and start again"
         )
 
 
@@ -257,7 +257,7 @@ def _is_exclusive(files: Any) -> bool:
     return isinstance(files, MemoryFileSystem) or any(one in EXCLUSIVE for one in protocols)
 
 
-# URLs
+# URLs and credentials
 
 
 def refuse_cut_url(address: str) -> None:
@@ -274,21 +274,6 @@ def refuse_cut_url(address: str) -> None:
         )
 
 
-def redacted(url: str) -> str:
-    """Return a URL, or a chain of them, without users, passwords and a query.
-
-    The container of an Azure URL, which is where others have the user, stays.
-    """
-    protocol, separator, rest = url.partition("://")
-    return _USER.sub(_without_user, f"{protocol}{separator}{rest.partition('?')[0]}")
-
-
-def _without_user(found: re.Match[str]) -> str:
-    user = found["user"]
-    is_container = found["protocol"] in _WITH_CONTAINER and user != "@" and ":" not in user
-    return found[0] if is_container else found[0].removesuffix(user)
-
-
 def checked_url(url: str, suffixes: Collection[str]) -> str:
     """Return the URL of a folder.
 
@@ -301,69 +286,48 @@ def checked_url(url: str, suffixes: Collection[str]) -> str:
             in messages.
 
     """
+    shown = redacted(url)
     if "::" in url:
-        raise ConfigurationError(f"{redacted(url)} is a chain of file systems: name the last one alone")
-    if "?" in url.partition("://")[2] or any(":" in found["user"] for found in _USER.finditer(url)):
+        raise ConfigurationError(f"{shown} is a chain of file systems: name the last one alone")
+    if "?" in url or _PASSWORD.search(url):
         raise ConfigurationError(
-            f"{redacted(url)} was given with a password or a query: pass credentials with storage_options=, "
-            "or in the environment or the configuration of the file system"
+            f"{shown} was given with a password or a query: pass credentials with storage_options=, or in "
+            "the environment or the configuration of the file system"
+        )
+    if url.lower().endswith(tuple(suffixes)):
+        raise ConfigurationError(
+            f"{shown} is a file, and an object of a URL cannot grow: name a folder, such as"
+            f" {shown.rpartition('.')[0]}/, or export to a local file and upload that"
         )
     protocol, _, rest = url.partition("://")
-    if not rest.endswith("/") and rest.lower().endswith(tuple(suffixes)):
-        raise ConfigurationError(
-            f"{redacted(url)} is a file, and an object of a URL cannot grow: name a folder, such as"
-            f" {redacted(url).rpartition('.')[0]}/, or export to a local file and upload that"
-        )
-    top = "/" if rest.startswith("/") else ""  # without it, file:// is the current directory
+    top = "/" if rest.startswith("/") else ""  # without it, local:// is the current directory
     return f"{protocol}://{rest.rstrip('/') or top}"
 
 
-# Credentials
+def redacted(url: str) -> str:
+    """Return a URL, or a chain of them, without users, passwords and a query."""
+    return _USER.sub(lambda found: found["container"] or "", url.partition("?")[0])
 
 
-def _secrets_in(options: Any) -> tuple[str, ...]:
-    """Return the strings that no message may have, the longest first.
+def _pattern_of(secrets: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern that finds each secret, as it is, and in JSON, HTML and URLs."""
+    longest_first = sorted({*secrets}, key=len, reverse=True)  # one may be the beginning of another
+    found = ["".join(map(notation, one)) for one in longest_first if len(one) >= SHORTEST_SECRET]
+    return re.compile("|".join(found) or "(?!)")
+
+
+def _secrets_in(options: Any) -> Iterator[str]:
+    """Yield the texts in options that may be credentials: all but addresses.
 
     Drivers put pieces of an option in their messages, such as the parameters of a token.
     """
-    found = set[str]()
-    for text in _texts(options):
-        found.add(text)
-        pieces = [piece for part in _SEPARATORS.split(text) for piece in (part, part.partition("=")[2])]
-        found.update(piece for piece in _texts(pieces) if len(piece) >= SHORTEST_PIECE)
-    return tuple(sorted(found, key=len, reverse=True))  # one may be the beginning of another
-
-
-def _configured(url: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the options that fsspec adds to those of a caller.
-
-    They are from its configuration files, and from variables such as ``FSSPEC_S3_SECRET``.
-    """
-    from fsspec.config import apply_config  # type: ignore[import-untyped]
-    from fsspec.core import get_filesystem_class, split_protocol
-
-    with suppress(Exception):  # of an unknown or broken one, which cannot be opened either
-        yield apply_config(get_filesystem_class(split_protocol(url)[0] or url), {})
-
-
-def _texts(options: Any) -> Iterator[str]:
-    """Yield the strings in options that may be credentials: all but addresses."""
-    if isinstance(options, bytes):
-        yield options.decode(errors="replace")
-    elif isinstance(options, str):
-        if not options.startswith(("http://", "https://")) or redacted(options) != options:
-            yield options
-    elif isinstance(options, Mapping):
-        for value in options.values():
-            yield from _texts(value)
+    if isinstance(options, Mapping):
+        options = [*options.values()]
+    elif isinstance(options, bytes):
+        options = options.decode(errors="replace")
+    if isinstance(options, str):
+        texts = [options, *_PIECE.findall(options)]
+        yield from (text for text in texts if not _ADDRESS.fullmatch(text))
     elif isinstance(options, list | tuple | set | frozenset):
         for value in options:
-            yield from _texts(value)
-
-
-def _masked(text: str, secrets: Iterable[str]) -> str:
-    for secret in secrets:
-        if len(secret) >= SHORTEST_SECRET:
-            # `masked` leaves a short secret inside of a word.
-            text = masked(text, secret).replace(secret, "***")
-    return text
+            yield from _secrets_in(value)

@@ -129,7 +129,10 @@ class Committer:
         source.open_window(start)
 
     def count(self, walk: Walk, sent: Sequence[Batch], count: Count) -> DigestCounter | None:
-        """Count digests of the rows of a walk: stored, written, and of batches that wait for this thread."""
+        """Count digests of the rows of a walk.
+
+        They are stored, written, or of batches that wait for this thread.
+        """
 
         def given() -> Iterator[Given]:
             yield from self.sink.given(walk)

@@ -18,11 +18,11 @@ from chainapi.export.parquet import ArrowRows, conformed, row_key
 from chainapi.export.partition import Partitioner
 from chainapi.tables.columns import SOURCE
 
-__all__ = ["DuckDb"]
+__all__ = ["SETTINGS", "DuckDb"]
 
 # DuckDB would take most of the memory of the machine for a large file. The file may come from anywhere: it
 # reaches no other file, no extension and nothing of Python.
-_SETTINGS: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "memory_limit": "128MB",
     "enable_external_access": False,
     "autoload_known_extensions": False,
@@ -57,7 +57,7 @@ class DuckDb(Database):
         if self._database is None:
             if not self._path.exists():
                 self._make()
-            self._database = duckdb.connect(self._path, config=_SETTINGS)
+            self._database = duckdb.connect(self._path, config=SETTINGS)
         return self._database
 
     def _make(self) -> None:

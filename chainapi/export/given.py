@@ -1,4 +1,4 @@
-"""Digests of the rows of unfinished walks, by which a later pass knows the rows that an export has.
+"""Digests of the rows that an export has of unfinished walks.
 
 A list without an order that restarts at its first page brings all of its rows again. They are matched one by
 one, by digest, because the list may hold a row more than once.
@@ -21,7 +21,7 @@ Walk: TypeAlias = tuple[str, int]  # label of a source, number of a range or 0
 
 
 class Given(msgspec.Struct, array_like=True):
-    """Digests of the rows of a page: those that it added, and those that the export had.
+    """Digests of the rows of a page.
 
     Attributes:
         restarts: number of the pass, from 0.
@@ -44,7 +44,10 @@ class Given(msgspec.Struct, array_like=True):
 
 
 def counted(pages: Callable[[], Iterable[Given]], restarts: int) -> DigestCounter:
-    """Count the rows that an export has of a walk, and those that the pass after `restarts` has met."""
+    """Count the rows that an export has of a walk, and those that a pass has met.
+
+    The pass is that after `restarts` restarts.
+    """
     counter, current = DigestCounter(), 0
     for page in chain(pages(), [Given(restarts, b"")]):
         if page.restarts > current:

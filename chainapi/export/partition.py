@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -18,51 +18,39 @@ from chainapi._text import quoted
 from chainapi.errors import ArgumentError, ConfigurationError
 from chainapi.export.batch import PageRows
 from chainapi.export.text import DAY, date_of
-from chainapi.tables.columns import SOURCE, Column
+from chainapi.tables.columns import SOURCE, Column, checked_names
 from chainapi.tables.rows import reader
 from chainapi.tables.types import A_MODEL
 
 __all__ = [
-    "FORMATS",
     "KEYS",
     "NULL",
     "Partitioner",
     "check_label",
     "check_partition",
-    "check_target",
     "checked_partition",
     "is_utf_8",
     "source_of",
-    "time_columns",
 ]
 
-FORMATS = ("parquet", "csv", "jsonl", "csv.gz", "csv.zst", "jsonl.gz", "jsonl.zst")
 KEYS = (SOURCE, "year", "month", "day")
 _LENGTHS = {"year": 4, "month": 7, "day": 10}  # of the beginning of a date: 2026, 2026-11, 2026-11-20
 NULL = "__HIVE_DEFAULT_PARTITION__"  # what readers take for null
 LONGEST_LABEL = 180  # bytes in the name of a folder, which has at most 255
 
 
-def checked_partition(given: Any) -> tuple[str, ...]:
-    """Return the argument `partition` of an export; empty for no partitions.
+def checked_partition(given: Any) -> tuple[str, ...] | None:
+    """Return the argument `partition` of an export, None for no partitions.
 
     Raises:
         ConfigurationError: it is no list of different keys.
 
     """
-    if given is None:
-        return ()
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise ConfigurationError(f"partition= must be a list of keys, not {quoted(given)}")
-    keys = tuple[Any, ...](given)
-    if wrong := [key for key in keys if key not in KEYS]:
+    keys = checked_names("partition", "key", given)
+    if wrong := [key for key in keys or () if key not in KEYS]:
         raise ConfigurationError(
             f"partition= has {quoted(wrong[0])}, which is no key: choose from {', '.join(KEYS)}"
         )
-    if not keys:
-        raise ConfigurationError("partition= has no key: leave it out for parts that are not divided")
-    if len({*keys}) < len(keys):
-        raise ConfigurationError("partition= has a key twice: leave one of them out")
     return keys
 
 
@@ -97,24 +85,6 @@ def check_partition(
     if timed is not None and not time_columns(columns):
         raise ConfigurationError(
             f"partition= has {timed!r}, which needs the time of each row: {_lacking(columns, all_columns)}"
-        )
-
-
-def check_target(keys: Sequence[str], name: str, *, folder: bool, address: str) -> None:
-    """Refuse keys for one file, or for a format that is not read as one folder.
-
-    Raises:
-        ConfigurationError: it is one of them.
-
-    """
-    if not folder:
-        raise ConfigurationError(
-            f"partition= applies to a folder, and {address} is a file: leave it out, or choose a folder"
-        )
-    if name not in FORMATS:
-        raise ConfigurationError(
-            f"partition= applies to {', '.join(FORMATS)}, which programs read as one folder, and the files"
-            f" are {name}: leave it out, or choose another format"
         )
 
 

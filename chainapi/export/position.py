@@ -1,4 +1,4 @@
-"""Positions of a source in an export: what the target has of it, and where its walk goes on."""
+"""Positions of a source: what the target has, and where its walk goes on."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Source:
         return self.ranges[place] if place else self.position
 
     def split(self, starts: Sequence[Checkpoint]) -> None:
-        """Let a source that has not begun be fetched in ranges, which begin at these checkpoints."""
+        """Let a source be fetched in ranges, which begin at these checkpoints."""
         self.ranges = {place: SourcePosition(start) for place, start in enumerate(starts, 1)}
 
     def open_window(self, start: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from inspect import iscoroutinefunction
 from math import ceil
@@ -23,21 +23,21 @@ Step = Literal["compacting", "joining"]
 """Step of the writing at the end: the merging of small parts, or the joining of parts to one file."""
 
 _COUNTS = ("seen", "skipped", "done", "failed", "pages", "rows", "invalid", "closed", "removed")
-_OPEN = "pages_of_open"
 
 
 @define(eq=False)
 class _OpenSource:
     """Pages of a source that is not done, and the shares of its walks that are."""
 
+    walks: int
     pages: int = 0
-    walks: int = 0  # 0 before they are known, and after the source has failed
     shares: dict[int, float] = field(factory=dict[int, float])  # by the numbers of the ranges
 
     @property
-    def estimate(self) -> float:
-        """Estimated number of pages of all walks, where a share is known."""
-        return self.pages / (sum(self.shares.values()) / self.walks)
+    def estimate(self) -> float | None:
+        """Estimated pages of all walks; None if no share is known."""
+        done = sum(self.shares.values())
+        return self.pages * self.walks / done if done else None
 
 
 @define(eq=False)
@@ -63,6 +63,7 @@ class ExportProgress:
         clock: returns the time in seconds.
         incremental: whether the rows of this list show a later run which are new; None before the first
             source.
+        pages_of_done: pages of the sources that are done, committed in this run.
 
     """
 
@@ -79,9 +80,8 @@ class ExportProgress:
     removed: int = 0
     step: Step | None = None
     incremental: bool | None = field(default=None, init=False)
-    _open: defaultdict[str, _OpenSource] = field(
-        factory=lambda: defaultdict(_OpenSource), init=False, repr=False
-    )  # by label; failed sources keep their pages
+    pages_of_done: int = field(default=0, init=False)
+    _open: dict[str, _OpenSource] = field(factory=dict[str, _OpenSource], init=False, repr=False)  # by label
     limit: int | None = field(default=None, kw_only=True)
     ask: Callable[[float], float] | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=lambda: 0.0, kw_only=True, repr=False)
@@ -104,42 +104,48 @@ class ExportProgress:
     def seconds_left(self) -> float | None:
         """Estimated seconds until the last row is there; None if they are not known.
 
-        An open source of a list whose rows have a number, and end at a known one, has as many pages as the
-        share of the numbers says that it has passed. The others have as many as these and the finished ones
-        on average; with a limit, before a source is done, as many rows as the limit. The pace is that so far,
-        or what the quota allows if that takes longer.
+        The pace is that so far, or what the quota allows if that takes longer.
         """
         if self.stage == "done":
             return 0.0
-        pages = self._pages_left()
-        if pages is None or self.stage == "writing":
+        total = self._total_pages
+        if total is None or self.stage == "writing":
             return None
-        paced = pages * self.elapsed / self.pages
-        return paced if self.ask is None else max(paced, self.ask(ceil(pages)))
-
-    def _pages_left(self) -> float | None:
-        fetched, of_open = self.done - self.skipped, self._pages_of_open
-        known = [one for one in self._open.values() if one.shares and self.limit is None]
-        if self.sources is not None and fetched + len(known) > 0:
-            passed, estimated = sum(one.pages for one in known), sum(one.estimate for one in known)
-            pages_a_source = (self.pages - of_open + estimated) / (fetched + len(known))
-            rest = self.sources - self.done - self.failed - len(known)
-            return estimated - passed + max(0.0, pages_a_source * rest - (of_open - passed))
-        if self._limited is None or not self.rows:
-            return None
-        return max(0.0, (self._limited - self.rows) * self.pages / self.rows)
-
-    @property
-    def _pages_of_open(self) -> int:
-        return sum(one.pages for one in self._open.values())
+        left = total - self.pages
+        paced = left * self.elapsed / self.pages
+        return paced if self.ask is None else max(paced, self.ask(ceil(left)))
 
     @property
     def expected(self) -> int | None:
         """Number of rows of this run, by the limit or an estimate; None if not known."""
-        if self._limited is not None:
+        if self._limited is not None or self._total_pages is None:
             return self._limited
-        pages = self._pages_left() if self.rows else None
-        return None if pages is None else round(self.rows * (1 + pages / self.pages))
+        return round(self.rows * self._total_pages / self.pages)
+
+    @property
+    def share(self) -> float | None:
+        """Share of the pages expected, or else of the sources; None if neither is known."""
+        if self._total_pages is not None:
+            return self.pages / self._total_pages
+        return (self.done + self.failed) / self.sources if self.sources else None
+
+    @property
+    def _total_pages(self) -> float | None:
+        """Estimated pages of this run; None if they are not known.
+
+        An open source of a list whose rows have a number, and end at a known one, has as many pages as the
+        share of the numbers says that it has passed. The others have as many as these and the finished ones
+        on average; with a limit, before a source is done, as many rows as the limit.
+        """
+        known = [one.estimate for one in self._open.values()] if self.limit is None else []
+        estimates = [one for one in known if one is not None]
+        count = self.done - self.skipped + len(estimates)
+        if self.sources is not None and count:
+            average = (self.pages_of_done + sum(estimates)) / count
+            return max(self.pages, average * (self.sources - self.skipped - self.failed))
+        if self._limited is None or not self.rows:
+            return None
+        return max(self.pages, self._limited * self.pages / self.rows)
 
     @property
     def _limited(self) -> int | None:
@@ -148,27 +154,21 @@ class ExportProgress:
             return None
         return self.limit * (self.sources - self.skipped)
 
-    @property
-    def share(self) -> float | None:
-        """Share of the rows expected, or of the sources if that is more.
+    def text(self, *, waits: bool = True) -> str:
+        """Return sources, rows, speed, time left, faults and the step in one line.
 
-        None if neither is known.
+        With `waits` also a wait for quota.
         """
-        of_rows = self.rows / self.expected if self.expected else None
-        of_sources = (self.done + self.failed) / self.sources if self.sources else None
-        known = [one for one in (of_rows, of_sources) if one is not None]
-        return min(1.0, max(known)) if known else None
-
-    def text(self) -> str:
-        """Return sources, rows, speed, time left and a wait for quota in one line."""
-        sources = "" if self.sources is None else f"{self.done:,} of {self.sources:,} sources · "
-        wait = 0.0 if self.ask is None or self.stage != "fetching" else self.ask(1)
-        left = None if self.stage == "done" else self.seconds_left
-        step = "" if self.step is None else f" · {self.step}"
-        expected = self.expected
-        if self._limited is None and expected is not None and expected <= self.rows:
+        total = "" if self.sources is None else f" of {self.sources:,}"
+        wait = self.ask(1) if waits and self.ask is not None and self.stage == "fetching" else 0.0
+        expected, about = self.expected, "about " if self._limited is None else ""
+        if about and expected is not None and expected <= self.rows:
             expected = None
-        return f"{sources}{progress_text(self.rows, expected, self.elapsed, left, wait)}{step}"
+        rows = progress_text(self.rows, expected, self.elapsed, self.seconds_left, wait, about)
+        faults = {"invalid": self.invalid, "failed": self.failed}
+        found = [f"{count:,} {name}" for name, count in faults.items() if count]
+        step = [] if self.step is None else [self.step]
+        return " · ".join([f"{self.done:,}{total} sources", rows, *found, *step])
 
     @property
     def record(self) -> dict[str, Any]:
@@ -192,39 +192,38 @@ class ExportProgress:
     @property
     def counts(self) -> dict[str, int]:
         """All counts by name, to send them to another process; see `add_up`."""
-        return {**{name: getattr(self, name) for name in _COUNTS}, _OPEN: self._pages_of_open}
+        return {name: getattr(self, name) for name in (*_COUNTS, "pages_of_done")}
 
     def add_up(self, counts: Iterable[Mapping[str, int]]) -> None:
         """Take the sums of the counts of several processes."""
         sums = Counter[str]()
         for one in counts:
             sums.update(one)
-        for name in _COUNTS:
+        for name in self.counts:
             setattr(self, name, sums[name])
-        self._open.clear()
-        self._open[_OPEN].pages = sums[_OPEN]
 
     def opened(self, label: str, walks: int) -> None:
         """Note how many walks of a source there are: one, or one for each of its ranges."""
-        self._open[label].walks = walks
+        self._open[label] = _OpenSource(walks)
 
     def walked(self, label: str, place: int, share: float | None) -> None:
         """Note the share of a walk that is done, if it is known."""
-        if share is not None and label in self._open and self._open[label].walks:
+        if share is not None and label in self._open:
             self._open[label].shares[place] = share
 
     def source_failed(self, label: str) -> None:
         """Count a source that failed."""
         self.failed += 1
-        self._open[label] = _OpenSource(self._open[label].pages)
+        self._open.pop(label, None)
 
     def committed(self, label: str, *, done: bool) -> None:
         """Count a page of a source."""
         self.pages += 1
-        self._open[label].pages += 1
+        if label in self._open:  # another range of it may have failed
+            self._open[label].pages += 1
         if done:
             self.done += 1
-            del self._open[label]
+            self.pages_of_done += self._open.pop(label).pages
 
 
 def reporter_of(given: object) -> Callable[[ExportProgress], None] | None:

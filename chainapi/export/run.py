@@ -38,26 +38,22 @@ from chainapi.errors import (
 )
 from chainapi.export.committer import Committer
 from chainapi.export.disk import explained
-from chainapi.export.partition import Partitioner, check_partition
+from chainapi.export.layout import COLUMNS
 from chainapi.export.position import Source, SourcePosition
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.result import ExportResult
-from chainapi.export.sinks import Sink, Target, form_of
+from chainapi.export.sinks import Sink, Target
 from chainapi.export.spec import (
-    COLUMNS,
     Arguments,
     ExportSpec,
-    RangesOfSources,
     compare_settings,
     free_label,
-    in_order,
     incomplete,
-    require_columns,
 )
 from chainapi.export.stream import Batch, Count, SourceStream, shows_new_rows
 from chainapi.export.window import number_of_columns
 from chainapi.tables.codec import Codec
-from chainapi.tables.columns import SOURCE, columns_of
+from chainapi.tables.columns import described
 
 __all__ = ["Run", "Worker"]
 
@@ -160,7 +156,9 @@ class Run:
 
     async def _fetch(self) -> ExportResult:
         committer = Committer(self.sink)
-        spec = await self._worker.run(self.spec.continued, self.sink.state.settings, self.target)
+        layout = self.spec.layout.completed(self.sink.state.settings, self.target.format)
+        self.target.check(layout)
+        spec = evolve(self.spec, layout=layout)
         await spec.check()
         committer.load()
         fetcher = Fetcher(spec, self.target, committer, self._worker, self.progress, self._report)
@@ -406,28 +404,17 @@ class Fetcher:
         Compare the settings of the export with those of the target.
         """
         spec, stored = self.spec, self.committer.sink.state.settings
-        target = str(self.target.address)
-        if stored:  # another route has other columns, which is not what is wrong
-            compare_settings(target, stored, {**spec.settings(pages, ()), COLUMNS: stored[COLUMNS]})
-        raw = spec.query.get("on_invalid") == "raw"
-        codec = Codec(pages.model, spec.amounts, "raw" if raw else "raise", spec.fields)
-        _ = codec.structs  # making classes would block the event loop
-        if not spec.format.startswith("jsonl"):
-            require_columns(codec.columns, spec.format)
+        target, layout, known = str(self.target.address), spec.layout, stored.get(COLUMNS, {})
+        settings = spec.settings(pages, known)
+        compare_settings(target, stored, settings)  # another route has other columns too, which is no news
+        codec = layout.codec(pages.model, spec.query.get("on_invalid", "raise"))
         number = None
         if spec.lookback is not None:  # or it is refused before the first request
             number = number_of_columns(pages.number_names, codec.columns)
-        if spec.partition:
-            all_columns = columns_of(pages.model, spec.amounts)
-            check_partition(spec.partition, spec.format, codec.columns, all_columns)
-        columns = in_order(codec.columns, stored.get(COLUMNS, {}))
-        settings = spec.settings(pages, columns)
-        if stored:
-            compare_settings(target, stored, settings)
-        labelled = SOURCE not in spec.partition
-        form = form_of(spec.format, columns, codec.columns, spec.parquet, labelled=labelled)
-        partitioner = Partitioner(spec.partition, codec.columns) if spec.partition else None
-        self.committer.sink.begin(form, settings, partitioner)
+        files = layout.file_format(codec.columns, known)
+        settings[COLUMNS] = described(files.columns)
+        compare_settings(target, stored, settings)
+        self.committer.sink.begin(files, settings, layout.partitioner(codec.columns))
         self.committer.begin(codec, number)
         return codec
 
@@ -460,9 +447,9 @@ class Fetcher:
             return None
         return _Opened(source, arguments, pages, codec)
 
-    async def _split(self, source: Source, pages: Pages[Any], ranges: RangesOfSources) -> None:
+    async def _split(self, source: Source, pages: Pages[Any], ranges: int | str) -> None:
         """Split a source that has not begun; an empty list stays whole."""
-        intervals = await ranges.of(pages).intervals()
+        intervals = await self.spec.split(pages, ranges).intervals()
         if len(intervals) > 1:
             starts = [evolve(pages.checkpoint, range=one) for one in intervals]
             await self.worker.run(self.committer.split, source, starts)

@@ -1,79 +1,48 @@
-"""Targets of exports: what a path or a URL is, and the sink that writes it."""
+"""Targets of exports: what a path or a URL is, its sink, and its files."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
-from attrs import field, frozen
+from attrs import frozen
 
 from chainapi._text import quoted
-from chainapi.core.arguments import mapping_of, one_of, whole_number
-from chainapi.core.extras import missing_extra
+from chainapi.core.arguments import mapping_of
 from chainapi.errors import ArgumentError, ConfigurationError, ExportError
 from chainapi.export.batch import PageRows
 from chainapi.export.bucket import Bucket, checked_url, refuse_cut_url
 from chainapi.export.disk import Disk, explained
 from chainapi.export.folder import CommitSize, Folder, Moves
 from chainapi.export.given import Given, Walk
+from chainapi.export.layout import (
+    COLUMNS,
+    DATABASES,
+    FORMATS,
+    Layout,
+    columns_in,
+    format_module,
+    suffix_format,
+)
 from chainapi.export.log import DataFile, Log, State, Storage
 from chainapi.export.partition import Partitioner, is_utf_8
 from chainapi.export.progress import Step
+from chainapi.export.result import TargetFile
 from chainapi.export.single import ParquetFile, TextFile
-from chainapi.export.text import TextFormat, zstandard
 from chainapi.export.window import Window
-from chainapi.tables.columns import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FORMATS", "Compression", "ParquetOptions", "Sink", "Target", "form_of", "storage_of", "target_of"]
+__all__ = ["Sink", "Target", "target_of"]
 
-FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb", "jsonl.gz", "jsonl.zst", "csv.gz", "csv.zst")
-DATABASES = ("sqlite", "duckdb")
-LARGEST_GROUP = 64 << 20  # rows: Arrow writes no larger group
-
-Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "none"]
-_LEVELS = {"zstd": 22, "gzip": 9}  # the greatest level of each compression that has levels
-
-
-@frozen
-class ParquetOptions:
-    """Options of Parquet files.
-
-    Attributes:
-        compression: ``zstd``, ``snappy``, ``gzip`` or ``none``.
-        compression_level: 1 to 22 of zstd, 1 to 9 of gzip; larger is smaller and slower. None for the
-            default, 1 of zstd and 9 of gzip.
-        row_group_rows: rows of a row group, the last one excepted; None for 100,000, or fewer that take 64
-            MiB. Memory holds one group.
-
-    Raises:
-        ConfigurationError: an option is invalid.
-
-    """
-
-    compression: Compression = field(default="zstd", kw_only=True)
-    compression_level: int | None = field(default=None, kw_only=True)
-    row_group_rows: int | None = field(default=None, kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        one_of("compression", self.compression, ("zstd", "snappy", "gzip", "none"))
-        if self.compression_level is not None:
-            if (most := _LEVELS.get(self.compression)) is None:
-                raise ConfigurationError(
-                    f"compression_level= does not apply to {self.compression}, which has no levels: leave "
-                    "it out"
-                )
-            whole_number("compression_level", self.compression_level, 1, most)
-        if self.row_group_rows is not None:
-            whole_number("row_group_rows", self.row_group_rows, 1, LARGEST_GROUP)
+_RECORD = re.compile(r"(.*/|)\d{8,}\.json", re.ASCII)
 
 
 class Sink(Protocol):
@@ -141,61 +110,147 @@ class Sink(Protocol):
 
 @frozen
 class Target:
-    """Target of an export.
+    """Target of an export: a folder, or a file in one.
 
     Attributes:
-        path: the file or the folder; None for a URL.
-        storage: the folder, of a folder or a URL.
-        format: name of its format; None for a folder that does not say so itself.
-        log: name of the folder of the log.
+        storage: the folder.
+        name: name of the file; empty for the folder.
+        format: name of its format; None for a folder whose name has none.
+        log: name of the folder of the log in a folder, or of one partition of a cluster.
 
     """
 
-    path: Path | None
-    storage: Storage | None
-    format: str | None
+    storage: Storage
+    name: str = ""
+    format: str | None = None
     log: str = "_log"
-
-    @property
-    def folder(self) -> bool:
-        """Whether it is a folder, which gets parts."""
-        return self.storage is not None
 
     @property
     def address(self) -> Path | str:
         """Path or URL."""
-        if self.path is not None:
-            return self.path
-        assert self.storage is not None  # noqa: S101 - for the type checker
-        return self.storage.address()
+        return self.file(self.name)
 
     def file(self, name: str) -> Path | str:
         """Return the path or the URL of a file by its name."""
-        if self.path is None:
-            assert self.storage is not None  # noqa: S101 - for the type checker
-            return self.storage.address(name)
-        return (self.path if self.folder else self.path.parent) / name
+        address = self.storage.address(name)
+        return Path(address) if isinstance(self.storage, Disk) else address
 
-    def sink(self, *, compact: bool, seconds: float | None) -> Sink:
+    def check(self, layout: Layout) -> None:
+        """Refuse a layout that the target cannot have.
+
+        Raises:
+            ConfigurationError: it is for files, and the target is a folder, or for folders.
+
+        """
+        if self.name and layout.partition:
+            raise ConfigurationError(
+                f"partition= applies to a folder, and {self.address} is a file: leave it out, or choose a "
+                "folder"
+            )
+        if not self.name and layout.format in DATABASES:
+            raise ConfigurationError(
+                f"format={layout.format!r} is that of one file, and {self.address} is a folder: name a file, "
+                f"such as {str(self.address).rstrip('/')}.{layout.format}"
+            )
+
+    def sink(self, *, compact: bool = False, seconds: float | None = None) -> Sink:
         """Return the writer of the target.
 
         Raises:
             ConfigurationError: a package is missing.
 
         """
-        writer = uuid4().hex[:12]
-        if self.storage is not None:
-            return Folder(self.storage, writer, compact=compact, seconds=seconds, log=self.log)
-        assert self.path is not None  # noqa: S101 - for the type checker
+        if not self.name:
+            return _folder(self.storage, self.log, compact=compact, seconds=seconds)
+        writer, path = uuid4().hex[:12], Path(self.address)
         if self.format == "parquet":
-            return ParquetFile(self.path, writer, seconds=seconds)
+            return ParquetFile(path, writer, seconds=seconds)
         if self.format == "sqlite":
             from chainapi.export.database import Sqlite
 
-            return Sqlite(self.path, writer, seconds=seconds)
+            return Sqlite(path, writer, seconds=seconds)
         if self.format == "duckdb":
-            return _module("duckdb").DuckDb(self.path, writer, seconds=seconds)  # type: ignore[no-any-return]
-        return TextFile(self.path, writer, seconds=seconds)
+            return format_module("duckdb").DuckDb(path, writer, seconds=seconds)  # type: ignore[no-any-return]
+        return TextFile(path, writer, seconds=seconds)
+
+    # What is there
+
+    def files(self) -> list[TargetFile]:
+        """Return the files in force with valid rows.
+
+        Raises:
+            ExportError: no export wrote it, or its log is damaged.
+
+        """
+        if self.format in DATABASES:
+            return [self._database()]
+        states = [log.read() for log in self._logs()]
+        if not any(state.number for state in states):
+            raise self._no_export()
+        return [
+            # The record of one file has no numbers of each source: it would grow with the sources.
+            TargetFile(self.file(one.name), one.rows, one.size, _newest(state if self.name else one))
+            for state in states
+            for one in state.files.values()
+            if not one.invalid
+        ]
+
+    def compact(self) -> int:
+        """Merge the small parts of a folder; return their number.
+
+        Raises:
+            ExportError: no export wrote it, or it cannot be written.
+
+        """
+        merged, logs = 0, self._logs()
+        if not logs:
+            raise self._no_export()
+        for log in logs:
+            sink = _folder(self.storage, log.folder)
+            try:
+                with explained(str(self.address)):
+                    settings = sink.open().settings
+                    columns = columns_in(settings[COLUMNS])
+                    sink.begin(Layout.stored(settings).file_format(columns, {}), settings, None)
+                    merged += sink.compact(2)
+            finally:
+                sink.close()
+        return merged
+
+    def _logs(self) -> list[Log]:
+        """Return the logs with a record: one, or those of the partitions of a cluster."""
+        top = f"{self.name}.log" if self.name else self.log
+        names = self.storage.names(top, below=True)
+        folders = sorted({found[1] for name in names if (found := _RECORD.fullmatch(name))})
+        return [Log(self.storage, f"{top}/{folder}".rstrip("/")) for folder in folders]
+
+    def _database(self) -> TargetFile:
+        sink: Any = self.sink()
+        path = Path(self.address)
+        try:
+            if not path.exists() or not sink.read().number:
+                raise self._no_export()
+            return TargetFile(path, sink.rows, path.stat().st_size, _newest(sink.state))
+        finally:
+            sink.disconnect()
+
+    def _no_export(self) -> ExportError:
+        return ExportError(f"{self.address} has no export: name the file or the folder of one")
+
+
+def _folder(storage: Storage, log: str, **options: Any) -> Folder:
+    """Return the writer of a folder, or of one partition of a cluster."""
+    alone = log == "_log"
+    stem = "part" if alone else log.rpartition("/")[2]
+    return Folder(storage, uuid4().hex[:12], log=log, stem=stem, alone=alone, **options)
+
+
+def _newest(found: State | DataFile) -> dict[str, int | None]:
+    """Return the newest number of each source of an export, or of one of its files."""
+    if isinstance(found, DataFile):
+        return {label: newest for label, (_, _, newest) in found.sources.items()}
+    newest = {label: one.get("newest") for label, one in found.positions.items()}
+    return {label: None if one is None else int(one) for label, one in newest.items()}
 
 
 def target_of(
@@ -203,120 +258,40 @@ def target_of(
 ) -> Target:
     """Return the target at a path or a URL.
 
-    A folder exists, ends with a slash, or has no suffix; a URL is a folder.
+    A folder exists, ends with a slash, or has no suffix; a URL is a folder, but for that of a local file.
 
     Raises:
-        ConfigurationError: `out` is no path or URL, the format is unknown, or a package is missing.
+        ConfigurationError: `out` is no path or URL, or the format is unknown, or a package is missing.
         ExportError: no file can have this name.
 
     """
     text, options = _path_of(out), mapping_of("storage_options", storage_options)
     refuse_cut_url(text)
-    given = None if format_name is None else _checked_format(format_name)
-    if isinstance(out, str) and "://" in text:
-        storage = storage_of(text, options)
-        if isinstance(storage, Bucket):
-            return Target(None, storage, given or _format_in(text.rstrip("/")))
-        text = str(storage.root) + ("/" if text.endswith("/") else "")
+    if isinstance(out, str) and text.startswith("file://"):
+        text = text.removeprefix("file://")
+    elif isinstance(out, str) and "://" in text:
+        bucket = Bucket.of(checked_url(text, [f".{one}" for one in FORMATS]), options)
+        _refuse_name(bucket.url)
+        return Target(bucket, "", format_name or suffix_format(text.rstrip("/")))
     elif options:
         raise ConfigurationError(
             "storage_options= apply to a URL such as s3://bucket/folder/: leave them out"
         )
-    path = Path(text)
     _refuse_name(text)
+    path = Path(text)
     with explained(path):
         folder = path.is_dir() or (not path.is_file() and (text.endswith(("/", os.sep)) or not path.suffix))
     if folder:
-        return Target(path, Disk(path), given or _format_in(path.name))
+        return Target(Disk(path), "", format_name or suffix_format(path.name))
     with explained(path), suppress(FileNotFoundError):
         os.lstat(path.with_name(f".{path.name}.invalid.partial"))  # the longest name of a file beside it
-    found = _format_there(path) or given or _format_in(path.name)
+    found = _format_there(path) or format_name or suffix_format(path.name)
     if found is None:
         raise ConfigurationError(
             f"unknown file format {path.name!r}: choose one of {', '.join(FORMATS)}; the name of a folder "
             "ends with a slash"
         )
-    return Target(path, None, found)
-
-
-def storage_of(url: str, options: Mapping[str, Any]) -> Storage:
-    """Return the folder at a URL.
-
-    That of ``file://`` is on the disk, and may be a file.
-
-    Raises:
-        ConfigurationError: it is the URL of a file, or has credentials, or a package is missing.
-
-    """
-    if url.startswith("file://"):
-        return Disk(Path(url.removeprefix("file://")))
-    bucket = Bucket.of(checked_url(url, [f".{one}" for one in FORMATS]), options)
-    _refuse_name(bucket.url)
-    return bucket
-
-
-def form_of(
-    name: str, columns: Sequence[Column], encoded: Sequence[Column], options: Any, *, labelled: bool = True
-) -> Any:
-    """Return a format.
-
-    Args:
-        name: its name.
-        columns: columns of the files, in their order.
-        encoded: the same in the order of `PageRows.values`.
-        options: `ParquetOptions`.
-        labelled: whether files have the column ``source``.
-
-    Raises:
-        ConfigurationError: a package is missing.
-
-    """
-    if name in ("parquet", "duckdb"):
-        return _module("parquet").ParquetFormat(tuple(columns), tuple(encoded), labelled, options)
-    if name.endswith(".zst"):
-        zstandard()
-    return TextFormat("jsonl" if name == "sqlite" else name, tuple(columns), labelled)
-
-
-def check_packages(name: str) -> None:
-    """Import the packages of a format.
-
-    Raises:
-        ConfigurationError: one is missing; the message has its extra.
-
-    """
-    if name in ("parquet", "duckdb"):
-        _module(name)
-    elif name.endswith(".zst"):
-        zstandard()
-
-
-def _module(name: str) -> Any:
-    try:
-        return import_module(f"chainapi.export.{name}")
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in ("duckdb", "pyarrow"):
-            raise
-        raise missing_extra(f"{name} files need", package, name) from None
-
-
-def _checked_format(name: object) -> str:
-    if not isinstance(name, str):
-        raise ArgumentError(f"format={quoted(name)} must be the name of a format, such as parquet")
-    if name not in FORMATS:
-        raise ConfigurationError(f"unknown file format {name!r}: choose one of {', '.join(FORMATS)}")
-    return name
-
-
-def _format_in(name: str) -> str | None:
-    """Return the name of the format of a file name; None if it says none."""
-    first, *suffixes = Path(name).name.lower().split(".")
-    for count in (2, 1):
-        found = ".".join(suffixes[-count:])
-        if found in FORMATS and (first or len(suffixes) > count):
-            return found
-    return None
+    return Target(Disk(path.parent), path.name, found)
 
 
 def _format_there(path: Path) -> str | None:

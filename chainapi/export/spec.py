@@ -1,14 +1,12 @@
-"""Specification of an export: method, sources, options and settings.
+"""Specification of an export: method, sources, options, settings.
 
-What a run leaves out of the form of its files (format, partition, columns, amounts, compression) is that of
-the target. What chooses rows (route, parameters, limit) has to be given again: left out, it means all rows.
+What chooses rows (route, parameters, limit) has to be given again in later runs: left out, it means all rows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -19,16 +17,16 @@ from collections.abc import (
     Sequence,
     Sized,
 )
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from attrs import asdict, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from chainapi._text import quoted
 from chainapi.api.options import NOT_SENT
 from chainapi.client.pages import Pages
-from chainapi.client.split import Split, Widths
-from chainapi.core.numbers import is_whole
-from chainapi.core.paging.ranges import MAX_RANGES
+from chainapi.client.split import Split
+from chainapi.core.arguments import one_of, seconds_of, whole_number, whole_numbers
+from chainapi.core.duration import DAY
 from chainapi.core.url import query_params
 from chainapi.errors import (
     ArgumentError,
@@ -37,33 +35,24 @@ from chainapi.errors import (
     ExportError,
     IncompleteExportError,
 )
-from chainapi.export.partition import check_label, check_target
-from chainapi.export.sinks import DATABASES, ParquetOptions, Target, check_packages
-from chainapi.export.window import Lookback
-from chainapi.tables.columns import Column, changes, checked_fields, described
-from chainapi.tables.types import A_MODEL, Amounts, checked_amounts
+from chainapi.export.layout import COLUMNS, OPTIONS, Layout
+from chainapi.export.partition import check_label
+from chainapi.export.window import Lookback, LookbackGiven
+from chainapi.tables.columns import changes
 
 if TYPE_CHECKING:
     from chainapi.api.endpoint import Endpoint
 
 __all__ = [
-    "COLUMNS",
     "Arguments",
     "ExportSpec",
-    "RangesOfSources",
     "Sources",
-    "checked_ranges",
     "checked_sources",
     "compare_settings",
     "free_label",
-    "in_order",
     "incomplete",
-    "require_columns",
 ]
 
-COLUMNS = "columns"  # the setting with the names and kinds of the columns
-OPTIONS = "options"  # the setting with the options of the files, which each run may change
-FOLDER_FORMAT = "jsonl"  # of files in a folder whose name has no suffix of a format
 CHECKED_AT_ONCE = 256  # sources, before other tasks have their turn
 
 Sources: TypeAlias = Iterable[Any] | AsyncIterable[Any]
@@ -172,72 +161,84 @@ def _refusal(refused: Sequence[tuple[Arguments, ConfigurationError]], sources: i
     return refusal
 
 
+def split_arguments(given: int | str) -> dict[str, Any]:
+    """Return the argument `ranges` of an export as arguments of `Pages.split`.
+
+    The width of ranges is written like the distance of a lookback.
+
+    Raises:
+        ArgumentError: it is neither a number of ranges nor the width of each.
+
+    """
+    try:
+        found = Lookback.of(given)
+    except ConfigurationError:
+        raise ArgumentError(
+            f"ranges={quoted(given)} must be a number of ranges, such as 8, or the width of each in whole"
+            " units, such as '100000 blocks', '36 hours' or '7 days'"
+        ) from None
+    match found.unit:
+        case "seconds":
+            return {"days": found.size / DAY}
+        case "blocks":
+            return {"blocks": found.size}
+    return {"ranges": found.size}
+
+
+def _lookback(given: LookbackGiven | Lookback | None) -> Lookback | None:
+    return given if given is None or isinstance(given, Lookback) else Lookback.of(given)
+
+
 @frozen(eq=False)
 class ExportSpec:
-    """Specification of an export.
+    """Specification of an export, of the arguments of `chainapi.export.export`.
 
     Attributes:
         walk: method that returns the stream of a source.
         over: the sources.
         query: keyword arguments of `walk` that all sources share.
+        layout: layout of the files.
         limit: greatest number of rows of a source until it has ended for the first time; None for all.
         concurrency: sources that are open at once.
         ranges: ranges of each source that has not begun; None to walk it as a whole.
         lookback: how far below its newest row a finished source is fetched again; None for no row.
-        chosen: what the caller has chosen of the form of the files; None for that of the target.
-        format: name of the format.
-        amounts: type of amounts.
-        fields: names of the columns in their order, without the first one, the source; None for all.
-        partition: keys that divide the rows of a part into files.
-        parquet: how Parquet files are written.
+        commit_seconds: greatest number of seconds between two commits; None for the default.
+        compact: whether small parts are merged.
+
+    Raises:
+        ConfigurationError: an argument is invalid.
 
     """
 
     walk: Callable[..., Pages[Any]]
     over: Sources
     query: Mapping[str, Any]
+    layout: Layout
     limit: int | None = None
     concurrency: int = 32
-    ranges: RangesOfSources | None = None
-    lookback: Lookback | None = None
-    chosen: Mapping[str, Any] = field(factory=dict[str, Any])
-    format: str = ""
-    amounts: Amounts = "text"
-    fields: tuple[str, ...] | None = None
-    partition: tuple[str, ...] = ()
-    parquet: ParquetOptions = field(factory=ParquetOptions)
+    ranges: int | str | None = None
+    lookback: Lookback | None = field(default=None, converter=_lookback)
+    commit_seconds: float | None = None
+    compact: Literal["auto", False] = "auto"
 
-    def continued(self, stored: Mapping[str, Any], target: Target) -> Self:
-        """Return the specification with the format and the settings of a target.
-
-        Raises:
-            ConfigurationError: the options do not apply to the format.
-
-        """
-        chosen = {**_form_of(stored), **{name: one for name, one in self.chosen.items() if one is not None}}
-        name = str(chosen.get("format") or target.format or FOLDER_FORMAT)
-        if "parquet" in self.chosen and self.chosen["parquet"] is not None and name != "parquet":
+    def __attrs_post_init__(self) -> None:
+        checked_sources("over", self.over)
+        if "resume" in self.query:
             raise ConfigurationError(
-                f"compression and row groups apply to Parquet, and the files are {name}: leave them out, or "
-                "choose Parquet"
+                "export() does not take resume=: call it again with the same target to continue an export"
             )
-        partition = tuple(chosen.get("partition") or ())
-        if partition:
-            check_target(partition, name, folder=target.folder, address=str(target.address))
-        elif target.folder and name in DATABASES:
-            raise ConfigurationError(
-                f"format={name!r} is that of one file, and {target.address} is a folder: name a file, such as"
-                f" {str(target.address).rstrip('/')}.{name}"
-            )
-        check_packages(name)
-        return evolve(
-            self,
-            format=name,
-            amounts=checked_amounts(chosen.get("amounts", "text")),
-            fields=checked_fields(chosen.get("fields")),
-            partition=partition,
-            parquet=chosen.get("parquet") or ParquetOptions(),
-        )
+        whole_numbers(limit=self.limit)
+        whole_number("concurrency", self.concurrency)
+        if self.ranges is not None:
+            split_arguments(self.ranges)
+            if self.limit is not None:
+                raise ConfigurationError(
+                    "ranges= does not apply with a limit: its rows are the first ones of the list, which one "
+                    "walk fetches; leave one of them out"
+                )
+        if self.commit_seconds is not None:
+            seconds_of("commit_seconds", self.commit_seconds, zero=True)
+        one_of("compact", self.compact, ("auto", False))
 
     @property
     def total(self) -> int | None:
@@ -285,8 +286,20 @@ class ExportSpec:
         """
         pages = self.open(arguments)
         if self.ranges is not None:
-            self.ranges.of(pages)
+            self.split(pages, self.ranges)
         return pages
+
+    def split(self, pages: Pages[Any], ranges: int | str) -> Split[Pages[Any]]:
+        """Return the ranges of an unread list; nothing is sent.
+
+        Raises:
+            ConfigurationError: the list cannot be split.
+
+        """
+        try:
+            return pages.split(**split_arguments(ranges))
+        except ConfigurationError as error:  # it names arguments of split(), or none
+            raise type(error)(f"ranges= does not apply: {error}") from None
 
     def open(self, arguments: Arguments, **more: Any) -> Pages[Any]:
         """Return the stream of a source.
@@ -300,7 +313,7 @@ class ExportSpec:
                 folder can have the label of the source.
 
         """
-        check_label(self.partition, arguments.label)
+        check_label(self.layout.partition or (), arguments.label)
         if not callable(self.walk):
             raise _no_method(type(self.walk).__name__)
         try:
@@ -335,48 +348,22 @@ class ExportSpec:
             evolve(arguments, named={**arguments.named, name: least}), **more
         )
 
-    def settings(self, pages: Pages[Any], columns: Sequence[Column]) -> dict[str, Any]:
+    def settings(self, pages: Pages[Any], columns: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings that must stay the same when the export is started again.
 
         A parameter with the name of another setting has an equals sign after it.
+
+        Args:
+            pages: stream of any source.
+            columns: columns of the files, as `described` returns them.
+
         """
         endpoint: Endpoint | None = getattr(self.walk, "endpoint", None)
         route = endpoint.route.path if endpoint is not None else getattr(self.walk, "__qualname__", "")
-        settings = {
-            "address": pages.address,
-            "route": route,
-            "format": self.format,
-            COLUMNS: described(columns),
-            OPTIONS: asdict(self.parquet) if self.format == "parquet" else {},
-            "amounts": self.amounts,
-            "limit": self.limit,
-            "fields": None if self.fields is None else [*self.fields],
-            "partition": [*self.partition] or None,
-        }
+        own = {"address": pages.address, "route": route, "limit": self.limit, COLUMNS: columns}
+        settings = {**own, **self.layout.settings}
         sent = sent_values(endpoint, self.query)
         return {**settings, **{f"{name}=" if name in settings else name: sent[name] for name in sent}}
-
-
-def _form_of(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run that leaves it out takes from the settings of a target."""
-    found = {name: stored.get(name) for name in ("format", "amounts", "fields", "partition")}
-    if options := stored.get(OPTIONS):
-        found["parquet"] = ParquetOptions(**options)
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def require_columns(columns: Sequence[Column], name: str) -> None:
-    """Refuse rows whose columns are not known.
-
-    Raises:
-        ConfigurationError: `columns` is empty.
-
-    """
-    if not columns:
-        raise ConfigurationError(
-            f"{name} files need columns, and those of these rows are not known: "
-            f"name a route, pass {A_MODEL}, or write JSON lines (jsonl)"
-        )
 
 
 def incomplete(failures: Mapping[str, ChainAPIError], sources: int, target: str) -> IncompleteExportError:
@@ -391,19 +378,17 @@ def incomplete(failures: Mapping[str, ChainAPIError], sources: int, target: str)
     )
 
 
-def in_order(columns: Sequence[Column], stored: Mapping[str, Any]) -> list[Column]:
-    """Return columns in the order of those of a target; new ones follow."""
-    places = {name: place for place, name in enumerate(stored)}
-    return sorted(columns, key=lambda column: places.get(column.name, len(places)))
-
-
 def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """Refuse to continue the export in `target` with other settings.
+
+    A new target has none.
 
     Raises:
         ExportError: they differ; the message names each of them.
 
     """
+    if not old:
+        return
     differences = [
         f"{_argument(name)} was {_value(old.get(name))}, is {_value(new.get(name))}"
         for name in sorted(old.keys() | new.keys())
@@ -427,67 +412,3 @@ def _value(value: object) -> str:
     if value is None:
         return "left out"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-# Ranges
-
-
-@frozen
-class RangesOfSources:
-    """Number of the ranges of each source, or their width (see `Pages.split`)."""
-
-    ranges: int | None = None
-    blocks: int | None = None
-    days: float | None = None
-
-    def of(self, pages: Pages[Any]) -> Split[Pages[Any]]:
-        """Return the ranges of an unread list; nothing is sent.
-
-        Raises:
-            ConfigurationError: the list cannot be split.
-
-        """
-        try:
-            return pages.split(self.ranges, blocks=self.blocks, days=self.days)
-        except ConfigurationError as error:  # it names arguments of split(), or none
-            raise type(error)(f"ranges= does not apply: {error}") from None
-
-
-def checked_ranges(given: object, limit: int | None = None) -> RangesOfSources | None:
-    """Return the argument ``ranges=``: their number, or the width of each as a string.
-
-    Raises:
-        ConfigurationError: it is neither, or there is a limit too.
-
-    """
-    if given is None:
-        return None
-    if limit is not None:
-        raise ConfigurationError(
-            "ranges= does not apply with a limit: its rows are the first ones of the list, which one walk"
-            " fetches; leave one of them out"
-        )
-    try:
-        made = _read(given)
-        Widths(made.ranges, made.blocks, made.days)
-    except (ArgumentError, ValueError):
-        raise ArgumentError(
-            f"ranges={quoted(given)} must be a number of ranges, such as 8, or the width of each, such as"
-            f" '100000 blocks' or '7 days'; there can be {MAX_RANGES:,}"
-        ) from None
-    return made
-
-
-def _read(given: object) -> RangesOfSources:
-    if is_whole(given):
-        return RangesOfSources(given)
-    match = _WORDS.fullmatch(given) if isinstance(given, str) else None
-    if match is None:
-        raise ValueError(given)
-    number, unit = match.groups()
-    if unit in ("d", "day", "days"):
-        return RangesOfSources(days=float(number))
-    return RangesOfSources(blocks=int(number)) if unit else RangesOfSources(int(number))
-
-
-_WORDS = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(blocks?|days?|d)?", re.ASCII)

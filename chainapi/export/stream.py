@@ -193,7 +193,7 @@ class SourceStream:
 
     @property
     def _counts(self) -> bool:
-        """Check whether this pass brings all rows again, and no order tells which they are."""
+        """Check whether this pass brings all rows again, in no order that tells them."""
         walk = self._walk
         return walk.restarts > 0 and not walk.ordered and not self._in_whole_window
 
@@ -266,7 +266,10 @@ class SourceStream:
         )
 
     def _given(self, new: Sequence[int], again: Collection[int]) -> Given:
-        """Return the digests of the rows of the page; a window, and a walk that has ended, need none."""
+        """Return the digests of the rows of the page.
+
+        A window and a walk that has ended need none.
+        """
         walk = self._walk
         if self.position.done or self._source.window is not None:
             return Given(walk.restarts, b"")
@@ -344,7 +347,10 @@ class SourceStream:
         return new[: max(0, limit - at.taken)]
 
     def _is_above(self, number: int | None) -> bool:
-        """Check whether a row is above the newest one of the target, as those that a limit left out."""
+        """Check whether a row is above the newest one of the target.
+
+        Those that a limit left out are.
+        """
         newest = self.position.newest
         return number is not None and newest is not None and number > newest
 

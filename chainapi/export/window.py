@@ -200,7 +200,9 @@ class Lookback:
         )
 
     def start(self, at: SourcePosition, *, limited: bool) -> int | None:
-        """Return the least number of the window of a finished source; None for an empty window.
+        """Return the least number of the window of a finished source.
+
+        None for an empty window.
 
         After an export with a limit, it does not reach below the rows of the target: the row with the least
         number may share it with rows past the limit.

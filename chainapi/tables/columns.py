@@ -26,7 +26,7 @@ __all__ = [
     "TAKEN",
     "Column",
     "changes",
-    "checked_fields",
+    "checked_names",
     "chosen_columns",
     "columns_of",
     "described",
@@ -112,25 +112,25 @@ def _fault_of(name: str, known: Mapping[str, Column]) -> str:
     )
 
 
-def checked_fields(fields: Any) -> tuple[str, ...] | None:
-    """Return the argument `fields` of an export, None for all columns.
+def checked_names(argument: str, what: str, given: Any) -> tuple[str, ...] | None:
+    """Return an argument that is a list of different names, or None.
 
     Raises:
-        ConfigurationError: it is no list of different names.
+        ConfigurationError: it is something else.
 
     """
-    if fields is None:
+    if given is None:
         return None
-    if isinstance(fields, str | bytes | Mapping) or not isinstance(fields, Iterable):
-        raise ConfigurationError(f"fields= must be a list of names of columns, not {quoted(fields)}")
-    names = tuple[Any, ...](fields)
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"{argument}= must be a list of {what}s, not {quoted(given)}")
+    names = tuple[Any, ...](given)
     if wrong := [name for name in names if not isinstance(name, str)]:
-        raise ConfigurationError(f"fields= must have names of columns, not {quoted(wrong[0])}")
+        raise ConfigurationError(f"{argument}= must have {what}s, not {quoted(wrong[0])}")
     if not names:
-        raise ConfigurationError("fields= has no name: leave it out for all columns")
+        raise ConfigurationError(f"{argument}= has no {what}: leave it out")
     if len({*names}) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigurationError(f"fields= has {quoted(twice)} twice: leave one of them out")
+        raise ConfigurationError(f"{argument}= has {quoted(twice)} twice: leave one of them out")
     return names
 
 

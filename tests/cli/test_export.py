@@ -485,8 +485,8 @@ def test_plain_lines_every_ten_seconds() -> None:
     assert last == "chainapi: 120 new rows of 2 sources fetched, b.jsonl written"
     assert len(lines) > 2
     shape = re.compile(
-        r"chainapi: \d of 2 sources · \d+(?: of about \d+)? rows · \d+ rows/s · \d+ requests"
-        r"(?: · about \d+ s left)? · "
+        r"chainapi: \d of 2 sources · \d+(?: of about \d+)? rows(?: \(\d+%\))? · \d+ rows/s"
+        r"(?: · about \d+ s left)? · \d+ requests · "
         r"data: \d of 4 left(?:, next request in \d+ s, at 12:00:\d\d)?"
     )
     assert [line for line in lines if not shape.fullmatch(line)] == []
@@ -534,8 +534,9 @@ def test_progress_is_drawn_on_a_terminal() -> None:
         "━━━",
         "no pages yet · 1 request",
         "1 of 2 sources · ",
-        " rows/s · ",
-        " requests · about ",
+        " rows/s · about ",
+        " left · ",
+        " requests",
     ):
         assert part in drawn
     assert re.search(r"data: 0 of 4 left, next request in \d+ s, at \d\d:\d\d:\d\d", drawn)

@@ -272,7 +272,7 @@ def test_stages_and_failures_of_an_export_are_seen() -> None:
     progress.clock, progress.step = lambda: 3.4, "compacting"
     view = ExportView(Progress(lambda: 0.0), dict[str, QuotaSnapshot], datetime.now, progress)
     assert view.line() == (
-        "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 0 requests · 3 failed · compacting"
+        "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 3 failed · compacting · 0 requests"
     )
     begun = ExportView(None, dict[str, QuotaSnapshot], datetime.now)
     assert (begun.counts(), begun.kept()) == ("no pages yet", "0 new rows kept")

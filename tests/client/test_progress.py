@@ -72,6 +72,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         ((1_500, None, 10.0, None), "1,500 rows · 150 rows/s"),
         ((500, 2_000, 10.0, 30.0), "500 of 2,000 rows (25%) · 50 rows/s · about 30 s left"),
         ((1, 2, 1.0, 7_200.0, 0.5), "1 of 2 rows (50%) · 1 rows/s · about 2 h left"),
+        ((5, 10, 1.0, 0.0, 0.0, "about "), "5 of about 10 rows (50%) · 5 rows/s"),
         ((1, 2, 1.0, None, 150.0), "1 of 2 rows (50%) · 1 rows/s · next request in 2 min"),
     ],
 )

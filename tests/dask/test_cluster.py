@@ -34,7 +34,7 @@ from chainapi.errors import (
     NotFoundError,
     TargetInUseError,
 )
-from chainapi.export import ExportResult, ParquetOptions, export, files
+from chainapi.export import ExportResult, ParquetOptions, compact, export, files
 from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
@@ -213,6 +213,17 @@ async def test_small_parts_are_merged(tmp_path: Path) -> None:
     assert serials(target) == Counter(range(48))
 
 
+async def test_small_parts_are_merged_later(tmp_path: Path) -> None:
+    """`compact` merges the parts of each partition of a folder."""
+    target = tmp_path / "b"
+    ledger = Stepwise([*range(10)], latency=0.0, log=target / "_log" / "part-00000")
+    async with exporting(ledger, target, commit_seconds=0.0, page_size=2) as (run, _):
+        await run(compact=False)
+    assert await asyncio.to_thread(compact, target) == 5
+    assert [file.path for file in files(target)] == [*target.glob("*.parquet")]
+    assert serials(target) == Counter(range(10))
+
+
 # Failures
 
 
@@ -361,18 +372,16 @@ async def test_a_worker_that_retires_hands_its_partitions_over(tmp_path: Path) -
 
 
 async def test_folders_of_others_are_refused(tmp_path: Path) -> None:
-    """Files that no distributed export wrote are left alone, also those of local and of earlier exports."""
-    mine, earlier, local = (tmp_path / name for name in ("mine", "earlier", "local"))
-    for path in (mine / "notes.txt", earlier / "_export" / "about.json"):
-        path.parent.mkdir(parents=True)
-        path.write_text("{}")
+    """Files that no distributed export wrote are left alone, also those of local exports."""
+    mine, local = tmp_path / "mine", tmp_path / "local"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("{}")
     async with registered() as (client, simulator), Session(**arguments_of(simulator)) as session:
         await export(session.data.evm.blocks, [1], local, format="parquet")
         paths = [path for path in tmp_path.rglob("*.*") if path.is_file()]  # noqa: ASYNC240
         before = {path: path.read_bytes() for path in paths}
         for folder, message in (
             (mine, "is not empty, and no distributed export wrote it: it has notes.txt"),
-            (earlier, "was exported by an earlier version of chainapi"),
             (local, "is not empty, and no distributed export wrote it"),
         ):
             with pytest.raises(ExportError, match=message):
@@ -417,7 +426,7 @@ async def test_arguments_are_checked(tmp_path: Path) -> None:
             ({"ranges": 8}, "cannot be split into ranges"),
             ({"storage_options": ["k3y"]}, "storage_options= must be a mapping"),
             ({"session_arguments": "k3y"}, "session_arguments= must be a mapping"),
-            ({"commit_seconds": "8"}, "commit_seconds='8' must be a number of seconds"),
+            ({"commit_seconds": "8"}, "commit_seconds='8' must be a finite number of seconds"),
         )
         for options, message in wrong:
             with pytest.raises(ConfigurationError, match=message):

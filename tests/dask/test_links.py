@@ -115,8 +115,8 @@ async def test_a_frame_after_the_last_session_leaves_the_worker_alone() -> None:
     """A worker whose sessions are closed answers a frame that was on its way, and runs its next task."""
     async with workers_of(1, protocol="tcp") as ((one,), client, _, plugin):
         (await one.acquire()).unsent()
-        [(address, link)] = plugin._ends
+        [key] = plugin._ends
         await one.aclose()
-        assert plugin._send(address, link, b"late")
+        assert plugin._send(key, b"late")
         assert await asyncio.wait_for(client.submit(int, pure=False), 10) == 0
         assert one.worker.status.name == "running"

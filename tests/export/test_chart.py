@@ -16,6 +16,7 @@ from typing import Any, get_args
 import duckdb
 import pytest
 from attrs import evolve
+from fsspec.config import conf  # type: ignore[import-untyped]
 from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
 from matplotlib.image import imread
 
@@ -109,11 +110,11 @@ def test_many_series_have_a_row_each() -> None:
         head, names, *rows, ticks, axis = draw(evolve(chart, log=log), width=60).splitlines()
         assert (head, names.split()) == ("t: y, 12 largest of 40", ["lowest", "highest", "last"])
         assert [row.split()[0] for row in rows] == [f"s{size}" for size in range(39, 27, -1)]
-        assert rows[0].split()[1:4] == ["40.0", "40.8", "40.8"]
+        assert rows[0].split()[1:4] == ["40", "40.8", "40.8"]
         assert (rows[0][-1], rows[0].split()[4][0]) == ("█", "▁")
         assert (ticks.split()[0], axis.strip(), max(map(len, (*rows, ticks)))) == ("0", "x", 60)
     for top in (0, 41):
-        with pytest.raises(ConfigurationError, match=f"top={top}: a chart can show 1 to 40 series"):
+        with pytest.raises(ConfigurationError, match=f"top={top} must be a whole number from 1 to 40"):
             evolve(chart, top=top)
 
 
@@ -146,31 +147,32 @@ def test_numbers_stand_at_even_steps() -> None:
     """Numbers have separators and steps of 1, 2 or 5; large and small ones have an exponent."""
     expected = {
         (13_110_000, 13_110_500): "13,110,500 13,110,400 13,110,300 13,110,200 13,110,100 13,110,000",
-        (0.9, 1): "1.00 0.98 0.96 0.94 0.92 0.90",
-        (0, 4e18): "4e18 3e18 2e18 1e18 0",
-        (0, 1.2e40): "12e39 10e39 8e39 6e39 4e39 2e39 0",
-        (-1e-7, 1e-7): "100e-9 50e-9 0 -50e-9 -100e-9",
-        (1, 3): "3.0 2.5 2.0 1.5 1.0 0.5 0.0",  # zero is near
+        (0.9, 1): "1 0.98 0.96 0.94 0.92 0.9",
+        (0, 4e18): "4e+18 3e+18 2e+18 1e+18 0",
+        (0, 1.2e40): "1.2e+40 1e+40 8e+39 6e+39 4e+39 2e+39 0",
+        (-1e-7, 1e-7): "1e-07 5e-08 0 -5e-08 -1e-07",
+        (1, 3): "3 2.5 2 1.5 1 0.5 0",  # zero is near
+        (1.7e12, 1.7e12 + 400): " ".join(f"1.7000000{n}e+12" for n in ("004", "003", "002", "001"))
+        + " 1.7e+12",
     }
     texts = {each: draw(Chart("x", "y", {"": [*enumerate(each)]}), width=60) for each in expected}
     assert {each: " ".join(re.findall(r"(\S+)┤", text)) for each, text in texts.items()} == expected
 
 
-LARGE = [1e300, 1e17, 1e-310, 5e-324]
+SIZES = [1e17, 1e-299, 1e-310, 5e-324]
 
 
-@pytest.mark.parametrize("largest", [1.7e308, *(pytest.param(one, marks=pytest.mark.proof) for one in LARGE)])
+@pytest.mark.parametrize("largest", [1e300, *(pytest.param(one, marks=pytest.mark.proof) for one in SIZES)])
 def test_numbers_of_every_size(largest: float, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The largest and the smallest numbers make charts without warnings, on both axes."""
-    for place, names in enumerate((("x", "y"), ("y", "x"))):
+    for names in (("x", "y"), ("y", "x")):
         rows = [dict(zip(names, (n, sign * largest), strict=True)) for n, sign in enumerate((-1, 0, 1))]
         chart = read_chart(lines(tmp_path / "f.jsonl", *rows), "x", "y")
         assert max(map(len, draw(chart, width=80).splitlines())) <= 80
-        if place:
-            save(chart, tmp_path / "f.png")
-            save(evolve(chart, log=True), tmp_path / "f.png")
-        unit = "1e+300" if largest > 1 else "1e-300"
-        assert (f", in {unit}" in chart.x + chart.y) is not (1e-300 <= largest <= 1e300)
+        save(chart, tmp_path / "f.png")
+        save(evolve(chart, log=True, series={"a": [(0.0, 1.0), *chart.series["s"]]}), tmp_path / "f.png")
+    with pytest.raises(ConfigurationError, match="no column 'x' to draw"):
+        read_chart(lines(tmp_path / "f.jsonl", {"x": 1.1e300, "y": 1}), "x", "y")
     assert capfd.readouterr() == ("", "")
 
 
@@ -324,14 +326,16 @@ def test_charts_behind_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert read_chart(f"file://{tmp_path}/f.sqlite") == read_chart(tmp_path / "f.sqlite")
     for url, code, message in (
         ("memory://charts/none.csv", FAILED, "/charts/none.csv cannot be opened: No such file or directory"),
-        ("memory://charts/empty/", WRONG_USAGE, "memory://charts/empty/ has no files of rows (jsonl, csv"),
+        ("memory://charts/empty/", WRONG_USAGE, "memory://charts/empty has no files of rows (jsonl, csv"),
         ("memory://me:hunt3r2@charts/", WRONG_USAGE, "memory://charts/ was given with a password"),
+        ("memory://me:hunt3r2@f.csv", WRONG_USAGE, "memory://f.csv was given with a password"),
         ("memory://charts/bad.csv", WRONG_USAGE, "/charts/bad.csv is damaged, in use, or not a csv file"),
-        ("nowhere://b/x/", WRONG_USAGE, "nowhere://b/x/ cannot be opened by fsspec: Protocol not known"),
+        ("nowhere://b/x/", WRONG_USAGE, "nowhere://b/x cannot be opened by fsspec on this machine: Protocol"),
     ):
         check_refused(chainapi("plot", url), code, message)
+    monkeypatch.setitem(conf, "memory", {"token": "hunt3r2"})
     monkeypatch.setattr(MemoryFileSystem, "get_file", lambda *_: dict[str, int]()["hunt3r2"])
-    check_refused(chainapi("plot", "memory://charts/bad.csv"), FAILED, "bad.csv cannot be read: KeyError")
+    check_refused(chainapi("plot", "memory://charts/bad.csv"), FAILED, "bad.csv cannot be read: '***'")
 
 
 # Files that come from anywhere
@@ -361,7 +365,7 @@ def test_no_code_in_a_file_is_run(name: str, tmp_path: Path) -> None:
         for statement in HOSTILE[name].replace("{secret}", str(secret)).split(";"):
             database.execute(statement)
         database.commit()
-    check_refused(chainapi("plot", str(path)), WRONG_USAGE, f"{path} has no plain table named rows")
+    check_refused(chainapi("plot", str(path)), WRONG_USAGE, f"{path} cannot be drawn: it has no plain table")
 
 
 def test_a_database_in_use_is_named(tmp_path: Path) -> None:

@@ -111,10 +111,10 @@ async def test_other_columns_are_another_export(tmp_path: Path) -> None:
         (["qqq"], "'qqq' is no column; choose from 'chain_id', 'block_number', "),
         (["source", "tx_count"], "'source' is always the first column: leave it out"),
         (["tx_count", "gas_used", "tx_count"], "fields= has 'tx_count' twice"),
-        ([], "fields= has no name"),
-        ("tx_count", "fields= must be a list of names of columns, not 'tx_count'"),
-        (7, "fields= must be a list of names of columns, not 7"),
-        ([7], "fields= must have names of columns, not 7"),
+        ([], "fields= has no column name"),
+        ("tx_count", "fields= must be a list of column names, not 'tx_count'"),
+        (7, "fields= must be a list of column names, not 7"),
+        ([7], "fields= must have column names, not 7"),
     ],
 )
 async def test_names_that_are_wrong(fields: Any, message: str, tmp_path: Path) -> None:

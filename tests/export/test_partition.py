@@ -33,8 +33,6 @@ from tests.simulator.test_routes import arguments
 
 CHAINS = (1, 43114)
 TEXTS = ("jsonl", "csv", "parquet")
-
-
 NULL = "__HIVE_DEFAULT_PARTITION__"  # what readers take for null
 
 
@@ -58,9 +56,9 @@ def day_of(seconds: int) -> str:
         ({"partition": "day"}, "partition= must be a list of keys, not 'day'"),
         ({"partition": ["source", "week"]}, "'week', which is no key: choose from source, year, month, day"),
         ({"partition": []}, "partition= has no key: leave it out"),
-        ({"partition": ["day", "day"]}, "partition= has a key twice"),
+        ({"partition": ["day", "day"]}, "partition= has 'day' twice"),
         ({"partition": ["day"], "out": "b.jsonl"}, r"applies to a folder, and .*b\.jsonl is a file"),
-        ({"partition": ["day"], "format": "sqlite"}, "and the files are sqlite: leave it out"),
+        ({"partition": ["day"], "format": "sqlite"}, "format='sqlite' is that of one file"),
         (
             {"partition": ["day"], "fields": ["gas_used"]},
             "'day', which needs the time of each row: add 'block_timestamp' to fields=",
@@ -183,8 +181,6 @@ class Grown(Row):
 
 
 TIMES = (1_795_132_799, 1_795_132_800, None)  # the last second of 2026-11-19, the first of the next day
-
-
 LARGE = 2**256 - 1
 AMOUNTS: dict[str, tuple[int, Any]] = {  # of each form the largest one, and what programs read
     "text": (LARGE, str(LARGE)),

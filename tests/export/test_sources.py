@@ -92,7 +92,7 @@ WRONG: tuple[tuple[dict[str, Any], Sequence[str], Sequence[Any]], ...] = (
     ({}, ("out",), (5, None, b"b.jsonl", ["b.jsonl"])),
     (REMOTE, ("storage_options",), (5, "", [], "k3y", {1: "k3y"})),
     ({}, ("storage_options",), (5, ["k3y"], 1.5)),
-    ({}, ("format", "amounts", "parquet", "compact"), (5, [], {}, (), [1])),
+    ({}, ("format", "amounts", "parquet", "compact"), (5, [], {}, (), [1], "x")),
     ({}, ("limit", "concurrency"), ("x", 1.5, [])),
     ({}, ("commit_seconds", "wait"), ("x", [], True, -1, float("nan"))),
     ({}, ("fields", "partition", "ranges", "lookback"), (1.5, "x", [1], {})),

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chainapi._text import printable
 from chainapi.core.extras import missing_extra
-from chainapi.export.chart.series import LINES, Axis, Chart, Lines, Point, apart, name_of
+from chainapi.export.chart.series import LINES, Axis, Chart, Lines, apart, name_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["require_pictures", "save"]
 
 WIDTH, HEIGHT, ROW = 10.0, 5.0, 1.2  # inches
 DOTS = 150  # per inch
 COLUMNS = 4  # of small charts
-TICKS, X_TICKS, Y_TICKS = 8, 3, 4  # the last two of small charts
+TICKS, FEW_TICKS = (8, 8), (3, 4)  # of the axes, also of small charts
 HEADING_WIDTH = 90  # characters
 SIZE = 10  # of letters
 LETTER = 0.05  # height of a name, as a part of the axis
@@ -53,57 +51,37 @@ def save(chart: Chart, path: Path) -> None:
     from matplotlib.figure import Figure
 
     lines = chart.lines()
-    rows = math.ceil(len(lines) / COLUMNS)
     many = len(lines) > LINES
+    panels = [{label: points} for label, points in lines.items()] if many else [lines]
+    columns, (x_ticks, y_ticks) = (COLUMNS, FEW_TICKS) if many else (1, TICKS)
+    rows = math.ceil(len(panels) / columns)
     figure = Figure((WIDTH, rows * ROW + 1 if many else HEIGHT), DOTS, layout="constrained")
+    across = chart.across(lines, x_ticks)
+    for number, panel in enumerate(panels):
+        row = panels[number - number % columns :][:columns]  # they share a vertical axis
+        up = chart.up([points for each in row for points in each.values()], y_ticks)
+        axes = figure.add_subplot(rows, columns, number + 1)
+        _draw(axes, panel, across, up, SIZE - 2 if many else SIZE)
+        axes.tick_params(labelleft=number % columns == 0, labelbottom=number + columns >= len(panels))
+        if many:
+            (label,) = panel
+            axes.set_title(name_of(label), loc="left", size=SIZE, pad=3, parse_math=False)
+        else:
+            _name_ends(axes, panel, up)
     heading = printable(chart.heading, HEADING_WIDTH)
     figure.suptitle(heading, x=0.01, ha="left", size=SIZE + 2, parse_math=False)
-    across = _draw_each(figure, chart, lines, rows) if many else _draw_all(figure, chart, lines)
     figure.supxlabel(printable(across.name, HEADING_WIDTH), size=SIZE, parse_math=False)
     made = io.BytesIO()
     figure.savefig(made, format="png")
     path.write_bytes(made.getvalue())
 
 
-def _draw_all(figure: Figure, chart: Chart, lines: Lines) -> Axis:
-    """Draw one chart, with the name of each line at its right end."""
-    across, up = chart.across(lines, TICKS), chart.up(lines.values(), TICKS)
-    axes = figure.add_subplot()
-    _prepare(axes, across, up, SIZE)
-    ends = [points[-1] for points in lines.values()]
-    places = apart([y for _, y in ends], (up.high - up.low) * LETTER, up.low, up.high)
-    for number, (label, place) in enumerate(zip(lines, places, strict=True)):
-        _draw(axes, lines[label], f"C{number}")
-        if not label:
-            continue
-        axes.annotate(
-            name_of(label),
-            ends[number],
-            (1.02, place),
-            textcoords=axes.get_yaxis_transform(),
-            va="center",
-            annotation_clip=False,
-            parse_math=False,
-            arrowprops={"arrowstyle": "-", "color": f"C{number}", "relpos": (0, 0.5), "shrinkB": 0},
-        )
-    return across
-
-
-def _draw_each(figure: Figure, chart: Chart, lines: Lines, rows: int) -> Axis:
-    """Draw a small chart of each series; those of a row share a vertical axis."""
-    across, labels = chart.across(lines, X_TICKS), [*lines]
-    for number, label in enumerate(labels):
-        column = number % COLUMNS
-        row = labels[number - column : number - column + COLUMNS]
-        axes = figure.add_subplot(rows, COLUMNS, number + 1)
-        _prepare(axes, across, chart.up([lines[each] for each in row], Y_TICKS), SIZE - 2)
-        _draw(axes, lines[label], "C0")
-        axes.set_title(name_of(label), loc="left", size=SIZE, pad=3, parse_math=False)
-        axes.tick_params(labelleft=column == 0, labelbottom=number + COLUMNS >= len(labels))
-    return across
-
-
-def _prepare(axes: Axes, across: Axis, up: Axis, size: int) -> None:
+def _draw(axes: Axes, lines: Lines, across: Axis, up: Axis, size: int) -> None:
+    """Draw lines of different colors, and the axes."""
+    for number, points in enumerate(lines.values()):
+        xs, ys = zip(*points, strict=True)
+        marker = "o" if len(points) == 1 else ""
+        axes.plot(xs, ys, f"C{number}", marker=marker, markersize=4, linewidth=1.2, clip_on=False)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.set_xticks(across.ticks, across.labels, size=size)
     axes.set_yticks(up.ticks, up.labels, size=size)
@@ -115,8 +93,10 @@ def _prepare(axes: Axes, across: Axis, up: Axis, size: int) -> None:
     axes.set_axisbelow(True)
 
 
-def _draw(axes: Axes, points: Sequence[Point], colour: str) -> None:
-    marker = "o" if len(points) == 1 else ""
-    axes.plot(
-        *zip(*points, strict=True), marker=marker, markersize=4, color=colour, linewidth=1.2, clip_on=False
-    )
+def _name_ends(axes: Axes, lines: Lines, up: Axis) -> None:
+    """Write the name of each line at its right end."""
+    ends = apart([points[-1][1] for points in lines.values()], (up.high - up.low) * LETTER, up.low, up.high)
+    across = axes.get_yaxis_transform()  # x as a part of the axis, y as a value
+    for number, (label, end) in enumerate(zip(lines, ends, strict=True)):
+        name = axes.text(1.02, end, name_of(label), color=f"C{number}", transform=across, va="center")
+        name.set_parse_math(False)

@@ -6,20 +6,16 @@ One pass finds the kinds of the columns, a second one reads the points.
 from __future__ import annotations
 
 import csv
-import math
-import os
+import gzip
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from decimal import Decimal
-from errno import ENOENT
-from gzip import GzipFile
 from io import TextIOWrapper
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -28,8 +24,14 @@ import msgspec
 from chainapi._text import printable
 from chainapi.core.extras import missing_extra
 from chainapi.core.numbers import is_of
-from chainapi.errors import ConfigurationError, ExportError
-from chainapi.export.chart.series import MANY, Chart, Point, name_of, scaled, visible
+from chainapi.errors import ConfigurationError
+from chainapi.export.bucket import checked_url
+from chainapi.export.chart.series import HUGE, MANY, Chart, Point, name_of, visible
+from chainapi.export.database import quoted_name
+from chainapi.export.layout import FORMATS, suffix_format
+from chainapi.export.log import Storage
+from chainapi.export.partition import NULL
+from chainapi.export.sinks import target_of
 from chainapi.export.text import zstandard
 
 __all__ = ["read_chart"]
@@ -39,7 +41,6 @@ Row: TypeAlias = Mapping[str, Any]
 SAMPLE = 1_000  # first rows, which decide the kind of each column that has a value in them
 LISTED = 5  # labels in an error message
 LABELS = ("source", "chain")  # columns that name a series: of exports, of the output of `chainapi tps`
-NULL = "__HIVE_DEFAULT_PARTITION__"
 UNITS: Mapping[str, str] = {  # of columns and metrics, where the documents of the services state them
     name: unit
     for unit, names in {
@@ -79,23 +80,24 @@ def read_chart(
         OSError: a file cannot be read.
 
     """
-    with _local(path) as place:
-        files = _files_in(place)
-        with closing(_rows(place, files)) as rows:
-            kinds = _kinds(rows, (x, y) if x and y else ())
+    storage, place, names = _found(path)
+    with ExitStack() as stack:
+        stack.callback(storage.close)  # deletes the copies of files at a URL
+        files = [(name, storage.address(name), stack.enter_context(storage.fetched(name))) for name in names]
+        kinds = _kinds(_rows(files), (x, y) if x and y else ())
         if not kinds:
             raise ConfigurationError(f"{place} has no rows to plot")
         x = _column(place, kinds, "x", "time", x, "")
         y = _column(place, kinds, "y", "number", y, x)
-        found = _series(place, _rows(place, files, (x, y, *LABELS)), x, y, frozenset(series))
-        metrics = {next((word for word in label.split("/") if word in UNITS), y) for label in found}
-        shown = metrics.pop() if y == "value" and len(metrics) == 1 else y
-        times, title = kinds[x] == "time", place.resolve().name
-        return scaled(Chart(x, shown, found, times=times, unit=UNITS.get(shown, ""), title=title))
+        found = _series(place, _rows(files, (x, y, *LABELS)), x, y, frozenset(series))
+    metrics = {next((word for word in label.split("/") if word in UNITS), y) for label in found}
+    shown = metrics.pop() if y == "value" and len(metrics) == 1 else y
+    title = Path(place).resolve().name
+    return Chart(x, shown, found, times=kinds[x] == "time", unit=UNITS.get(shown, ""), title=title)
 
 
 def _series(
-    place: Path, rows: Iterable[Row], x: str, y: str, wanted: frozenset[str]
+    place: str, rows: Iterable[Row], x: str, y: str, wanted: frozenset[str]
 ) -> dict[str, list[Point]]:
     """Return the points of each source, or of those that are wanted."""
     series: dict[str, list[Point]] = defaultdict(list)
@@ -124,29 +126,31 @@ def _series(
 
 
 def _kinds(rows: Iterable[Row], named: Collection[str]) -> dict[str, str]:
-    """Return the kind of each column: "time", "number", "other", or empty.
+    """Return the kind of each column: "time", "number" or "other".
 
     The first rows decide; of a column without a value in them, the first value after them.
     """
-    kinds: dict[str, str] = {}
+    found: dict[str, set[str]] = {}
     for count, row in enumerate(rows):
-        if count >= SAMPLE and all(kinds.get(name) for name in named or kinds):
+        if count >= SAMPLE and all(found.get(name) for name in named or found):
             break
         for name, value in row.items():
-            before = kinds.setdefault(name, "")
-            if value is not None and (count < SAMPLE or not before):
-                kind, _ = _coordinate(value)
-                mixed = "other" if "other" in (before, kind) else "number"
-                kinds[name] = kind if before in ("", kind) else mixed
-    for name, kind in kinds.items():
-        if kind == "number" and name.lower().endswith("timestamp"):
-            kinds[name] = "time"
-    return kinds
+            kinds = found.setdefault(name, set())
+            if value is not None and (count < SAMPLE or not kinds):
+                kinds.add(_coordinate(value)[0])
+    return {name: _kind(name, kinds) for name, kinds in found.items()}
 
 
-def _column(place: Path, kinds: Mapping[str, str], axis: str, kind: str, named: str | None, but: str) -> str:
+def _kind(name: str, kinds: Collection[str]) -> str:
+    """Return the kind of a column by the kinds of its values."""
+    if not kinds or "other" in kinds:
+        return "other"
+    return "time" if kinds == {"time"} or name.lower().endswith("timestamp") else "number"
+
+
+def _column(place: str, kinds: Mapping[str, str], axis: str, kind: str, named: str | None, but: str) -> str:
     """Return the column of an axis: the named one, or the only other one of a kind."""
-    drawn = {name: kind for name, kind in kinds.items() if kind in ("time", "number") and name not in LABELS}
+    drawn = {name: kind for name, kind in kinds.items() if kind != "other" and name not in LABELS}
     names = [named] if named else [name for name, found in drawn.items() if found == kind and name != but]
     if len(names) == 1 and names[0] in drawn:
         return names[0]
@@ -167,173 +171,101 @@ def _coordinate(value: Any) -> tuple[str, float]:
         if isinstance(value, datetime):
             return "time", (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
         is_text = isinstance(value, str) and _DIGITS.fullmatch(value)
-        number = float(value) if is_text or is_of(value, (int, float, Decimal)) else math.nan
+        if is_text or is_of(value, (int, float, Decimal)):
+            number = float(value)
+            return ("number", number) if abs(number) <= HUGE else ("other", 0.0)
     except (ValueError, OverflowError):  # such as the 31st of February
-        number = math.nan
-    return ("number", number) if math.isfinite(number) else ("other", 0.0)
+        pass
+    return "other", 0.0
 
 
-# Files and folders
+# Files
 
 
-@contextmanager
-def _local(given: Path | str) -> Iterator[Path]:
-    """Yield the local path of a file or folder; one at a URL is downloaded."""
-    url = str(given)
-    if "://" not in url:
-        yield Path(given)
-        return
-    shown = _PASSWORD.sub("://", url.partition("?")[0])
-    if shown != url or "::" in url:
-        raise ConfigurationError(
-            f"{shown} was given with a password, a query or several file systems: pass credentials in the"
-            " environment or the configuration of one file system"
-        )
-    with TemporaryDirectory(prefix="chainapi-") as folder:
-        try:
-            copy = _download(url, folder)
-        except ConfigurationError:
-            raise
-        except FileNotFoundError:
-            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), url) from None
-        except Exception as error:  # noqa: BLE001 - a driver may show credentials
-            if isinstance(error, ImportError) and (error.name or "").startswith("fsspec"):
-                raise missing_extra(f"{url} needs", "fsspec", "fsspec") from None
-            if isinstance(error, ImportError) or "Protocol not known" in str(error):
-                raise ConfigurationError(f"{url} cannot be opened by fsspec: {error}") from None
-            reason = isinstance(error, OSError) and error.errno and os.strerror(error.errno)
-            raise ExportError(f"{url} cannot be read: {reason or type(error).__name__}") from None
-        try:
-            yield copy
-        except ConfigurationError as error:  # which names the copy
-            raise ConfigurationError(str(error).replace(str(copy), url.rstrip("/"))) from None
+def _found(given: Path | str) -> tuple[Storage, str, list[str]]:
+    """Return the folder of the files, the address given, and their names.
+
+    A URL is a folder if it ends with a slash, or without a suffix of a format.
+    """
+    url, (folder, _, name) = str(given), str(given).rpartition("/")
+    if "://" in url and suffix_format(name):
+        checked_url(url, ())  # as a whole: the name may have a password
+        return target_of(f"{folder}/", None).storage, url, [name]
+    target = target_of(given, None)
+    if isinstance(target.address, Path):
+        target.address.stat()  # its error names what is missing
+    names = [target.name] if target.name else _with_rows(target.storage)
+    return target.storage, str(target.address), names
 
 
-_PASSWORD = re.compile(r"://[^/]*:[^/]*@")
-
-
-def _download(url: str, folder: str) -> Path:
-    """Copy what is at a URL, unless it is a local file, and return its path."""
-    from fsspec.core import url_to_fs  # type: ignore[import-untyped]
-    from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
-
-    system, path = url_to_fs(url)
-    if isinstance(system, LocalFileSystem):
-        return Path(path)
-    path = path.rstrip("/")
-    copy = Path(folder, path.rpartition("/")[2] or "files")
-    system.invalidate_cache()
-    if _format_of(path) and not url.endswith("/"):
-        system.get_file(path, str(copy))
-        return copy
-    for name in _rows_in(url, (found.removeprefix(path).lstrip("/") for found in system.find(path))):
-        target = Path(copy, name)
-        if target.resolve().is_relative_to(copy.resolve()):  # an object may have any name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            system.get_file(f"{path}/{name}", str(target))
-    return copy
-
-
-def _files_in(place: Path) -> Sequence[str]:
-    """Return the files of rows below a folder; for a file, an empty name."""
-    if place.is_dir():
-        found = (path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
-        return _rows_in(str(place), found)
-    if not place.exists() and (_format_of(place.name) or not place.suffix):
-        raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(place))
-    if not _format_of(place.name):
-        raise ConfigurationError(f"unknown file format {str(place)!r}: choose one of {', '.join(FORMATS)}")
-    return [""]
-
-
-def _rows_in(place: str, names: Iterable[str]) -> list[str]:
-    """Return the files of rows, without hidden ones and those of other tools."""
-    found = sorted(name for name in names if _format_of(name) and not re.search(r"(^|/)[_.]", name))
-    formats = sorted({f".{_format_of(name)}" for name in found})
-    if not formats:
-        raise ConfigurationError(f"{place} has no files of rows ({', '.join(FORMATS)}) to plot")
+def _with_rows(folder: Storage) -> list[str]:
+    """Return the names of the files with rows in a folder, without hidden ones."""
+    names = folder.names(below=True)
+    found = [name for name in names if suffix_format(name) and not re.search(r"(^|/)[_.]", name)]
+    formats = sorted({f".{suffix_format(name)}" for name in found})
     if len(formats) > 1:
-        raise ConfigurationError(
-            f"{place} has files of several formats ({', '.join(formats)}): name one of them"
-        )
+        fault = f"files of several formats ({', '.join(formats)}): name one of them"
+        raise ConfigurationError(f"{folder.address()} has {fault}")
+    if not found:
+        raise ConfigurationError(f"{folder.address()} has no files of rows ({', '.join(FORMATS)}) to plot")
     return found
 
 
-def _rows(place: Path, files: Sequence[str], columns: Collection[str] = ()) -> Generator[Row, None, None]:
+def _rows(files: Iterable[tuple[str, str, Path]], columns: Collection[str] = ()) -> Iterator[Row]:
     """Yield the rows of all files; other columns may be left out.
 
     The name of a folder, such as ``source=43114``, may have the label that the rows lack.
     """
-    for name in files:
+    for name, address, path in files:
         pairs = (folder.partition("=") for folder in name.split("/")[:-1])
         label = {key: "" if value == NULL else unquote(value) for key, _, value in pairs if key in LABELS}
-        for row in _read(place / name, columns):
+        for row in _read(name, address, path, columns):
             yield {**label, **row} if label else row
 
 
 # Formats
 
-FORMATS = ("jsonl", "csv", "parquet", "sqlite", "duckdb", "jsonl.gz", "jsonl.zst", "csv.gz", "csv.zst")
 BATCH_ROWS = 8_192
 LONGEST = 64 << 20  # characters of a line, or of a cell
 BUSY = 5.0  # seconds to wait for another program to end its transaction
-CONFINED: dict[str, Any] = {
-    "memory_limit": "512MB",
-    "enable_external_access": False,
-    "autoload_known_extensions": False,
-    "autoinstall_known_extensions": False,
-    "python_enable_replacements": False,
-    "lock_configuration": True,
-}
 
 
-def _format_of(path: str) -> str | None:
-    first, *suffixes = path.rpartition("/")[2].lower().split(".")
-    for count in (2, 1):
-        name = ".".join(suffixes[-count:])
-        if name in FORMATS and (first or len(suffixes) > count):
-            return name
-    return None
-
-
-def _read(path: Path, columns: Collection[str]) -> Iterator[Row]:
+def _read(name: str, address: str, path: Path, columns: Collection[str]) -> Iterator[Row]:
     """Yield the rows of a file; other columns may be left out."""
-    name = str(_format_of(path.name))
+    form = str(suffix_format(name))
     path.open("rb").close()  # its errors say more than those of a database
     try:
-        yield from _READERS[name.partition(".")[0]](path, columns)
-    except ConfigurationError:
-        raise
+        yield from _READERS[form.partition(".")[0]](path, columns)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{address} cannot be drawn: {error}") from None
     except ModuleNotFoundError as error:
-        raise missing_extra(f"{name} files need", (error.name or "").partition(".")[0], name) from None
+        raise missing_extra(f"{form} files need", (error.name or "").partition(".")[0], form) from None
     except Exception as error:  # each library has errors of its own
         if isinstance(error, OSError) and error.errno is not None:
             raise
         reason = printable(str(error).partition("\n")[0], 200)
-        raise ConfigurationError(f"{path} is damaged, in use, or not a {name} file: {reason}") from error
+        raise ConfigurationError(f"{address} is damaged, in use, or not a {form} file: {reason}") from error
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path) -> Any:
     """Open a text file, plain or compressed."""
     suffix = path.suffix.lower()
-    with path.open("rb") as raw:
-        file: Any = GzipFile(fileobj=raw) if suffix == ".gz" else raw
-        with zstandard().ZstdFile(raw) if suffix == ".zst" else file as text:
-            yield text
+    if suffix == ".gz":
+        return gzip.open(path)
+    return zstandard().open(path) if suffix == ".zst" else path.open("rb")
 
 
 def _jsonl(path: Path, _columns: Collection[str]) -> Iterator[Row]:
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    with _opened(path) as file:
-        yield from map(decode, iter(lambda: file.readline(LONGEST), b""))
+    with _opened(path) as lines:
+        yield from map(decode, iter(lambda: lines.readline(LONGEST), b""))
 
 
 def _csv(path: Path, _columns: Collection[str]) -> Iterator[Row]:
     before = csv.field_size_limit(LONGEST)  # lists in a cell are long
     try:
-        with _opened(path) as file, TextIOWrapper(file, "utf-8-sig", newline="") as text:
-            cells = csv.reader(iter(lambda: text.readline(LONGEST), ""), strict=True)
+        with TextIOWrapper(_opened(path), "utf-8-sig", newline="") as lines:
+            cells = csv.reader(iter(lambda: lines.readline(LONGEST), ""), strict=True)
             names = next(cells, [])
             for row in cells:
                 yield dict(zip(names, (cell or None for cell in row), strict=True))
@@ -344,8 +276,8 @@ def _csv(path: Path, _columns: Collection[str]) -> Iterator[Row]:
 def _parquet(path: Path, columns: Collection[str]) -> Iterator[Row]:
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=_chosen(file.schema_arrow.names, columns)):
+    with parquet.ParquetFile(path) as rows:
+        for batch in rows.iter_batches(BATCH_ROWS, columns=_chosen(rows.schema_arrow.names, columns)):
             yield from batch.to_pylist()
 
 
@@ -357,16 +289,20 @@ def _sqlite(path: Path, columns: Collection[str]) -> Iterator[Row]:
         listed = database.execute("SELECT lower(name), type, rootpage FROM main.sqlite_master").fetchall()
         stored = [kind == "table" and root > 0 for name, kind, root in listed if name == "rows"]
         info = database.execute("PRAGMA main.table_xinfo(rows)").fetchall()
-        _check_plain(stored == [True] and not any(hidden for *_, hidden in info), path)
+        _require_plain_table(plain=stored == [True] and not any(hidden for *_, hidden in info))
         yield from _selected(database, "main", [name for _, name, *_ in info], columns)
 
 
 def _duckdb(path: Path, columns: Collection[str]) -> Iterator[Row]:
     import duckdb
 
+    from chainapi.export.duckdb import SETTINGS
+
     if path.with_name(f"{path.name}.wal").exists():
-        raise ValueError("rows are in the log beside it: open it with DuckDB, run CHECKPOINT, and close it")
-    with closing(duckdb.connect(path, read_only=True, config=CONFINED)) as database:
+        raise ConfigurationError(
+            "rows are in the log beside it: open it with DuckDB, run CHECKPOINT, and close it"
+        )
+    with closing(duckdb.connect(path, read_only=True, config=SETTINGS)) as database:
         # The file may have views of the same names as those of the system, which are named in full.
         query = "SELECT schema_name, {} FROM system.main.{}()"
 
@@ -376,23 +312,23 @@ def _duckdb(path: Path, columns: Collection[str]) -> Iterator[Row]:
 
         places = listed("duckdb_tables", "table_name, database_name")
         info = listed("duckdb_columns", "table_name, column_name, is_generated")
-        _check_plain(bool(places) and not any(computed for _, computed in info), path)
-        yield from _selected(database, _quoted(places[0][0]), [name for name, _ in info], columns)
+        _require_plain_table(plain=bool(places) and not any(computed for _, computed in info))
+        yield from _selected(database, quoted_name(places[0][0]), [name for name, _ in info], columns)
 
 
-def _check_plain(plain: bool, path: Path) -> None:
+def _require_plain_table(*, plain: bool) -> None:
     """Refuse rows that the file would have to compute."""
     if not plain:
         raise ConfigurationError(
-            f"{path} has no plain table named rows. A view, a virtual table or a generated column would run"
-            " code of the file, which may read other files or never end: copy the rows into another file"
+            "it has no plain table named rows. A view, a virtual table or a generated column would run code"
+            " of the file, which may read other files or never end: copy the rows into another file"
         )
 
 
 def _selected(database: Any, place: str, names: Sequence[str], columns: Collection[str]) -> Iterator[Row]:
     """Yield the rows of a table of a database."""
     names = _chosen(names, columns)
-    found = database.execute(f"SELECT {', '.join(map(_quoted, names))} FROM {place}.rows")  # noqa: S608
+    found = database.execute(f"SELECT {', '.join(map(quoted_name, names))} FROM {place}.rows")  # noqa: S608
     while batch := found.fetchmany(BATCH_ROWS):
         yield from (dict(zip(names, values, strict=True)) for values in batch)
 
@@ -400,10 +336,6 @@ def _selected(database: Any, place: str, names: Sequence[str], columns: Collecti
 def _chosen(names: Sequence[str], columns: Collection[str]) -> Sequence[str]:
     """Return the columns that are wanted; all of them if these are none."""
     return [name for name in names if name in columns] or names
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 _READERS: Mapping[str, Callable[[Path, Collection[str]], Iterator[Row]]] = {

@@ -6,26 +6,25 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
 from statistics import median
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import frozen
 
 from chainapi._text import printable_ends
+from chainapi.core.arguments import whole_number
 from chainapi.errors import ConfigurationError
 from chainapi.models.metrics import MetricPoint
 
 __all__ = [
+    "HUGE",
     "LINES",
     "MANY",
     "MOST",
-    "TINY",
     "Axis",
     "Chart",
     "Lines",
     "Point",
-    "apart",
     "chart_of",
     "name_of",
     "visible",
@@ -38,7 +37,7 @@ LINES = 10  # series that people can tell apart in one chart; more have a small 
 MOST = 40  # series in a chart
 STRETCHES = 1_000  # that a picture is wide enough to show
 MANY = 16 * STRETCHES  # points, which are reduced while more are read
-HUGE, TINY = 1e300, 1e-300  # beyond these, differences of numbers overflow or vanish
+HUGE, TINY = 1e300, 1e-300  # larger numbers are left out, smaller ones are zero: differences stay finite
 LABEL_WIDTH = 20  # characters
 
 CHAINS: Mapping[str, str] = {
@@ -53,11 +52,6 @@ CHAINS: Mapping[str, str] = {
     "432204": "Dexalot",
 }
 _ID = re.compile(r"^\d+\b", re.ASCII)
-
-
-def _check_top(_chart: Any, _field: Any, top: int) -> None:
-    if not 1 <= top <= MOST:
-        raise ConfigurationError(f"top={top}: a chart can show 1 to {MOST} series")
 
 
 @frozen
@@ -83,7 +77,10 @@ class Chart:
     unit: str = ""
     title: str = ""
     log: bool = False
-    top: int = field(default=MOST, validator=_check_top)
+    top: int = MOST
+
+    def __attrs_post_init__(self) -> None:
+        whole_number("top", self.top, 1, MOST)
 
     @property
     def heading(self) -> str:
@@ -103,21 +100,21 @@ class Chart:
         lines = self.series
         if self.log:
             lines = {
-                label: [(x, math.log10(y)) for x, y in points if y > 0] for label, points in lines.items()
+                label: [(x, math.log10(y)) for x, y in points if y > TINY] for label, points in lines.items()
             }
         lines = {label: points for label, points in lines.items() if points}
         if self.log and not lines:
             raise ConfigurationError(f"no value of {self.y} is above zero: a logarithmic axis cannot show it")
         if len(lines) > min(self.top, LINES):
             sizes = {label: median(y for _, y in points) for label, points in lines.items()}
-            ranked = sorted(lines, key=sizes.__getitem__, reverse=True)[: self.top]
+            ranked = sorted(sizes, key=sizes.__getitem__, reverse=True)[: self.top]
             lines = {label: lines[label] for label in ranked}
         return lines
 
     def across(self, lines: Lines, most: int) -> Axis:
         """Return the horizontal axis of lines, with at most `most` ticks."""
         low, high = _span((x for points in lines.values() for x, _ in points), DAY if self.times else 1.0)
-        if not self.times:
+        if not self.times or low < EARLIEST - DAY or high > LATEST + DAY:
             return Axis(low, high, *_even(low, high, most), self.x)
         ticks, part = _times(max(low, EARLIEST), min(high, LATEST), most)
         texts = [datetime.fromtimestamp(tick, UTC).isoformat(" ") for tick in ticks]
@@ -136,10 +133,10 @@ class Chart:
 def chart_of(series: Mapping[str, Iterable[MetricPoint]], y: str = "value", unit: str = "") -> Chart:
     """Return a chart of points of a metric over time; `unit` is that of the values."""
     made = {
-        label: visible((float(point.timestamp), point.value) for point in points)
+        label: visible((float(at.timestamp), at.value) for at in points if abs(at.value) <= HUGE)
         for label, points in series.items()
     }
-    return scaled(Chart("time", y, made, times=True, unit=unit))
+    return Chart("time", y, made, times=True, unit=unit)
 
 
 def name_of(label: str) -> str:
@@ -159,36 +156,17 @@ def visible(points: Iterable[Point], stretches: int = STRETCHES) -> list[Point]:
     points = sorted(points)
     if len(points) <= 2 * stretches:
         return points
-    begin, length = points[0][0] / 2, points[-1][0] / 2 - points[0][0] / 2  # the whole length may be infinite
+    begin, length = points[0][0], points[-1][0] - points[0][0]
     kept: dict[int, tuple[Point, Point]] = {}
     for point in points:
-        at = min(int((point[0] / 2 - begin) / length * stretches), stretches - 1) if length else 0
+        at = min(int((point[0] - begin) / length * stretches), stretches - 1) if length else 0
         low, high = kept.get(at, (point, point))
         kept[at] = (point if point[1] < low[1] else low, point if point[1] > high[1] else high)
     return sorted({point for pair in kept.values() for point in pair})
 
 
-def scaled(chart: Chart) -> Chart:
-    """Return the chart in units that keep differences of numbers finite."""
-    points = [point for series in chart.series.values() for point in series]
-    across, up = (_unit(point[axis] for point in points) for axis in (0, 1))
-    return evolve(
-        chart,
-        x=chart.x if across == 1 else f"{chart.x}, in {across:g}",
-        y=chart.y if up == 1 else f"{chart.y}, in {up:g}",
-        series={label: [(x / across, y / up) for x, y in line] for label, line in chart.series.items()},
-        times=chart.times and all(EARLIEST <= x <= LATEST for x, _ in points),
-    )
-
-
-def _unit(values: Iterable[float]) -> float:
-    largest = max(map(abs, values), default=0.0)
-    return HUGE if largest > HUGE else TINY if 0 < largest < TINY else 1.0
-
-
 # Axes
 
-LARGE, SMALL = 1e12, 1e-4  # numbers from LARGE on and below SMALL have an exponent
 EARLIEST, LATEST = -62_135_596_800, 253_402_300_799  # first and last second of the calendar, in Unix time
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 MONDAY = 4 * DAY  # the first one
@@ -196,6 +174,7 @@ SIXTIETHS = (1, 2, 5, 10, 15, 30)
 STEPS = (*SIXTIETHS, *(MINUTE * n for n in SIXTIETHS), *(HOUR * n for n in (1, 2, 3, 6, 12)))
 STEPS = (*STEPS, *(DAY * n for n in (1, 2, 4, 7, 14)))
 MONTHS = (1, 2, 3, 6, *(12 * n * power for power in (1, 10, 100, 1_000) for n in (1, 2, 5)))
+DIGITS = 12  # of a label, at least; larger numbers have an exponent
 
 
 @frozen
@@ -219,20 +198,26 @@ def _span(values: Iterable[float], beside: float) -> tuple[float, float]:
     low, high = min(found), max(found)
     largest = max(abs(low), abs(high))
     beside = max(beside, largest * 1e-12)
-    return (low, high) if high - low > largest * 1e-14 else (low - beside, high + beside)
+    return (low, high) if high - low > max(largest * 1e-14, TINY) else (low - beside, high + beside)
+
+
+def _multiples(low: float, high: float, most: int, steps: Sequence[float]) -> tuple[float, range]:
+    """Return the first step with at most `most` multiples, and their factors."""
+
+    def factors(step: float) -> range:
+        return range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+
+    step = next((step for step in steps if len(factors(step)) <= most), steps[-1])
+    return step, factors(step)
 
 
 def _even(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
     """Return multiples of 1, 2 or 5 times a power of ten, and their labels."""
     power = 10.0 ** math.floor(math.log10((high - low) / (most + 1)))
-    for factor in (1, 2, 5, 10, 20, 50):
-        step = factor * power
-        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        if last - first < most:
-            break
-    ticks = [number * step for number in range(first, last + 1)]
-    largest = max(map(abs, ticks))
-    return ticks, [number_label(tick, step, largest) for tick in ticks]
+    step, factors = _multiples(low, high, most, [factor * power for factor in (1, 2, 5, 10, 20, 50)])
+    ticks = [factor * step for factor in factors]
+    differ = 1 + math.ceil(math.log10(max(abs(low), abs(high)) / step))  # digits
+    return ticks, [number_label(tick, differ) for tick in ticks]
 
 
 def _logarithmic(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
@@ -242,41 +227,35 @@ def _logarithmic(low: float, high: float, most: int) -> tuple[list[float], list[
         values, labels = _even(10**low, 10**high, most)
         return [*map(math.log10, values)], labels
     ticks = [float(power) for power in powers[:: -(-len(powers) // most)]]
-    return ticks, [number_label(10**tick, 10**tick, 10**tick) for tick in ticks]
+    return ticks, [number_label(10**tick) for tick in ticks]
 
 
 def _times(low: float, high: float, most: int) -> tuple[list[float], slice]:
     """Return whole times, and the part of ISO 8601 that tells them apart."""
-    for step in STEPS:
-        first, last = math.ceil((low - MONDAY) / step), math.floor((high - MONDAY) / step)
-        if last - first < most:
-            part = slice(11, 19) if step < MINUTE else slice(5, 16) if step < DAY else slice(10)
-            return [float(MONDAY + number * step) for number in range(first, last + 1)], part
+    if high - low < most * STEPS[-1]:
+        step, factors = _multiples(low - MONDAY, high - MONDAY, most, STEPS)
+        part = slice(11, 19) if step < MINUTE else slice(5, 16) if step < DAY else slice(10)
+        return [MONDAY + factor * step for factor in factors], part
     begin, end = (datetime.fromtimestamp(edge, UTC) for edge in (max(low - 1, EARLIEST), high))
-    after = range(begin.year * 12 + begin.month, end.year * 12 + end.month)
-    months = next(months for months in MONTHS if len(after) <= most * months)
-    starts = [datetime(at // 12, at % 12 + 1, 1, tzinfo=UTC) for at in after if at % months == 0]
-    return [start.timestamp() for start in starts], slice(7 if months < 12 else 4)
+    first, last = begin.year * 12 + begin.month, end.year * 12 + end.month - 1
+    months, factors = _multiples(first, last, most, MONTHS)
+    starts = [divmod(factor * int(months), 12) for factor in factors]
+    ticks = [datetime(year, month + 1, 1, tzinfo=UTC).timestamp() for year, month in starts]
+    return ticks, slice(7 if months < 12 else 4)
 
 
-def number_label(value: float, step: float, largest: float) -> str:
-    """Return a number as an axis with this step and this largest number has it."""
-    exponent = 0 if SMALL <= largest < LARGE or not largest else 3 * math.floor(math.log10(largest) / 3)
-    digits = max(0, exponent - math.floor(math.log10(step) + 1e-9))
-    return f"{value / 10.0**exponent:,.{digits}f}{f'e{exponent}' if exponent and value else ''}"
+def number_label(value: float, digits: int = DIGITS) -> str:
+    """Return a number with at least so many digits, without zeros at its end."""
+    return f"{value:,.{max(digits, DIGITS)}g}"
 
 
 def apart(places: Sequence[float], distance: float, low: float, high: float) -> list[float]:
-    """Return places of labels around the given ones, at least `distance` apart."""
-    order = sorted(range(len(places)), key=places.__getitem__)
-    above, below = [*places], [*places]
-    for one, other in pairwise(order):
-        above[other] = max(above[other], above[one] + distance)
-    for one, other in pairwise(reversed(order)):
-        below[other] = min(below[other], below[one] - distance)
-    found = [sum(pair) / 2 for pair in zip(above, below, strict=True)]
-    for edge, at in enumerate(order):
-        found[at] = max(found[at], low + edge * distance)
-    for edge, at in enumerate(reversed(order)):
-        found[at] = min(found[at], high - edge * distance)
+    """Return places of labels near the given ones, at least `distance` apart."""
+    found, order = [*places], sorted(range(len(places)), key=places.__getitem__)
+    for at in order:
+        found[at] = max(found[at], low)
+        low = found[at] + distance
+    for at in reversed(order):
+        found[at] = min(found[at], high)
+        high = found[at] - distance
     return found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +10,6 @@ from chainapi._text import printable
 from chainapi.core.extras import missing_extra
 from chainapi.export.chart.series import (
     LINES,
-    TINY,
     Axis,
     Chart,
     Lines,
@@ -31,12 +29,6 @@ BARS = "▁▂▃▄▅▆▇█"
 AROUND, LEAST = 5, 12  # lines around a chart, and of a whole one
 TICK_WIDTH, TICK_HEIGHT = 14, 2
 NARROWEST, SPARKLINE = 24, 10  # characters of a chart, and of a sparkline, at least
-
-VALUES: dict[str, Callable[[Sequence[float]], float]] = {
-    "lowest": min,
-    "highest": max,
-    "last": lambda values: values[-1],
-}
 
 
 def draw(chart: Chart, *, width: int, height: int = 20, coloured: bool = False) -> str:
@@ -96,18 +88,17 @@ def _plot(chart: Chart, lines: Lines, width: int, height: int, coloured: bool) -
 
 def _table(chart: Chart, lines: Lines, width: int) -> list[str]:
     """Return a row for each series: some values and a sparkline."""
-    columns = [["", *map(name_of, lines)]]
-    for name, value_of in VALUES.items():
-        values = [value_of([y for _, y in points]) for points in lines.values()]
-        columns.append([name.rjust(8), *(_short(10**value if chart.log else value) for value in values)])
-    widths = [max(map(len, column)) for column in columns]
-    indent = sum(widths) + 2 * len(widths)
-    room = max(width - indent, SPARKLINE)
+    cells = [["", "lowest", "highest", "last"]]
+    for label, points in lines.items():
+        values = [10**y if chart.log else y for _, y in points]
+        cells.append([name_of(label), *map(_short, (min(values), max(values), values[-1]))])
+    widths = [max(map(len, column)) + 2 for column in zip(*cells, strict=True)]
+    indent, room = sum(widths), max(width - sum(widths), SPARKLINE)
     across = chart.across(lines, max(3, room // TICK_WIDTH))
-    sparklines = ["", *(_sparkline(points, across, chart, room) for points in lines.values())]
+    bars = ["", *(_sparkline(points, across, chart, room) for points in lines.values())]
     rows = [
-        "  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:]), sparkline])
-        for *cells, sparkline in zip(*columns, sparklines, strict=True)
+        f"{name:<{widths[0] - 2}}{''.join(map(str.rjust, values, widths[1:]))}  {bar}"
+        for (name, *values), bar in zip(cells, bars, strict=True)
     ]
     below = (_tick_labels(across, room), printable(across.name, room).center(room))
     return [printable(chart.heading, width), *rows, *(" " * indent + text for text in below)]
@@ -115,8 +106,7 @@ def _table(chart: Chart, lines: Lines, width: int) -> list[str]:
 
 def _short(value: float) -> str:
     """Return a number with at least three digits."""
-    size = abs(value)
-    return number_label(value, 10.0 ** (math.floor(math.log10(size)) - 2), size) if size > TINY else "0"
+    return number_label(round(value) if abs(value) >= 100 else float(f"{value:.3g}"))
 
 
 def _sparkline(points: Sequence[Point], across: Axis, chart: Chart, room: int) -> str:
