@@ -1,4 +1,7 @@
-"""Host process of shared quotas: ``python -m chainapi.share DIRECTORY``; sessions start it."""
+"""Host process of shared quotas: ``python -m chainapi.share DIRECTORY``.
+
+Sessions start it.
+"""
 
 from __future__ import annotations
 

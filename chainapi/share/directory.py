@@ -1,4 +1,4 @@
-"""Directory in which the processes of one user on one machine meet the host of their quotas.
+"""Directory in which the processes of one user meet the host of their quotas.
 
 ``host.lock`` is locked by the host while it lives, and has its process id. ``host.sock`` is its Unix socket;
 where there are none, ``host.port`` has its port of loopback TCP and a secret. ``start.lock`` is locked by the
@@ -90,7 +90,10 @@ class Directory:
     # --- a session ------------------------------------------------------------------------------
 
     def dial(self) -> tuple[socket.socket, bytes] | None:
-        """Return a connection to the host, with the secret to send; None if nobody listens."""
+        """Return a connection to the host, with the secret to send.
+
+        None if nobody listens.
+        """
         with suppress(OSError, ValueError):
             if not self.tcp:
                 return _connected(socket.socket(socket.AF_UNIX), str(self._socket)), b""
@@ -159,7 +162,10 @@ class Directory:
         return (self._port if self.tcp else self._socket).exists()
 
     def load(self, name: str) -> tuple[bytes, float]:
-        """Return what a host has learned of a quota, and its age in seconds; no bytes for nothing."""
+        """Return what a host has learned of a quota, and its age in seconds.
+
+        No bytes for nothing.
+        """
         with suppress(OSError), (self.path / f"{name}.quota").open("rb") as file:
             content, age = file.read(), max(0.0, time.time() - os.fstat(file.fileno()).st_mtime)
             return content[_EXPIRY.size :], age

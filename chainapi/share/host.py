@@ -96,7 +96,10 @@ class Host:
         self._changed_at = -inf  # when a pause began or ended last: if they are short, that matters little
 
     def serve(self, link: Link, first: bytes = b"") -> None:
-        """Serve the process at the other end of a link until the link breaks; `first` has arrived."""
+        """Serve the process at the other end of a link until the link breaks.
+
+        Its frame `first` has arrived.
+        """
         peer = _Peer(self, link)
         self._peers[peer] = None
         link.start(peer.receive, peer.broken)

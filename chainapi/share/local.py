@@ -1,6 +1,6 @@
-"""Carrier between the processes of one user on one machine: all of them connect to one host process.
+"""Carrier between the processes of one user on one machine.
 
-A session that finds no host starts one. A host that does not answer is killed, and replaced.
+All of them connect to one host process. A session that finds no host starts one. A host that does not answer is killed, and replaced.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class LocalCarrier:
             return await self._dial(name)
 
     def names(self) -> list[str]:
-        """Return the names of the quotas of which a host has learned something; see `observe`.
+        """Return the names of the quotas of which a host has learned something.
+
+        See `observe`.
 
         Raises:
             ConfigurationError: the directory cannot be used by this user.

@@ -43,7 +43,10 @@ class HostProcess:
     _stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def run(self) -> bool:
-        """Serve until there is nothing to do; return False at once if another process is the host."""
+        """Serve until there is nothing to do.
+
+        Return False at once if another process is the host.
+        """
         with self.directory.hosted(replaceable=self.replaceable) as hosted:
             if hosted:
                 self.directory.prune()
@@ -75,7 +78,7 @@ class HostProcess:
             await asyncio.gather(*(link.closed for link in self._links))
 
     async def _until_idle(self) -> None:
-        """Wait for a signal, for the end of the last session, or for the end of the directory."""
+        """Wait for a signal, or for the end of the last session or of the directory."""
         loop = asyncio.get_running_loop()
         busy, stopped = loop.time(), loop.create_task(self._stopped.wait())
         while self.directory.intact:
