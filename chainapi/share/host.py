@@ -332,7 +332,7 @@ class _Peer:
             self.host.gate.restore(message.memory, message.age)
         self.host.changed()
         if message.stopped:
-            self.host.gate.hold_back(message.stopped)
+            self.host.gate.hold_back(min(message.stopped, LONGEST_WINDOW))
             self.host.stopped()
 
     def _change(self, message: Join | Leave) -> None:

@@ -135,9 +135,10 @@ class Uplink:
         except FrameError as error:
             _log.warning("the link to the host of the shared quota broke: %s", error)
             self._drop()
-        except ShareUnavailableError as error:
+        except ShareUnavailableError as error:  # the host will not think better of it
             self._reason = error
             self._drop()
+            self._give_up()
         except BaseException:
             self._drop()  # else requests of the frame would wait for ever
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -258,6 +258,37 @@ def test_exaggerated_limit_headers_are_cut_to_the_range() -> None:
     assert sent.limits == Limits(
         MOST, MOST, MOST, MOST, ((MOST, MOST, "x" * 1024),), (("y" * 1024, MOST, MOST),)
     )
+
+
+FROM_PARTICIPANT = (
+    "9a980102a57765623a31b168747470733a2f2f646174612e74657374c4066d656d6f7279cb3ff8000000000000cb40040000"
+    "00000000a46e616d65990201a374616793cb4024000000000000cb3ff0000000000000c2059193cb4020000000000000cb40"
+    "4e000000000000c3c2cb40ac200000000000cb403e0000000000009203019704cf000100000000000001a22f61cb40000000"
+    "00000000cb3fe0000000000000a37461679c050101a22f61cb400000000000000003cb4010000000000000cb401400000000"
+    "0000c3a37461670607920601940701cd01ad96cb3ff0000000000000cb4000000000000000cb4008000000000000cb401000"
+    "00000000009193cb4014000000000000cb4018000000000000a16e9193a16dcb401c000000000000cb402000000000000092"
+    "0801920901910a"
+)
+FROM_HOST = (
+    "989220029221a26e6f93220102952301cb4000000000000000a26e6fc3932401a571756f74619225cb3ff000000000000095"
+    "2601a473746f70cb4000000000000000039627c4027b7dc4066d656d6f7279cb3ff000000000000002b168747470733a2f2f"
+    "646174612e74657374"
+)
+
+
+def test_golden_frames_pin_the_schema_to_its_version() -> None:
+    """Frames of version 2 are read and written as they always were: another schema is another version."""
+    frames: list[tuple[str, Any, Any]] = [
+        (FROM_PARTICIPANT, read_participant_frame, FromParticipant),
+        (FROM_HOST, read_host_frame, FromHost),
+    ]
+    for text, read, kinds in frames:
+        frame = bytes.fromhex(text)
+        found = read(frame)
+        assert encode(found) == frame
+        assert {*map(type, found)} == {*get_args(kinds)}
+        assert all(None not in msgspec.structs.astuple(message) for message in found)
+    assert messages.VERSION == 2
 
 
 def test_numbers_of_messages_are_fixed() -> None:
