@@ -14,7 +14,7 @@ from chainapi.client.config import ServiceConfig, Unconfigured
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError, ShareUnavailableError
-from chainapi.share.local.election import share_directory
+from chainapi.share.directory import share_directory
 from chainapi.share.watch import Listing, Observable, Observer
 
 __all__ = ["Places", "SharedQuota"]
@@ -130,8 +130,11 @@ class _Place:
             link = await self.carrier.observe(self.name)
             if link is None:
                 return None
-            self._observer = Observer(link, f"{socket.gethostname()}:{os.getpid()}", time.time)
+            process = f"{socket.gethostname()}:{os.getpid()}"
+            self._observer = Observer(link, process, time.time, self.name)
         snapshot = await self._observer.snapshot()
+        if not self._observer.processes:  # the host of other quotas knows this one from before
+            return None
         service, origin = None, self._observer.origin
         if self.config is not None:
             service, origin = self.config.name, self.config.origin

@@ -165,13 +165,6 @@ class Gate:
             self._remembers = now - age
             self._turns.advance()
 
-    def surplus(self, route: str, cost: float | None) -> float:
-        """Return how many more requests of a route could leave now beside those in flight.
-
-        0 unless responses reported what is left, and while any request waits.
-        """
-        return self._scheduler.surplus(asyncio.get_running_loop().time(), route, cost)
-
     def divide(self, groups: Iterable[Group], ranks: Sequence[float]) -> None:
         """Divide the places in flight among groups, by the best rank of each that is busy."""
         places = Places(self.max_in_flight, sorted(ranks))

@@ -96,17 +96,14 @@ class Permit:
         self._reservation: Reservation | None = reservation
         self._turns = turns
 
-    def answered(self, status: int, info: RateLimitInfo, *, elapsed: float | None = None) -> Verdict:
+    def answered(self, status: int, info: RateLimitInfo) -> Verdict:
         """Report a response with `status`, and `info` read from its headers.
 
-        `elapsed` is the seconds since its request was sent, if that was later than the grant. Return its
-        meaning for the quota: whether it was a refusal, and which requests it stops.
+        Return its meaning for the quota: whether it was a refusal, and which requests it stops.
         """
         if (reservation := self._settle()) is None:
             return Verdict.PASSED
         turns, account, now = self._turns, self._account, asyncio.get_running_loop().time()
-        if elapsed is not None:
-            reservation.sent = max(reservation.sent, now - elapsed)
         costs, route = turns.quota.costs, reservation.route
         version = costs.version
         verdict = turns.scheduler.answered(reservation, now, status, info, turns.random())

@@ -12,7 +12,6 @@ import logging
 import os
 import socket
 from collections.abc import Sequence
-from functools import partial
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
@@ -27,7 +26,6 @@ from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share import messages
-from chainapi.core.share.leases import Leases
 from chainapi.core.share.messages import (
     VERSION,
     Acquire,
@@ -41,9 +39,9 @@ from chainapi.core.share.messages import (
     Join,
     Leave,
     Rate,
-    Recall,
     Refused,
     State,
+    Stopped,
     Unsent,
     Waiting,
     Welcome,
@@ -64,7 +62,6 @@ __all__ = ["OnUnavailable", "SharedGate", "rate_of"]
 
 OnUnavailable: TypeAlias = Literal["degrade", "fail"]
 LAST = 0.001  # seconds in which the host of this process reads what the process sent
-IDLE_LEASE = 0.1  # seconds after which an unused lease goes back
 LONGEST = 1024  # characters of a route in a message
 HIGHEST = 2**63 - 1  # of a whole number in a message
 TRICKLE = Limit(1, per=0.5)  # of a process alone that knows no limit: one in flight, two a second at most
@@ -97,13 +94,12 @@ class SharedGate:
         self._origin = origin
         self._on_unavailable = on_unavailable
         self._uplink = Uplink(name, carrier, self, self._make_host)
-        self._store = partial(carrier.store, name)
+        self._name = name
+        self._carrier = carrier
         self._joined: dict[Member, _Joined] = {}
         self._numbers = count()
         self._requests: dict[int, Request] = {}  # sent to the host, or to be sent to the next one
-        self._leases = Leases(IDLE_LEASE)
-        self._lease_timer: asyncio.TimerHandle | None = None
-        self._permits = Permits(self._uplink, self._leases, self._stop_alone)
+        self._permits = Permits(self._uplink, self._stop_alone)
         self._breaks = 0  # stops, and broken links: what was granted before may not leave after
         self._stopped_until = -inf
         self._shown = QuotaSnapshot(0.0)
@@ -210,9 +206,6 @@ class SharedGate:
         """End this process's part if no session uses the gate any more."""
         if self._joined or os.getpid() != self._process:
             return
-        if self._lease_timer is not None:
-            self._lease_timer.cancel()
-        self._return_leases()
         try:
             if self._host is not None:
                 self._uplink.flush()
@@ -248,7 +241,7 @@ class SharedGate:
     async def _attempt(self, request: Request) -> SharedPermit | None:
         """Return a permit of the host; None to repeat the request."""
         request.attempt(next(self._numbers))
-        permit = self._leased(request.message) or await self._wait(request)
+        permit = await self._wait(request)
         if permit is None:
             return None
         if permit.breaks == self._breaks:
@@ -267,13 +260,6 @@ class SharedGate:
             return self._permits.add_alone(permit, request.message)
         permit.unsent()  # a host is back, and does not know of it
         return None
-
-    def _leased(self, message: Acquire) -> SharedPermit | None:
-        """Return a permit granted in advance, unless other requests wait."""
-        if not self._leases or self._requests or message.again:
-            return None
-        number = self._leases.take(_kind(message), asyncio.get_running_loop().time())
-        return None if number is None else self._permit(number, message, leased=True)
 
     async def _wait(self, request: Request) -> SharedPermit | None:
         """Wait until the host grants a request; None to repeat it."""
@@ -296,9 +282,6 @@ class SharedGate:
         elif (permit := request.granted) is not None:
             permit.unsent()
 
-    def _permit(self, number: int, message: Acquire, *, leased: bool) -> SharedPermit:
-        return self._permits.add(number, message, leased=leased, breaks=self._breaks)
-
     # --- messages of the host ---------------------------------------------------------------
 
     def receive(self, message: FromHost) -> None:
@@ -310,8 +293,8 @@ class SharedGate:
                 self._refused(message)
             case messages.Verdict():
                 self._permits.verdict(message)
-            case Recall():
-                self._recall(message)
+            case Stopped():
+                self._stop(message.seconds)
             case Waiting():
                 self._report_wait(message)
             case State():
@@ -322,25 +305,17 @@ class SharedGate:
                 assert_never(message)
 
     def _granted(self, message: Granted) -> None:
-        """Wake the request of a grant, and keep its other permits as a lease."""
+        """Wake the request of a grant."""
         request = self._requests.pop(message.number, None)
         if request is None or not request.waits:
-            self._uplink.send(Unsent(message.permits))  # it was cancelled
-            return
-        first, *others = message.permits
-        request.grant(self._permit(first, request.message, leased=False))
-        if others:
-            self._leases.add(_kind(request.message), others, asyncio.get_running_loop().time())
-            self._watch_leases()
+            self._uplink.send(Unsent(message.permit))  # it was cancelled
+        else:
+            request.grant(self._permits.add(message.permit, request.message, self._breaks))
 
     def _refused(self, message: Refused) -> None:
         request = self._requests.pop(message.number, None)
         if request is not None:
             request.refuse(message, asyncio.get_running_loop().time())
-
-    def _recall(self, message: Recall) -> None:
-        self._return_leases()
-        self._stop(message.stopped)
 
     def _stop(self, seconds: float) -> None:
         """Hold back what was granted and did not leave yet."""
@@ -348,7 +323,6 @@ class SharedGate:
         if seconds and until > self._stopped_until:
             self._stopped_until = until
             self._breaks += 1
-            self._return_leases()
 
     def _stop_alone(self, seconds: float) -> None:
         """Stop although no host can be informed, which would bound the stop."""
@@ -375,22 +349,6 @@ class SharedGate:
             self._memory, self._memory_at = state.memory, asyncio.get_running_loop().time()
         self._stop(state.stopped)
 
-    # --- leases -----------------------------------------------------------------------------
-
-    def _watch_leases(self) -> None:
-        if self._lease_timer is None:
-            self._lease_timer = asyncio.get_running_loop().call_later(IDLE_LEASE, self._return_idle)
-
-    def _return_idle(self) -> None:
-        self._lease_timer = None
-        self._return_leases(asyncio.get_running_loop().time())
-        if self._leases:
-            self._watch_leases()
-
-    def _return_leases(self, now: float = inf) -> None:
-        if unused := self._leases.unused(now):
-            self._uplink.send(Unsent(unused))
-
     # --- the host comes and goes ------------------------------------------------------------
 
     def _make_host(self, memory: bytes, age: float) -> Serve:
@@ -398,7 +356,7 @@ class SharedGate:
         own = asyncio.get_running_loop().time() - self._memory_at
         if self._memory and (not memory or own < age):
             memory, age = self._memory, own
-        self._host = Host(memory, age, store=self._store)
+        self._host = Host(memory, age, store=lambda memory, _: self._carrier.store(self._name, memory))
         return self._host.serve
 
     def greeting(self) -> Sequence[FromParticipant]:
@@ -409,7 +367,7 @@ class SharedGate:
         stopped = max(0.0, self._stopped_until - now)
         age = now - self._memory_at if self._memory else 0.0
         first: list[FromParticipant] = [
-            Hello(VERSION, _process(), self._origin, self._memory, age, amount_of(stopped))
+            Hello(VERSION, _process(), self._origin, self._memory, age, amount_of(stopped), self._name)
         ]
         first += [joined.message for joined in self._joined.values()]
         known = {joined.message.session for joined in self._joined.values()}
@@ -428,7 +386,6 @@ class SharedGate:
     def broken(self) -> None:
         """Keep what is under way for the next host; the last one ended its permits."""
         self._breaks += 1
-        self._leases.unused()
         self._permits.broken()
 
     def unavailable(self, error: ShareUnavailableError | ConfigurationError) -> None:
@@ -488,8 +445,3 @@ def rate_of(limit: Limit | AsyncLimiter) -> Rate:
             "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
         )
     return amount_of(limit.amount), amount_of(limit.per), limit.units
-
-
-def _kind(request: Acquire) -> tuple[int, str, float | None, str | None]:
-    """Return what requests have in common that may use one lease."""
-    return request.session, request.route, request.cost, request.tag

@@ -42,9 +42,9 @@ from chainapi.core.share.messages import (
     Leave,
     Lost,
     Rate,
-    Recall,
     Refused,
     State,
+    Stopped,
     Unsent,
     Verdict,
     Waiting,
@@ -61,13 +61,11 @@ from chainapi.share.request import limit_of
 
 __all__ = ["Host"]
 
-LEASE = 8  # most permits at once: one for a request, the others in advance
-PER_MEMBER = 4  # leases of this size for each process have to fit into what is left
 OVERDUE = 5.0  # seconds after a request's timeout: then its permit is lost
 SWEEP = 5.0  # seconds between two searches for overdue permits
-TRANSIT = 0.03  # seconds that a report may take: a request must not look younger than it is
 REST = 0.25  # seconds without a request after which a process is not busy any more
 REPORT = 0.5  # seconds between two reports of the state
+LONGEST_WINDOW = 86_400.0  # seconds: what is known of a quota is of use for as long
 PAUSED = 0.02  # seconds until the report of a stop or pause: one for all responses that arrive together
 
 _log = logging.getLogger("chainapi.share")
@@ -79,12 +77,13 @@ class Host:
     Args:
         memory: what an earlier host learned; empty for nothing.
         age: seconds since then.
-        store: called with the memory of the quota: twice a second while requests are sent, and at each stop.
+        store: called with the memory of the quota, and the seconds for which it is of use: twice a second
+            while requests are sent, and at each stop.
 
     """
 
     def __init__(
-        self, memory: bytes = b"", age: float = 0.0, *, store: Callable[[bytes], None] | None = None
+        self, memory: bytes = b"", age: float = 0.0, *, store: Callable[[bytes, float], None] | None = None
     ) -> None:
         self.gate = Gate()
         if memory:
@@ -96,11 +95,16 @@ class Host:
         self._paused = False  # as of the last end of a request
         self._changed_at = -inf  # when a pause began or ended last: if they are short, that matters little
 
-    def serve(self, link: Link) -> None:
-        """Serve the process at the other end of a link until the link breaks."""
+    def serve(self, link: Link, first: bytes = b"") -> None:
+        """Serve the process at the other end of a link until the link breaks.
+
+        Its frame `first` has arrived.
+        """
         peer = _Peer(self, link)
         self._peers[peer] = None
         link.start(peer.receive, peer.broken)
+        if first:
+            peer.receive(first)
 
     @property
     def processes(self) -> int:
@@ -131,16 +135,6 @@ class Host:
         ranks = [float(-peer.highest) for peer in peers if peer.highest is not None]
         self.gate.divide([peer.group for peer in peers], ranks)
 
-    def lease(self, route: str, cost: float | None) -> int:
-        """Return the number of permits that a process may get in advance."""
-        share = self.gate.surplus(route, cost) / (PER_MEMBER * self.processes)
-        return max(0, min(LEASE, int(share)) - 1)
-
-    def recall(self) -> None:
-        """Take all unused leases back."""
-        for peer in self._peers:
-            peer.recall()
-
     def stopped(self) -> None:
         """Report a stop to every process at once."""
         seconds = self.stopped_for
@@ -168,8 +162,11 @@ class Host:
 
     def save(self) -> None:
         """Store the memory of the quota now, because the host ends."""
+        self._keep(self.gate.memory())
+
+    def _keep(self, memory: bytes) -> None:
         if self._store is not None:
-            self._store(self.gate.memory())
+            self._store(memory, max(LONGEST_WINDOW, self.stopped_for))
 
     def _report_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -185,8 +182,7 @@ class Host:
         for peer in self._peers:
             if peer.welcome:
                 peer.send(state)
-        if self._store is not None:
-            self._store(state.memory)
+        self._keep(state.memory)
 
     def state(self, memory: bytes = b"") -> State:
         """Return the state of the quota."""
@@ -241,7 +237,6 @@ class _Peer:
     _permits: dict[int, _Held] = field(factory=dict[int, _Held])
     _waiting: dict[int, _Waiter] = field(factory=dict[int, "_Waiter"])
     _numbers: count[int] = field(factory=count)
-    _leases: int = 0  # grants with a lease since the last recall
     _outbox: list[FromHost] = field(factory=list[FromHost])
     _sweeping: asyncio.TimerHandle | None = None
 
@@ -337,7 +332,7 @@ class _Peer:
             self.host.gate.restore(message.memory, message.age)
         self.host.changed()
         if message.stopped:
-            self.host.gate.hold_back(message.stopped)
+            self.host.gate.hold_back(min(message.stopped, LONGEST_WINDOW))
             self.host.stopped()
 
     def _change(self, message: Join | Leave) -> None:
@@ -354,9 +349,8 @@ class _Peer:
             case Answered():
                 self._answered(message)
             case Unsent():
-                for number in message.permits:
-                    if (permit := self._end(number)) is not None:
-                        permit.unsent()
+                if (permit := self._end(message.permit)) is not None:
+                    permit.unsent()
             case Lost():
                 if (permit := self._end(message.permit)) is not None:
                     permit.lost()
@@ -426,7 +420,6 @@ class _Peer:
         if permit is not None:
             self._grant(message, permit, session)
             return
-        self.host.recall()
         task = asyncio.get_running_loop().create_task(self._wait(message, session))
         self._waiting[message.number] = _Waiter(task, message.priority)
         self._count(message.priority, 1)
@@ -475,42 +468,20 @@ class _Peer:
         )
 
     def _grant(self, message: Acquire, permit: Permit, session: _Session) -> None:
-        """Send a permit, and a lease while much of the quota is left."""
-        permits, priority = [permit], message.priority
-        if session.member.group is self.group and not message.again and message.session in self._sessions:
-            permits += self._lease(message, session)
-        numbers = tuple(self._hold(next(self._numbers), one, session, priority) for one in permits)
-        self.send(Granted(message.number, numbers))
-
-    def _lease(self, message: Acquire, session: _Session) -> list[Permit]:
-        permits = list[Permit]()
-        for _ in range(self.host.lease(message.route, message.cost)):
-            permit = self._permit_now(message, session)
-            if permit is None:
-                break
-            permits.append(permit)
-        self._leases += bool(permits)
-        return permits
-
-    def recall(self) -> None:
-        """Take the unused leases of the process back."""
-        if self._leases:
-            self._leases = 0
-            self.send(Recall())
+        number = self._hold(next(self._numbers), permit, session, message.priority)
+        self.send(Granted(message.number, number))
 
     def stopped(self, seconds: float) -> None:
         """Report that nothing may be sent for some seconds."""
-        self._leases = 0
         if self.welcome:
-            self.send(Recall(seconds))
+            self.send(Stopped(seconds))
 
     def _answered(self, message: Answered) -> None:
         permit = self._end(message.permit)
         if permit is None:
             self._answered_late(message)
             return
-        elapsed = None if message.elapsed is None else message.elapsed + TRANSIT
-        verdict = permit.answered(message.status, info_of(message.limits), elapsed=elapsed)
+        verdict = permit.answered(message.status, info_of(message.limits))
         self.host.ended()
         if message.status == 429:
             self.send(Verdict(message.permit, verdict))

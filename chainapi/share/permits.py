@@ -14,7 +14,6 @@ from chainapi.client.permit import Permit
 from chainapi.core.limits.info import RateLimitInfo, hold
 from chainapi.core.limits.verdict import Verdict
 from chainapi.core.share import messages
-from chainapi.core.share.leases import Leases
 from chainapi.core.share.messages import (
     HOLDING,
     Acquire,
@@ -44,9 +43,6 @@ class Sender(Protocol):
     def send(self, message: FromParticipant) -> None:
         """Send a message; without a link, drop it."""
 
-    def send_later(self, message: FromParticipant) -> None:
-        """Send a message with the next ones."""
-
 
 @define(eq=False, repr=False)
 class SharedPermit:
@@ -55,7 +51,6 @@ class SharedPermit:
     Attributes:
         number: its number at its host, or for the next one.
         request: the request that it was granted for.
-        leased: whether it was granted in advance.
         breaks: stops and broken links that the gate had met when it was granted.
         sent: time of the loop at which the request was sent; None before.
         alone: permit of the gate of this process alone, which granted it without a host; else None.
@@ -64,7 +59,6 @@ class SharedPermit:
 
     number: int
     request: Acquire
-    leased: bool
     breaks: int
     sent: float | None
     _permits: Permits | None
@@ -122,13 +116,11 @@ class Permits:
 
     Args:
         sender: connection to the host.
-        leases: permits granted in advance.
         on_stop: called with the seconds of a stop that the service announced while no host could be informed.
 
     """
 
     _sender: Sender
-    _leases: Leases
     _on_stop: Callable[[float], None]
     _under_way: dict[SharedPermit, None] = field(factory=dict[SharedPermit, None], init=False)
     _unreported: list[_Report] = field(factory=list[_Report], init=False)
@@ -137,9 +129,9 @@ class Permits:
     _responded: bool = field(default=False, init=False)  # whether any response arrived
     _state_came: asyncio.Event = field(factory=asyncio.Event, init=False)
 
-    def add(self, number: int, request: Acquire, *, leased: bool, breaks: int) -> SharedPermit:
+    def add(self, number: int, request: Acquire, breaks: int) -> SharedPermit:
         """Return the permit of a request, with its number at the host."""
-        permit = SharedPermit(number, request, leased, breaks, None, self)
+        permit = SharedPermit(number, request, breaks, None, self)
         self._under_way[permit] = None
         return permit
 
@@ -149,7 +141,7 @@ class Permits:
         The next host gets it as under way.
         """
         now = asyncio.get_running_loop().time()
-        permit = SharedPermit(next(self._numbers), request, False, 0, now, self, alone)
+        permit = SharedPermit(next(self._numbers), request, 0, now, self, alone)
         self._under_way[permit] = None
         return permit
 
@@ -157,9 +149,7 @@ class Permits:
 
     async def answered(self, permit: SharedPermit, status: int, info: RateLimitInfo) -> Verdict:
         """Record a response, and return its meaning for the quota."""
-        loop = asyncio.get_running_loop()
-        elapsed = loop.time() - permit.sent if permit.leased and permit.sent is not None else None
-        message = Answered(permit.number, status, elapsed, limits_of(info))
+        message = Answered(permit.number, status, limits_of(info))
         if permit.alone is not None:
             return self._answered_alone(permit, permit.alone, message, info)
         if status != 429:
@@ -169,7 +159,7 @@ class Permits:
         if not self.end(permit, message):
             self._on_stop(hold(status, info))
             return Verdict.QUOTA
-        refusal = _Refusal(permit, message, info, loop.create_future())
+        refusal = _Refusal(permit, message, info, asyncio.get_running_loop().create_future())
         self._refusals[permit.number] = refusal
         try:
             return await refusal.verdict
@@ -210,9 +200,7 @@ class Permits:
             if permit.alone is None:
                 self._keep(permit, message)
             return False
-        # While leases save requests their messages, the responses need not have a frame each.
-        later = bool(self._leases) and isinstance(message, Answered) and message.status != 429
-        (self._sender.send_later if later else self._sender.send)(message)
+        self._sender.send(message)
         return True
 
     def unsent(self, permit: SharedPermit) -> None:
@@ -220,7 +208,7 @@ class Permits:
         self._under_way.pop(permit, None)
         if permit.alone is not None:
             permit.alone.unsent()
-        self._sender.send(Unsent((permit.number,)))
+        self._sender.send(Unsent(permit.number))
 
     # --- the host ---------------------------------------------------------------------------
 
@@ -282,4 +270,4 @@ def _renumbered(report: _Report, number: int, now: float) -> Answered | Lost:
     message = report.message
     if isinstance(message, Lost) or now - report.ended > FRESH:
         return Lost(number)
-    return Answered(number, message.status, None, message.limits)
+    return Answered(number, message.status, message.limits)

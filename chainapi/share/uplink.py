@@ -25,8 +25,6 @@ __all__ = ["LinkedGate", "Uplink"]
 
 UNAVAILABLE = 2.0  # seconds without a host after which the gate is informed
 RETRY = 0.25  # seconds between two attempts to reach a host
-BATCH = 8  # messages that may wait for each other
-LATER = 0.02  # seconds for which they may wait
 
 _log = logging.getLogger("chainapi.share")
 
@@ -70,7 +68,6 @@ class Uplink:
     _outbox: list[FromParticipant] = field(factory=list[FromParticipant], init=False)
     _flushing: asyncio.Handle | None = field(default=None, init=False)
     _welcome: bool = field(default=True, init=False)
-    _soon: bool = field(default=False, init=False)
     _connecting: asyncio.Task[None] | None = field(default=None, init=False)
     _patience: asyncio.TimerHandle | None = field(default=None, init=False)
     _reason: ShareUnavailableError | ConfigurationError | None = field(default=None, init=False)
@@ -86,7 +83,8 @@ class Uplink:
         if self._link is None and self._connecting is None and not self._closed:
             loop = asyncio.get_running_loop()
             if self._patience is None:
-                self._patience = loop.call_later(UNAVAILABLE, self._give_up)
+                patience = getattr(self.carrier, "patience", UNAVAILABLE)
+                self._patience = loop.call_later(patience, self._give_up)
             self._connecting = loop.create_task(self._connect(pause))
 
     async def aclose(self) -> None:
@@ -111,21 +109,8 @@ class Uplink:
         if self._link is None:
             return
         self._outbox.append(message)
-        if not self._soon:
-            self._cancel_flush()
-            self._soon = True
-            self._flushing = asyncio.get_running_loop().call_soon(self.flush)
-
-    def send_later(self, message: FromParticipant) -> None:
-        """Send a message with the next one, or soon, or when `BATCH` of them wait."""
-        if self._link is None:
-            return
-        if len(self._outbox) + 1 >= BATCH:
-            self.send(message)
-            return
-        self._outbox.append(message)
         if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().call_later(LATER, self.flush)
+            self._flushing = asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
         """Send the messages that wait for others."""
@@ -136,7 +121,6 @@ class Uplink:
                 self._link.send(frame)
 
     def _cancel_flush(self) -> None:
-        self._soon = False
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
@@ -151,9 +135,10 @@ class Uplink:
         except FrameError as error:
             _log.warning("the link to the host of the shared quota broke: %s", error)
             self._drop()
-        except ShareUnavailableError as error:
+        except ShareUnavailableError as error:  # the host will not think better of it
             self._reason = error
             self._drop()
+            self._give_up()
         except BaseException:
             self._drop()  # else requests of the frame would wait for ever
             raise

@@ -67,10 +67,11 @@ class Observer:
         link: the link, not started yet.
         process: name of this process, for the host.
         now: the wall clock in Unix seconds, for the snapshots.
+        quota: name of the quota, for a host of several.
 
     """
 
-    def __init__(self, link: Link, process: str, now: Callable[[], float]) -> None:
+    def __init__(self, link: Link, process: str, now: Callable[[], float], quota: str = "") -> None:
         self.processes = 0
         self.origin = ""
         self._link = link
@@ -78,7 +79,7 @@ class Observer:
         self._asked: asyncio.Future[QuotaSnapshot] | None = None
         self._error: ShareUnavailableError | None = None
         link.start(self._receive, self._broken)
-        link.send(encode([Hello(VERSION, process)]))
+        link.send(encode([Hello(VERSION, process, quota=quota)]))
 
     async def snapshot(self) -> QuotaSnapshot:
         """Return the state of the quota, on the loop's clock; one call at a time.

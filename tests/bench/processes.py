@@ -23,6 +23,7 @@ from attrs import define, field
 
 import chainapi.dask
 from chainapi import Limit, Session
+from chainapi.share.directory import Directory
 from chainapi.share.link import Carrier, Link, Serve
 from chainapi.share.local import LocalCarrier
 from chainapi.simulator import Simulator
@@ -67,7 +68,7 @@ def options(way: str, place: str, api_key: str) -> dict[str, Any]:
     if way == "a static eighth each":
         return {"rate": Limit(LIMIT / PROCESSES, per=WINDOW)}
     if way == "local":
-        return {"share": Announcing(LocalCarrier(place))}
+        return {"share": LocalCarrier(place)}
     from chainapi.core.share.names import frame_key
     from chainapi.share.redis import RedisCarrier
 
@@ -173,7 +174,7 @@ async def job(
     async with sim:
         workers = [await start(way, place, sim, PROCESSES * TASKS // processes) for _ in range(processes)]
         try:
-            return await _run(sim, workers, list(events), restart)
+            return await _run(sim, workers, list(events), restart, Host(place if way == "local" else ""))
         finally:
             for worker in workers:
                 with suppress(ProcessLookupError):
@@ -181,8 +182,29 @@ async def job(
                 await worker.process.wait()
 
 
+@define
+class Host:
+    """Host process of one machine, in a directory; there is none without a directory."""
+
+    directory: str
+    cpu: float = 0.0  # seconds of those that were killed
+
+    def used(self) -> float:
+        """Return the seconds of CPU that all hosts have used."""
+        host = Directory.at(self.directory).host if self.directory else None
+        if not host:
+            return self.cpu
+        fields = Path(f"/proc/{host}/stat").read_text("ascii").rpartition(")")[2].split()
+        return self.cpu + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def kill(self) -> None:
+        """Kill the host."""
+        self.cpu = self.used()
+        os.kill(Directory.at(self.directory).host or 0, signal.SIGKILL)
+
+
 async def _run(
-    sim: Simulator, workers: list[Worker], events: list[Event], restart: Callable[[], Any] | None
+    sim: Simulator, workers: list[Worker], events: list[Event], restart: Callable[[], Any] | None, host: Host
 ) -> Outcome:
     while not sim.stats.answered[200]:  # noqa: ASYNC110 - other processes change it
         await asyncio.sleep(0.005)
@@ -194,16 +216,18 @@ async def _run(
             if kind == "redis":
                 assert restart is not None
                 await restart()
+            elif kind == "host" and host.directory:
+                host.kill()
             else:
                 next(one for one in workers if one.host == (kind == "host") and not one.killed).kill()
-    seconds, stats = time.monotonic() - began, sim.stats
+    seconds, stats, cpu = time.monotonic() - began, sim.stats, host.used()
     for worker in workers:
         with suppress(ProcessLookupError):
             worker.process.send_signal(signal.SIGTERM)
     for worker in workers:
         assert worker.reader is not None
         await asyncio.wait_for(worker.reader, 20)
-    cpu = sum(worker.cpu for worker in workers)
+    cpu += sum(worker.cpu for worker in workers)
     failures = [failure for worker in workers for failure in worker.failures]
     answered = sum(stats.answered.values())
     return Outcome(seconds, stats.answered[429], stats.sent_while_stopped, 1e6 * cpu / answered, failures)

@@ -339,27 +339,6 @@ async def test_a_first_member_that_stands_still_is_replaced(make: Make) -> None:
         check(ground.sim)
 
 
-@pytest.mark.proof
-@contract("local")
-async def test_a_member_that_comes_while_the_first_stands_still(make: Make) -> None:
-    """A newcomer fails or sends alone after two seconds, as its session says, and shares later."""
-    async with make() as ground:
-        first = await ground.member()
-        assert await first.get() == [OK]
-        first.freeze()
-        failing, alone = await ground.member(on_unavailable="fail"), await ground.member()
-        outcomes = await asyncio.gather(*(one.get() for one in (failing, alone)))
-        assert outcomes == [[("ShareUnavailableError", None)], [OK]]
-
-        async def served() -> bool:
-            found: list[Outcome] = await failing.get()
-            return found == [OK]
-
-        await until(served)
-        first.thaw()
-        assert await first.get(3) == [OK] * 3
-
-
 @every_process
 async def test_forked_children_keep_nothing(make: Make) -> None:
     """A session refuses calls of a forked child, which keeps no place in the quota after its parent died."""

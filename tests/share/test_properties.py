@@ -184,7 +184,7 @@ def test_every_way_to_a_gate_keeps_its_promises(way: str, delay: float, steps: l
         assert [one for one in results if isinstance(one, Exception)] == []
         assert play.served >= {number for number, task in enumerate(tasks) if not task.cancelled()}
         assert all(numbers == sorted(numbers) for numbers in play.order.values())
-        await asyncio.sleep(1)  # unused leases go back
+        await asyncio.sleep(1)
         state = play.gates.host().snapshot()
         assert (state.waiting, state.in_flight) == (0, 0)
         await play.gates.aclose()

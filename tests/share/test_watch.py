@@ -40,7 +40,7 @@ class Process:
         host.serve(far)
         self._link.start(self._receive, lambda: None)
         self.permits: list[int] = []
-        self.send(Hello(VERSION, name, origin), Join(1, tag=tag, max_in_flight=100))  # no permits in advance
+        self.send(Hello(VERSION, name, origin), Join(1, tag=tag))
 
     def send(self, *messages: FromParticipant) -> None:
         """Send some messages in one frame."""
@@ -54,13 +54,13 @@ class Process:
     async def answer(self, left: float, status: int = 200) -> None:
         """Report the response to the first request under way."""
         limits = limits_of(RateLimitInfo(100.0, left, 60.0, 60.0 if status == 429 else None, MINUTE))
-        self.send(Answered(self.permits.pop(0), status, 0.05, limits))
+        self.send(Answered(self.permits.pop(0), status, limits))
         await asyncio.sleep(0.01)
 
     def _receive(self, frame: bytes) -> None:
         for message in read_host_frame(frame):
             if isinstance(message, Granted):
-                self.permits += message.permits
+                self.permits.append(message.permit)
 
 
 async def busy_host() -> Host:

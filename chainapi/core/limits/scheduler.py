@@ -20,7 +20,6 @@ from msgspec import Struct
 
 from chainapi.core.limits.deadlines import CLOSE, Deadlines
 from chainapi.core.limits.info import RateLimitInfo
-from chainapi.core.limits.modes import Mode
 from chainapi.core.limits.queue import Queue
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
@@ -152,21 +151,6 @@ class Scheduler(Generic[T]):
     def adopt(self, sent: float, route: str, prior: float | None) -> Reservation:
         """Reserve units for a request that left before; see `Quota.adopt`."""
         return self.quota.adopt(sent, route, self.quota.costs.price(route, prior), prior)
-
-    def surplus(self, now: float, route: str, prior: float | None) -> float:
-        """Return how many more requests of a route could leave now beside those in flight.
-
-        0 unless responses reported what is left, and while any request waits.
-        """
-        quota = self.quota
-        known = quota.mode is Mode.KNOWN and quota.costs.known(route) and not quota.routes.known
-        if self.queue.waiting or not known:
-            return 0.0
-        price = quota.costs.price(route, prior)
-        room = quota.room(now, route, price)
-        if room == inf:
-            return 0.0
-        return min(room / price, quota.max_in_flight - quota.in_flight)
 
     def answered(
         self, reservation: Reservation, now: float, status: int, info: RateLimitInfo, jitter: float

@@ -12,8 +12,7 @@ then on, in any order:
 
 - `Acquire` requests a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
 - A participant ends each permit once: `Answered`, `Lost`, or `Unsent`. `Answered` with a 429 has a `Verdict`.
-- The first permit of a `Granted` belongs to its request; the others are a lease for the next requests of that
-  session and route. `Recall` takes unused leases back: the participant returns them with `Unsent`.
+- `Stopped` reports a stop: what was granted and did not leave yet comes back as `Unsent`.
 - `Waiting` reports a wait to the listener of a session.
 - `State` reports the quota, in answer to `Watch`, after a refusal, and now and then while requests are sent.
 - The end of the link ends all permits as lost.
@@ -50,9 +49,9 @@ __all__ = [
     "Leave",
     "Limits",
     "Lost",
-    "Recall",
     "Refused",
     "State",
+    "Stopped",
     "Unsent",
     "Verdict",
     "Waiting",
@@ -64,11 +63,12 @@ __all__ = [
     "frames_of",
     "info_of",
     "limits_of",
+    "quota_of",
     "read_host_frame",
     "read_participant_frame",
 ]
 
-VERSION = 1
+VERSION = 2
 MAX_FRAME = 1_048_576  # bytes; the largest message has the learned state of a quota
 MOST_MESSAGES = 128  # of a frame that has one message for each request: far below `MAX_FRAME`
 MOST = 1e15  # of any amount: beyond it a float is no exact whole number
@@ -106,6 +106,7 @@ class Hello(Struct, array_like=True, tag=1, frozen=True):
         memory: state of the quota as the participant last received it; empty for none.
         age: seconds since then.
         stopped: seconds for which nothing may be sent, as far as the participant was informed.
+        quota: name of the quota, for a host of several.
 
     """
 
@@ -115,6 +116,7 @@ class Hello(Struct, array_like=True, tag=1, frozen=True):
     memory: bytes = b""
     age: Amount = 0.0
     stopped: Amount = 0.0
+    quota: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{0,64}$")] = ""
 
 
 class Join(Struct, array_like=True, tag=2, frozen=True):
@@ -180,14 +182,10 @@ class Cancel(Struct, array_like=True, tag=6, frozen=True):
 
 
 class Answered(Struct, array_like=True, tag=7, frozen=True):
-    """Response that arrived.
-
-    Its request was sent `elapsed` seconds ago, if that was later than the grant.
-    """
+    """Response that arrived."""
 
     permit: Number
     status: int
-    elapsed: Amount | None = None
     limits: Limits | None = None
 
 
@@ -198,9 +196,9 @@ class Lost(Struct, array_like=True, tag=8, frozen=True):
 
 
 class Unsent(Struct, array_like=True, tag=9, frozen=True):
-    """Permits come back unused."""
+    """A permit comes back unused."""
 
-    permits: tuple[Number, ...]
+    permit: Number
 
 
 class Watch(Struct, array_like=True, tag=10, frozen=True):
@@ -223,10 +221,10 @@ class Denied(Struct, array_like=True, tag=33, frozen=True):
 
 
 class Granted(Struct, array_like=True, tag=34, frozen=True):
-    """Permits for the request `number`, and for the next ones like it; at least one."""
+    """Permit for the request `number`."""
 
     number: Number
-    permits: Annotated[tuple[Number, ...], Meta(min_length=1)]
+    permit: Number
 
 
 class Refused(Struct, array_like=True, tag=35, frozen=True):
@@ -249,13 +247,10 @@ class Verdict(Struct, array_like=True, tag=36, frozen=True):
     verdict: verdicts.Verdict
 
 
-class Recall(Struct, array_like=True, tag=37, frozen=True):
-    """Recall of unused leases.
+class Stopped(Struct, array_like=True, tag=37, frozen=True):
+    """Nothing may be sent for some seconds."""
 
-    With `stopped` above 0, nothing may be sent for that number of seconds.
-    """
-
-    stopped: Amount = 0.0
+    seconds: Amount
 
 
 class Waiting(Struct, array_like=True, tag=38, frozen=True):
@@ -289,7 +284,7 @@ class State(Struct, array_like=True, tag=39, frozen=True):
 FromParticipant: TypeAlias = (
     Hello | Join | Leave | Holding | Acquire | Cancel | Answered | Lost | Unsent | Watch
 )
-FromHost: TypeAlias = Welcome | Denied | Granted | Refused | Verdict | Recall | Waiting | State
+FromHost: TypeAlias = Welcome | Denied | Granted | Refused | Verdict | Stopped | Waiting | State
 
 _ENCODER = Encoder()
 _FROM_PARTICIPANT: Decoder[list[FromParticipant]] = Decoder(list[FromParticipant])
@@ -326,6 +321,19 @@ def read_participant_frame(frame: bytes) -> list[FromParticipant]:
         return _FROM_PARTICIPANT.decode(frame)
     except _MALFORMED as error:
         raise FrameError(f"malformed frame of a participant: {error}") from None
+
+
+def quota_of(frame: bytes) -> str:
+    """Return the name of the quota in the first frame of a participant.
+
+    Raises:
+        FrameError: it does not begin with a `Hello` that names one.
+
+    """
+    messages = read_participant_frame(frame)
+    if not messages or not isinstance(messages[0], Hello) or not messages[0].quota:
+        raise FrameError("the first message has to be Hello, and name a quota")
+    return messages[0].quota
 
 
 def read_host_frame(frame: bytes) -> list[FromHost]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -29,7 +29,7 @@ from chainapi.core.share.messages import (
     Holding,
     Join,
     Limits,
-    Recall,
+    Stopped,
     Waiting,
     amount_of,
     encode,
@@ -54,7 +54,7 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "status": st.integers(100, 599),
     "version": st.integers(0, 2**31),
     "permit": st.integers(HOLDING, 2**63 - 1),
-    "permits": st.lists(numbers, min_size=1, max_size=9).map(tuple),
+    "quota": st.from_regex(r"[A-Za-z0-9_-]{0,64}", fullmatch=True),
     "verdict": st.sampled_from(Verdict),
     "shown": st.binary(max_size=40),
     "memory": st.binary(max_size=40),
@@ -145,8 +145,8 @@ OUT_OF_RANGE: dict[str, FromParticipant] = {
     "too large": Acquire(1, 1, "/a", 2 * MOST),
     "negative number": Cancel(-1),
     "too large a number": Cancel(2**63),
-    "NaN of a header": Answered(1, 200, None, Limits(NAN)),
-    "NaN of a policy": Answered(1, 200, None, Limits(policies=((1.0, NAN, None),))),
+    "NaN of a header": Answered(1, 200, Limits(NAN)),
+    "NaN of a policy": Answered(1, 200, Limits(policies=((1.0, NAN, None),))),
     "NaN of a rate": Join(1, rate=(NAN, 1.0, False)),
     "too long a text": Hello(1, "x" * 1025),
     "number of a host's permit": Holding(HOLDING - 1, 1, "/a"),
@@ -161,9 +161,8 @@ def test_amounts_out_of_range_are_refused() -> None:
 
 
 def test_amounts_of_a_host_out_of_range_are_refused() -> None:
-    """A participant never waits for a time that is no time, and gets at least one permit."""
-    messages: list[FromHost] = [Recall(NAN), Recall(INF), Waiting(1, "stop", NAN, 1)]
-    messages += [Granted(1, ()), Granted(1, (-1,))]
+    """A participant never waits for a time that is no time."""
+    messages: list[FromHost] = [Stopped(NAN), Stopped(INF), Waiting(1, "stop", NAN, 1), Granted(1, -1)]
     for message in messages:
         with pytest.raises(FrameError):
             read_host_frame(encode([message]))
@@ -178,7 +177,7 @@ def test_unknown_meaning_of_a_refusal_is_refused() -> None:
 def test_ends_of_a_protocol_read_only_each_other() -> None:
     """A host does not read messages of hosts, and a participant none of participants."""
     with pytest.raises(FrameError):
-        read_participant_frame(encode([Recall()]))
+        read_participant_frame(encode([Stopped(1.0)]))
     with pytest.raises(FrameError):
         read_host_frame(encode([Cancel(1)]))
 
@@ -238,7 +237,7 @@ INFO = RateLimitInfo(
 def test_limit_headers_survive_a_message() -> None:
     """The host reads the limit headers that the participant received."""
     for info in (INFO, RateLimitInfo(), RateLimitInfo(5.0)):
-        (sent,) = read_participant_frame(encode([Answered(1, 200, None, limits_of(info))]))
+        (sent,) = read_participant_frame(encode([Answered(1, 200, limits_of(info))]))
         assert isinstance(sent, Answered)
         assert info_of(sent.limits) == info
         assert (sent.limits is None) == (info == RateLimitInfo())
@@ -254,11 +253,42 @@ def test_exaggerated_limit_headers_are_cut_to_the_range() -> None:
         (PolicyField(1e300, 1e300, "x" * 2000),),
         (ServiceLimit("y" * 2000, 1e300, 1e300),),
     )
-    (sent,) = read_participant_frame(encode([Answered(1, 200, None, limits_of(info))]))
+    (sent,) = read_participant_frame(encode([Answered(1, 200, limits_of(info))]))
     assert isinstance(sent, Answered)
     assert sent.limits == Limits(
         MOST, MOST, MOST, MOST, ((MOST, MOST, "x" * 1024),), (("y" * 1024, MOST, MOST),)
     )
+
+
+FROM_PARTICIPANT = (
+    "9a980102a57765623a31b168747470733a2f2f646174612e74657374c4066d656d6f7279cb3ff8000000000000cb40040000"
+    "00000000a46e616d65990201a374616793cb4024000000000000cb3ff0000000000000c2059193cb4020000000000000cb40"
+    "4e000000000000c3c2cb40ac200000000000cb403e0000000000009203019704cf000100000000000001a22f61cb40000000"
+    "00000000cb3fe0000000000000a37461679c050101a22f61cb400000000000000003cb4010000000000000cb401400000000"
+    "0000c3a37461670607920601940701cd01ad96cb3ff0000000000000cb4000000000000000cb4008000000000000cb401000"
+    "00000000009193cb4014000000000000cb4018000000000000a16e9193a16dcb401c000000000000cb402000000000000092"
+    "0801920901910a"
+)
+FROM_HOST = (
+    "989220029221a26e6f93220102952301cb4000000000000000a26e6fc3932401a571756f74619225cb3ff000000000000095"
+    "2601a473746f70cb4000000000000000039627c4027b7dc4066d656d6f7279cb3ff000000000000002b168747470733a2f2f"
+    "646174612e74657374"
+)
+
+
+def test_golden_frames_pin_the_schema_to_its_version() -> None:
+    """Frames of version 2 are read and written as they always were: another schema is another version."""
+    frames: list[tuple[str, Any, Any]] = [
+        (FROM_PARTICIPANT, read_participant_frame, FromParticipant),
+        (FROM_HOST, read_host_frame, FromHost),
+    ]
+    for text, read, kinds in frames:
+        frame = bytes.fromhex(text)
+        found = read(frame)
+        assert encode(found) == frame
+        assert {*map(type, found)} == {*get_args(kinds)}
+        assert all(None not in msgspec.structs.astuple(message) for message in found)
+    assert messages.VERSION == 2
 
 
 def test_numbers_of_messages_are_fixed() -> None:
@@ -268,5 +298,5 @@ def test_numbers_of_messages_are_fixed() -> None:
     participants = {"Hello": 1, "Join": 2, "Leave": 3, "Holding": 4, "Acquire": 5, "Cancel": 6}
     ends = {"Answered": 7, "Lost": 8, "Unsent": 9, "Watch": 10}
     hosts = {"Welcome": 32, "Denied": 33, "Granted": 34, "Refused": 35, "Verdict": 36}
-    assert tags == {**participants, **ends, **hosts, "Recall": 37, "Waiting": 38, "State": 39}
-    assert messages.VERSION == 1
+    assert tags == {**participants, **ends, **hosts, "Stopped": 37, "Waiting": 38, "State": 39}
+    assert messages.VERSION == 2
