@@ -9,13 +9,12 @@ import asyncio
 import os
 import sys
 
-from chainapi.share.directory import Directory
 from chainapi.share.process import HostProcess
 
 
 async def main(path: str) -> None:
     """Host the quotas of a directory until no session uses them any more."""
-    host = HostProcess(Directory.at(path))
+    host = HostProcess.at(path)
     if sys.platform != "win32":
         host.stop_at_signals()
     await host.run()

@@ -1,6 +1,7 @@
 """Carrier between the processes of one user on one machine.
 
-All of them connect to one host process. A session that finds no host starts one. A host that does not answer is killed, and replaced.
+All of them connect to one host process. A session that finds no host starts one. A host that does not answer
+is killed, and replaced.
 """
 
 from __future__ import annotations

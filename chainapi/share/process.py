@@ -8,13 +8,15 @@ directory is gone, and keeps what it has learned of each quota for the next one.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from functools import partial
+from typing import Self
 
 from attrs import define, field
 
 from chainapi.core.share.messages import FrameError, quota_of
-from chainapi.share.directory import Directory
+from chainapi.share.directory import UNIX_SOCKETS, Directory
 from chainapi.share.host import Host
 from chainapi.share.stream import StreamLink
 
@@ -41,6 +43,26 @@ class HostProcess:
     _hosts: dict[str, Host] = field(factory=dict[str, Host], init=False)
     _links: set[StreamLink] = field(factory=set[StreamLink], init=False)
     _stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    @classmethod
+    def at(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        tcp: bool = not UNIX_SOCKETS,
+        idle: float | None = IDLE,
+        replaceable: bool = True,
+    ) -> Self:
+        """Return a host for a directory, which is created if it is missing.
+
+        Raises:
+            ConfigurationError: others can use the directory.
+            OSError: it cannot be created.
+
+        """
+        directory = Directory.at(path, tcp=tcp)
+        directory.prepare()
+        return cls(directory, idle, replaceable)
 
     async def run(self) -> bool:
         """Serve until there is nothing to do.

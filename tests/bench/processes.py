@@ -23,9 +23,7 @@ from attrs import define, field
 
 import chainapi.dask
 from chainapi import Limit, Session
-from chainapi.share.directory import Directory
 from chainapi.share.link import Carrier, Link, Serve
-from chainapi.share.local import LocalCarrier
 from chainapi.simulator import Simulator
 from tests.share.redis.server import RedisServer
 
@@ -68,7 +66,8 @@ def options(way: str, place: str, api_key: str) -> dict[str, Any]:
     if way == "a static eighth each":
         return {"rate": Limit(LIMIT / PROCESSES, per=WINDOW)}
     if way == "local":
-        return {"share": LocalCarrier(place)}
+        os.environ["CHAINAPI_SHARE_DIR"] = place
+        return {"share": True}
     from chainapi.core.share.names import frame_key
     from chainapi.share.redis import RedisCarrier
 
@@ -191,16 +190,18 @@ class Host:
 
     def used(self) -> float:
         """Return the seconds of CPU that all hosts have used."""
-        host = Directory.at(self.directory).host if self.directory else None
-        if not host:
-            return self.cpu
-        fields = Path(f"/proc/{host}/stat").read_text("ascii").rpartition(")")[2].split()
+        if not self.directory:
+            return 0.0
+        fields = Path(f"/proc/{self._process()}/stat").read_text("ascii").rpartition(")")[2].split()
         return self.cpu + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
         """Kill the host."""
         self.cpu = self.used()
-        os.kill(Directory.at(self.directory).host or 0, signal.SIGKILL)
+        os.kill(self._process(), signal.SIGKILL)
+
+    def _process(self) -> int:
+        return int(Path(self.directory, "host.lock").read_text("ascii"))
 
 
 async def _run(

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,6 @@ import pytest
 
 from chainapi import Session
 from chainapi.errors import ConfigurationError
-from chainapi.share.directory import Directory
 from chainapi.share.process import HostProcess
 from chainapi.simulator import Fault, Simulator
 from tests.real_loop import RealLoop
@@ -42,9 +42,7 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @asynccontextmanager
 async def hosted(directory: Path, *, tcp: bool = False, idle: float | None = None) -> AsyncIterator[Any]:
     """Host the quotas of a directory in this loop, as the process does; its end is that of the process."""
-    place = Directory.at(directory, tcp=tcp)
-    place.prepare()
-    task = asyncio.create_task(HostProcess(place, idle, replaceable=False).run())
+    task = asyncio.create_task(HostProcess.at(directory, tcp=tcp, idle=idle, replaceable=False).run())
     await asyncio.sleep(0.01)
     yield task
     task.cancel()
@@ -182,10 +180,10 @@ async def test_damaged_files_are_replaced(directory: Path) -> None:
 async def test_what_was_learned_is_removed_when_it_is_of_no_use(directory: Path) -> None:
     """A host that begins removes what was learned of quotas that nobody has used for a day."""
     old, kept = directory / "old.quota", directory / "kept.quota"
-    place = Directory.at(directory)
-    place.prepare()
-    place.store("old", b"", -1.0)
-    place.store("kept", b"", 60.0)
+    async with hosted(directory):
+        pass
+    for path, seconds in ((old, -1.0), (kept, 60.0)):
+        path.write_bytes(struct.pack("!d", time.time() + seconds))
     async with hosted(directory):
         assert (old.exists(), kept.exists()) == (False, True)
 
@@ -236,7 +234,7 @@ async def test_a_host_ends_without_sessions_or_without_its_directory(directory: 
     loop = asyncio.get_running_loop()
     async with hosted(directory, idle=60.0) as host:
         begun = loop.time()
-        assert not await HostProcess(Directory.at(directory)).run()  # there is one
+        assert not await HostProcess.at(directory).run()  # there is one
         async with shared(Simulator()) as session:
             await session.data.get(PATH)
             await asyncio.sleep(100.0)
@@ -284,11 +282,25 @@ def in_real_time(test: Callable[..., Any]) -> Callable[[Path], None]:
     return pytest.mark.adapter(run)
 
 
-async def until_host(directory: Path, others: int = 0) -> int:
-    """Wait for a host process that is not `others`, and return its id."""
-    while not (found := Directory.at(directory).host) or found == others:  # noqa: ASYNC110
+async def until_host(directory: Path, other: int = 0) -> int:
+    """Wait for a host process that is not another one, and return its id."""
+    while (found := host_of(directory)) in (0, other):  # noqa: ASYNC110 - another process sets no event
         await asyncio.sleep(0.01)
     return found
+
+
+def host_of(directory: Path) -> int:
+    """Return the id of the process that has hosted last, or 0."""
+    with suppress(FileNotFoundError, ValueError):
+        return int((directory / "host.lock").read_text("ascii"))
+    return 0
+
+
+def is_alive(process: int) -> bool:
+    """Return whether a process has not ended; its parent may not know yet."""
+    with suppress(FileNotFoundError):
+        return Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 @in_real_time
@@ -303,7 +315,7 @@ async def test_the_first_session_starts_a_host(directory: Path) -> None:
         assert {int(path.name) for path in (about / "fd").iterdir()} >= {0, 1, 2}
         assert not any(KEY.encode() in (about / name).read_bytes() for name in ("environ", "cmdline"))
     (directory / "host.sock").unlink()
-    while Directory.at(directory).host is not None:  # noqa: ASYNC110
+    while is_alive(host):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
@@ -336,7 +348,7 @@ async def test_a_thread_hosts_where_no_process_can_be_started(directory: Path) -
     try:
         async with Simulator() as sim, shared(sim, data_base_url=sim.data_base_url) as session:
             await asyncio.gather(*(session.data.get(PATH) for _ in range(3)))
-            assert Directory.at(directory).host == 0
+            assert (directory / "host.lock").read_bytes() == b"0"
     finally:
         sys.executable = executable
         logger.removeHandler(handler)
@@ -361,4 +373,4 @@ async def test_a_program_that_ends_leaves_its_host_in_silence(directory: Path) -
         )
         _, printed = await done.communicate()
         assert (done.returncode, printed) == (0, b"")
-        assert Directory.at(directory).host
+        os.kill(host_of(directory), 0)  # it lives
