@@ -16,9 +16,10 @@ from uuid import uuid4
 from distributed import SchedulerPlugin
 from distributed.comm.core import CommClosedError
 
+from chainapi.core.share.messages import Remote
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.host import Host
-from chainapi.share.link import Link, LinkEnd, Serve
+from chainapi.share.link import Link, LinkEnd
 
 __all__ = ["DaskCarrier", "GatePlugin"]
 
@@ -103,6 +104,8 @@ class DaskCarrier:
     All sessions of a worker use the same one: `of` returns it, and each of them closes it.
     """
 
+    patience = 2.0
+
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._users = 0
@@ -117,8 +120,8 @@ class DaskCarrier:
         carrier._users += 1
         return carrier
 
-    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
-        """Return a link to the scheduler; this process never hosts.
+    async def connect(self, name: str) -> Link:
+        """Return a link to the scheduler.
 
         Raises:
             ShareUnavailableError: the worker has lost its scheduler.
@@ -132,8 +135,9 @@ class DaskCarrier:
             )
         return self._ends.add(link)
 
-    def store(self, name: str, memory: bytes) -> None:
-        """Do nothing: the scheduler keeps its gates."""
+    def remote(self, name: str) -> Remote | None:
+        """Return None: the scheduler is the host."""
+        return None
 
     async def aclose(self, name: str) -> None:
         """Do nothing: the link was closed."""

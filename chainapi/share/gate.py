@@ -49,8 +49,7 @@ from chainapi.core.share.messages import (
 )
 from chainapi.errors import ConfigurationError, SessionClosedError, ShareUnavailableError
 from chainapi.share.fallback import Fallback
-from chainapi.share.host import Host
-from chainapi.share.link import Carrier, Serve
+from chainapi.share.link import Carrier
 from chainapi.share.permits import Permits, SharedPermit
 from chainapi.share.request import Request
 from chainapi.share.uplink import Uplink
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
 __all__ = ["OnUnavailable", "SharedGate", "rate_of"]
 
 OnUnavailable: TypeAlias = Literal["degrade", "fail"]
-LAST = 0.001  # seconds in which the host of this process reads what the process sent
 LONGEST = 1024  # characters of a route in a message
 HIGHEST = 2**63 - 1  # of a whole number in a message
 TRICKLE = Limit(1, per=0.5)  # of a process alone that knows no limit: one in flight, two a second at most
@@ -93,9 +91,8 @@ class SharedGate:
     def __init__(self, name: str, origin: str, carrier: Carrier, on_unavailable: OnUnavailable) -> None:
         self._origin = origin
         self._on_unavailable = on_unavailable
-        self._uplink = Uplink(name, carrier, self, self._make_host)
-        self._name = name
-        self._carrier = carrier
+        self._uplink = Uplink(name, carrier, self)
+        self._name, self._remote = name, carrier.remote(name)
         self._joined: dict[Member, _Joined] = {}
         self._numbers = count()
         self._requests: dict[int, Request] = {}  # sent to the host, or to be sent to the next one
@@ -103,9 +100,6 @@ class SharedGate:
         self._breaks = 0  # stops, and broken links: what was granted before may not leave after
         self._stopped_until = -inf
         self._shown = QuotaSnapshot(0.0)
-        self._memory = b""  # what the host learned, as last reported
-        self._memory_at = -inf  # when the report arrived, on the loop's clock
-        self._host: Host | None = None  # made by this process, if it was ever elected
         self._processes = 1
         self._met_host = False  # ever
         self._error: ShareUnavailableError | ConfigurationError | None = None
@@ -206,14 +200,7 @@ class SharedGate:
         """End this process's part if no session uses the gate any more."""
         if self._joined or os.getpid() != self._process:
             return
-        try:
-            if self._host is not None:
-                self._uplink.flush()
-                await asyncio.sleep(LAST)  # the host reads what this process reported last
-        finally:  # also if the program does not wait for the end
-            if self._host is not None:
-                self._host.save()
-            await self._uplink.aclose()
+        await self._uplink.aclose()
 
     # --- requests ---------------------------------------------------------------------------
 
@@ -345,19 +332,9 @@ class SharedGate:
             raise FrameError(str(error)) from None
         self._permits.informed()
         self._processes = max(1, state.processes)
-        if state.memory:
-            self._memory, self._memory_at = state.memory, asyncio.get_running_loop().time()
         self._stop(state.stopped)
 
     # --- the host comes and goes ------------------------------------------------------------
-
-    def _make_host(self, memory: bytes, age: float) -> Serve:
-        """Make a host that continues from the newest memory, the carrier's or our own."""
-        own = asyncio.get_running_loop().time() - self._memory_at
-        if self._memory and (not memory or own < age):
-            memory, age = self._memory, own
-        self._host = Host(memory, age, store=lambda memory, _: self._carrier.store(self._name, memory))
-        return self._host.serve
 
     def greeting(self) -> Sequence[FromParticipant]:
         """Return the first messages to a host: sessions, permits, waiting requests."""
@@ -365,9 +342,8 @@ class SharedGate:
         if self._fallback is not None:
             self._stop(self._fallback.gate.stopped_for)
         stopped = max(0.0, self._stopped_until - now)
-        age = now - self._memory_at if self._memory else 0.0
         first: list[FromParticipant] = [
-            Hello(VERSION, _process(), self._origin, self._memory, age, amount_of(stopped), self._name)
+            Hello(VERSION, _process(), self._origin, amount_of(stopped), self._name, self._remote)
         ]
         first += [joined.message for joined in self._joined.values()]
         known = {joined.message.session for joined in self._joined.values()}

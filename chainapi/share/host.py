@@ -178,16 +178,16 @@ class Host:
 
     def _report(self) -> None:
         self._reporting = None
-        state = self.state(self.gate.memory())
+        state = self.state()
         for peer in self._peers:
             if peer.welcome:
                 peer.send(state)
-        self._keep(state.memory)
+        self._keep(self.gate.memory())
 
-    def state(self, memory: bytes = b"") -> State:
+    def state(self) -> State:
         """Return the state of the quota."""
         snapshot = self.gate.snapshot()
-        return State(snapshot.to_json(), memory, self.stopped_for, self.processes, self.origin)
+        return State(snapshot.to_json(), self.stopped_for, self.processes, self.origin)
 
 
 @define(eq=False, repr=False)
@@ -328,8 +328,6 @@ class _Peer:
         self.welcome, self.process = True, self.host.unique(message.process)
         self.host.origin = self.host.origin or message.origin
         self.send(Welcome(VERSION))
-        if message.memory:
-            self.host.gate.restore(message.memory, message.age)
         self.host.changed()
         if message.stopped:
             self.host.gate.hold_back(min(message.stopped, LONGEST_WINDOW))

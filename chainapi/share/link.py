@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+from chainapi.core.share.messages import Remote
+
 __all__ = ["Authenticating", "Carrier", "Link", "LinkEnd", "PairedLink", "Serve", "linked_pair"]
 
 
@@ -39,33 +41,28 @@ Serve = Callable[[Link], None]
 
 
 class Carrier(Protocol):
-    """Connects the processes that share a quota, and elects the host of its gate."""
+    """Connects a process to the host of a quota."""
 
-    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
-        """Return a link to the host of the quota `name`, elected among the callers.
-
-        A process that is elected calls `make_host` with the memory that the carrier stores (empty for none)
-        and its age in seconds, and then the returned function with the host's end of each new link, its own
-        among them.
-
-        Raises:
-            ShareUnavailableError: no host can be reached or elected.
-
-        """
+    @property
+    def patience(self) -> float:
+        """Seconds without a host after which a session goes on alone, or fails."""
         ...
 
-    def store(self, name: str, memory: bytes) -> None:
-        """Store the memory of a quota for later hosts, where the carrier can.
+    def remote(self, name: str) -> Remote | None:
+        """Return the server over which the host shares a quota with other machines."""
+        ...
 
-        Only the host calls it.
+    async def connect(self, name: str) -> Link:
+        """Return a link to the host of the quota `name`.
+
+        Raises:
+            ShareUnavailableError: no host can be reached or started.
+
         """
         ...
 
     async def aclose(self, name: str) -> None:
-        """End this process's part in a quota.
-
-        Its links break, and another process becomes the host.
-        """
+        """End this process's part in a quota."""
         ...
 
 

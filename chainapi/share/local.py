@@ -15,13 +15,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from chainapi.core.share.messages import Remote
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share.directory import UNIX_SOCKETS, Directory
-from chainapi.share.link import Link, Serve
+from chainapi.share.link import Link
 from chainapi.share.process import HostProcess
 from chainapi.share.stream import StreamLink, connected
 
@@ -63,7 +64,7 @@ class LocalCarrier:
         self._links: dict[str, set[StreamLink]] = {}
         self._silent: int | None = None  # a host that did not answer
 
-    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
+    async def connect(self, name: str) -> Link:
         """See `chainapi.share.link.Carrier.connect`."""
         with self._explained():
             self._directory.prepare()
@@ -104,8 +105,9 @@ class LocalCarrier:
             self._directory.prepare()
             return self._directory.quotas()
 
-    def store(self, name: str, memory: bytes) -> None:
-        """Do nothing: the host process keeps what it has learned."""
+    def remote(self, name: str) -> Remote | None:
+        """Return None: only the processes of this machine share the quota."""
+        return None
 
     async def aclose(self, name: str) -> None:
         """See `chainapi.share.link.Carrier.aclose`."""

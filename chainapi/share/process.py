@@ -11,14 +11,17 @@ import asyncio
 import os
 import signal
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from attrs import define, field
 
-from chainapi.core.share.messages import FrameError, quota_of
+from chainapi.core.share.messages import FrameError, Remote, greeting_of
 from chainapi.share.directory import UNIX_SOCKETS, Directory
 from chainapi.share.host import Host
 from chainapi.share.stream import StreamLink
+
+if TYPE_CHECKING:
+    from chainapi.share.redis.relay import Relay
 
 __all__ = ["HostProcess"]
 
@@ -41,6 +44,7 @@ class HostProcess:
     idle: float | None = IDLE
     replaceable: bool = True
     _hosts: dict[str, Host] = field(factory=dict[str, Host], init=False)
+    _relays: dict[tuple[str, Remote], Relay] = field(factory=dict[tuple[str, Remote], "Relay"], init=False)
     _links: set[StreamLink] = field(factory=set[StreamLink], init=False)
     _stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
 
@@ -94,6 +98,8 @@ class HostProcess:
         finally:
             for host in self._hosts.values():
                 host.save()
+            for relay in self._relays.values():
+                await relay.aclose()
             server.close()
             for link in [*self._links]:
                 link.close()
@@ -123,11 +129,24 @@ class HostProcess:
     def _first(self, link: StreamLink, frame: bytes) -> None:
         """Hand a link over to the host of the quota that its first frame names."""
         try:
-            name = quota_of(frame)
+            hello = greeting_of(frame)
         except FrameError:
             link.fail()
+            return
+        name = hello.quota
+        if hello.remote is not None:
+            self._relay(name, hello.remote).serve(link, frame)
             return
         if name not in self._hosts:
             store = partial(self.directory.store, name)
             self._hosts[name] = Host(*self.directory.load(name), store=store)
         self._hosts[name].serve(link, frame)
+
+    def _relay(self, name: str, remote: Remote) -> Relay:
+        """Return what passes links of a quota on to other machines."""
+        from chainapi.share.redis.relay import Relay
+
+        key = name, remote
+        if key not in self._relays or self._relays[key].ended:
+            self._relays[key] = Relay(name, remote)
+        return self._relays[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from attrs import define, field
@@ -19,7 +19,7 @@ from chainapi.core.share.messages import (
     read_host_frame,
 )
 from chainapi.errors import ConfigurationError, ShareUnavailableError
-from chainapi.share.link import Carrier, Link, Serve
+from chainapi.share.link import Carrier, Link
 
 __all__ = ["LinkedGate", "Uplink"]
 
@@ -63,7 +63,6 @@ class Uplink:
     name: str
     carrier: Carrier
     gate: LinkedGate
-    make_host: Callable[[bytes, float], Serve]
     _link: Link | None = field(default=None, init=False)
     _outbox: list[FromParticipant] = field(factory=list[FromParticipant], init=False)
     _flushing: asyncio.Handle | None = field(default=None, init=False)
@@ -81,11 +80,9 @@ class Uplink:
     def open(self, pause: float = 0.0) -> None:
         """Connect after a pause in seconds, unless that is under way or done."""
         if self._link is None and self._connecting is None and not self._closed:
-            loop = asyncio.get_running_loop()
             if self._patience is None:
-                patience = getattr(self.carrier, "patience", UNAVAILABLE)
-                self._patience = loop.call_later(patience, self._give_up)
-            self._connecting = loop.create_task(self._connect(pause))
+                self._expect(self.carrier.patience)
+            self._connecting = asyncio.get_running_loop().create_task(self._connect(pause))
 
     async def aclose(self) -> None:
         """Send what is left to send, and end the link."""
@@ -135,10 +132,9 @@ class Uplink:
         except FrameError as error:
             _log.warning("the link to the host of the shared quota broke: %s", error)
             self._drop()
-        except ShareUnavailableError as error:  # the host will not think better of it
+        except ShareUnavailableError as error:
             self._reason = error
             self._drop()
-            self._give_up()
         except BaseException:
             self._drop()  # else requests of the frame would wait for ever
             raise
@@ -150,7 +146,8 @@ class Uplink:
                 self._stop_patience()
                 self.gate.connected()
             case Denied():
-                raise ShareUnavailableError(f"the host refused this process: {message.reason}")
+                self._expect(UNAVAILABLE if message.again else 0.0)
+                raise ShareUnavailableError(message.reason)
             case _:
                 self.gate.receive(message)
 
@@ -176,7 +173,7 @@ class Uplink:
             await asyncio.sleep(pause)
             pause = RETRY
             try:
-                link = await self.carrier.connect(self.name, self.make_host)
+                link = await self.carrier.connect(self.name)
                 break
             except ShareUnavailableError as error:
                 self._reason = error
@@ -190,6 +187,13 @@ class Uplink:
         for frame in frames_of(self.gate.greeting()):
             link.send(frame)
         link.start(self._receive, self._broken)
+
+    def _expect(self, seconds: float) -> None:
+        """Wait so long for a host, at most."""
+        loop = asyncio.get_running_loop()
+        if self._patience is None or self._patience.when() > loop.time() + seconds:
+            self._stop_patience()
+            self._patience = loop.call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
         self._stop_patience()

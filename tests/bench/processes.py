@@ -23,7 +23,6 @@ from attrs import define, field
 
 import chainapi.dask
 from chainapi import Limit, Session
-from chainapi.share.link import Carrier, Link, Serve
 from chainapi.simulator import Simulator
 from tests.share.redis.server import RedisServer
 
@@ -33,30 +32,6 @@ REQUESTS = 2_400
 
 
 # --- a worker: one of the processes ---------------------------------------------------------------
-
-
-class Announcing:
-    """Carrier that prints when this process becomes the host."""
-
-    def __init__(self, carrier: Carrier) -> None:
-        self._carrier = carrier
-
-    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
-        """Connect; see `Carrier.connect`."""
-
-        def announced(memory: bytes, age: float) -> Serve:
-            print("host", flush=True)
-            return make_host(memory, age)
-
-        return await self._carrier.connect(name, announced)
-
-    def store(self, name: str, memory: bytes) -> None:
-        """Store the memory; see `Carrier.store`."""
-        self._carrier.store(name, memory)
-
-    async def aclose(self, name: str) -> None:
-        """Leave; see `Carrier.aclose`."""
-        await self._carrier.aclose(name)
 
 
 def options(way: str, place: str, api_key: str) -> dict[str, Any]:
@@ -71,7 +46,8 @@ def options(way: str, place: str, api_key: str) -> dict[str, Any]:
     from chainapi.core.share.names import frame_key
     from chainapi.share.redis import RedisCarrier
 
-    return {"share": Announcing(RedisCarrier(place, secret=frame_key("benchmark", api_key)))}
+    os.environ["CHAINAPI_SHARE_DIR"] = tempfile.mkdtemp()  # as on a machine of its own
+    return {"share": RedisCarrier(place, secret=frame_key("benchmark", api_key))}
 
 
 async def work(way: str, place: str, base: str, api_key: str, tasks_each: str) -> None:

@@ -92,7 +92,7 @@ async def test_a_worker_without_a_scheduler_has_no_host() -> None:
         (await one.acquire()).unsent()
         one.worker.batched_stream.comm.abort()
         with pytest.raises(ShareUnavailableError, match="lost its scheduler"):
-            await one.carrier.connect("quota", lambda memory, age: lambda link: None)
+            await one.carrier.connect("quota")
         [link] = one.carrier._ends.values()
         broken = asyncio.Event()
         link.start(lambda frame: None, broken.set)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from functools import partial
 from types import MethodType
 
 from attrs import define, field
@@ -107,8 +107,9 @@ class ExchangeCarrier:
 
     exchange: Exchange
     dead: bool = False
+    patience: float = 2.0
 
-    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
+    async def connect(self, name: str) -> Link:
         """Return a link to the host; become the host if no process is."""
         await asyncio.sleep(self.exchange.delay)
         if self.exchange.away or self.dead:
@@ -118,7 +119,7 @@ class ExchangeCarrier:
             self.exchange.elections += 1
             now = asyncio.get_running_loop().time()
             memory, at = self.exchange.stored.get(name, (b"", now))
-            hosts[name] = self, make_host(memory, now - at)
+            hosts[name] = self, Host(memory, now - at, store=partial(self._store, name)).serve
         host, serve = hosts[name]
         near, far = DelayedEnd(self.exchange.delay), DelayedEnd(self.exchange.delay)
         near.other, far.other = far, near
@@ -126,10 +127,18 @@ class ExchangeCarrier:
         serve(far)
         return near
 
-    def store(self, name: str, memory: bytes) -> None:
+    def remote(self, name: str) -> None:
+        """Return None: there are no other machines."""
+
+    def _store(self, name: str, memory: bytes, seconds: float) -> None:
         """Keep the memory for the next host."""
         self.exchange.stored[name] = memory, asyncio.get_running_loop().time()
 
     async def aclose(self, name: str) -> None:
         """Leave."""
-        self.exchange.kill(self)
+        try:
+            await asyncio.sleep(0.001)  # the host reads what was sent last
+        finally:
+            if self.exchange.hosts.get(name, (None,))[0] is self:
+                self.exchange.host(name).save()
+            self.exchange.kill(self)

@@ -151,9 +151,10 @@ class OneMachine(Apart):
 
 @define(eq=False)
 class OverRedis(Apart):
-    """Processes that meet over a Redis server."""
+    """Processes of two machines, which meet over a Redis server."""
 
     server: RedisServer
+    machines: list[str]
 
     @classmethod
     @asynccontextmanager
@@ -166,9 +167,15 @@ class OverRedis(Apart):
                     Simulator(log=True, api_key=key, **settings) as sim,
                     Processes.started() as processes,
                 ):
-                    yield cls(sim, processes, server.url, key, server)
+                    machines = [f"{folder}/one", f"{folder}/two"]
+                    yield cls(sim, processes, server.url, key, server, machines)
             finally:
                 server.stop()
+
+    async def member(self, **options: Any) -> Any:
+        """See `Ground.member`; by turns they are on either machine."""
+        self.machines.reverse()
+        return await super().member(directory=self.machines[0], **options)
 
     def cut(self) -> None:
         """See `Ground.cut`."""

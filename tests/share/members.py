@@ -273,6 +273,8 @@ class ProcessMember:
     async def close(self) -> dict[str, int]:
         """See `Member.close`."""
         left: dict[str, int] = await self._do("close")
+        if self._results:  # of calls that the close has ended
+            await asyncio.wait(self._results.values(), timeout=5.0)
         await self.kill()
         return left
 
@@ -328,12 +330,16 @@ class Processes:
         number, pid = json.loads(await reader.readline())
         self._arrivals.pop(number).set_result(ProcessMember(pid, reader, writer))
 
-    async def start(self, **arguments: Any) -> ProcessMember:
-        """Start a process that has a session with these arguments."""
+    async def start(self, directory: str = "", **arguments: Any) -> ProcessMember:
+        """Start a process that has a session with these arguments.
+
+        It meets others in a directory, if that is given.
+        """
+        variables = {**self._variables, **({"CHAINAPI_SHARE_DIR": directory} if directory else {})}
         number, program = next(self._numbers), _forking()
         arrival = self._arrivals[number] = asyncio.get_running_loop().create_future()
         assert program.stdin is not None
-        program.stdin.write(json.dumps([self._place, number, self._variables, arguments]).encode() + b"\n")
+        program.stdin.write(json.dumps([self._place, number, variables, arguments]).encode() + b"\n")
         program.stdin.flush()
         self.members.append(await arrival)
         return self.members[-1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ from chainapi.core.share.messages import (
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.gate import SharedGate
 from chainapi.share.host import Host
-from chainapi.share.link import Link, Serve, linked_pair
+from chainapi.share.link import Link, linked_pair
 
 pytestmark = pytest.mark.rule
 
@@ -164,7 +163,12 @@ class PlayedHost:
         self.link: Any = None
         self.welcomes = True
 
-    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
+    patience = 2.0
+
+    def remote(self, name: str) -> None:
+        """Return None: there are no other machines."""
+
+    async def connect(self, name: str) -> Link:
         """Return a link to the host."""
         self.connections += 1
         near, self.link = linked_pair()
@@ -172,9 +176,6 @@ class PlayedHost:
         if self.welcomes:
             self.link.send(encode([Welcome(VERSION)]))
         return near
-
-    def store(self, name: str, memory: bytes) -> None:
-        """Store nothing."""
 
     async def aclose(self, name: str) -> None:
         """End nothing."""
@@ -213,7 +214,7 @@ async def test_a_denied_process_gets_the_reason() -> None:
     while not task.done():
         await asyncio.sleep(0.26)
         host.link.send(encode([Denied("version 9 of the protocol")]))
-    with pytest.raises(ShareUnavailableError, match="refused this process: version 9 of the protocol"):
+    with pytest.raises(ShareUnavailableError, match="version 9 of the protocol"):
         task.result()
     assert 2 <= host.connections <= 12
     gate.leave(member)

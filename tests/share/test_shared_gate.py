@@ -140,23 +140,6 @@ async def test_second_outage_begins_without_the_requests_of_the_first() -> None:
     await process.aclose()
 
 
-async def test_participant_gives_its_memory_to_a_host_without_one() -> None:
-    """A new host that the carrier gives nothing learns from the greeting of another process."""
-    exchange = Exchange()
-    async with processes(3, exchange) as (one, two, three):
-        await end(await one.acquire(), 200, headers(2.0))
-        for other in (two, three):
-            (await other.acquire()).unsent()
-        for left in range(2):
-            await end(await one.acquire(), 200, headers(1.0 - left))
-        await asyncio.sleep(1.0)
-        exchange.stored.clear()
-        exchange.kill(one.carrier)
-        await asyncio.sleep(1.0)
-        assert exchange.gate("quota").snapshot().remaining == 0
-        assert exchange.elections == 2
-
-
 async def test_refusal_without_a_verdict_reaches_the_next_host() -> None:
     """A 429 that the last host took with it stops the next one too."""
     exchange = Exchange(delay=0.01)

@@ -50,6 +50,7 @@ __all__ = [
     "Limits",
     "Lost",
     "Refused",
+    "Remote",
     "State",
     "Stopped",
     "Unsent",
@@ -61,9 +62,9 @@ __all__ = [
     "encode",
     "framed",
     "frames_of",
+    "greeting_of",
     "info_of",
     "limits_of",
-    "quota_of",
     "read_host_frame",
     "read_participant_frame",
 ]
@@ -93,6 +94,17 @@ class Limits(Struct, array_like=True, frozen=True):
     service_limits: tuple[tuple[Text, Amount | None, Amount | None], ...] = ()
 
 
+class Remote(Struct, array_like=True, frozen=True):
+    """Redis server over which machines share a quota; see `RedisCarrier`."""
+
+    url: Annotated[str, Meta(max_length=4096)]
+    prefix: Text
+    secret: Annotated[bytes, Meta(max_length=1024)] = b""
+    ttl: Amount = 2.0
+    silence: Amount = 2.0
+    timeout: Amount = 2.0
+
+
 # --- from a participant to the host -------------------------------------------------------------
 
 
@@ -103,20 +115,18 @@ class Hello(Struct, array_like=True, tag=1, frozen=True):
         version: of the protocol.
         process: name of the process, such as ``host:4711``.
         origin: scheme, host and port of the service.
-        memory: state of the quota as the participant last received it; empty for none.
-        age: seconds since then.
         stopped: seconds for which nothing may be sent, as far as the participant was informed.
         quota: name of the quota, for a host of several.
+        remote: server over which that host shares the quota; None for the processes of one machine.
 
     """
 
     version: int
     process: Text
     origin: Text = ""
-    memory: bytes = b""
-    age: Amount = 0.0
     stopped: Amount = 0.0
     quota: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{0,64}$")] = ""
+    remote: Remote | None = None
 
 
 class Join(Struct, array_like=True, tag=2, frozen=True):
@@ -215,9 +225,13 @@ class Welcome(Struct, array_like=True, tag=32, frozen=True):
 
 
 class Denied(Struct, array_like=True, tag=33, frozen=True):
-    """The participant is refused, for a reason in words."""
+    """The participant is refused, for a reason in words.
+
+    With `again` it may be accepted later.
+    """
 
     reason: Text
+    again: bool = False
 
 
 class Granted(Struct, array_like=True, tag=34, frozen=True):
@@ -263,11 +277,10 @@ class Waiting(Struct, array_like=True, tag=38, frozen=True):
 
 
 class State(Struct, array_like=True, tag=39, frozen=True):
-    """State of the quota, for people (`shown`) and for the next host (`memory`).
+    """State of the quota, for people.
 
     Attributes:
         shown: JSON of a `QuotaSnapshot`, its times as seconds from now.
-        memory: what a host needs to continue; see `chainapi.core.limits.memory`.
         stopped: seconds for which nothing may be sent.
         processes: number of the processes that share the quota.
         origin: scheme, host and port of the service, as the first process named it.
@@ -275,7 +288,6 @@ class State(Struct, array_like=True, tag=39, frozen=True):
     """
 
     shown: bytes
-    memory: bytes = b""
     stopped: Amount = 0.0
     processes: Number = 1
     origin: Text = ""
@@ -323,8 +335,8 @@ def read_participant_frame(frame: bytes) -> list[FromParticipant]:
         raise FrameError(f"malformed frame of a participant: {error}") from None
 
 
-def quota_of(frame: bytes) -> str:
-    """Return the name of the quota in the first frame of a participant.
+def greeting_of(frame: bytes) -> Hello:
+    """Return the greeting in the first frame of a participant.
 
     Raises:
         FrameError: it does not begin with a `Hello` that names one.
@@ -333,7 +345,7 @@ def quota_of(frame: bytes) -> str:
     messages = read_participant_frame(frame)
     if not messages or not isinstance(messages[0], Hello) or not messages[0].quota:
         raise FrameError("the first message has to be Hello, and name a quota")
-    return messages[0].quota
+    return messages[0]
 
 
 def read_host_frame(frame: bytes) -> list[FromHost]:

@@ -1,22 +1,19 @@
-"""Carrier over Redis: one quota for processes on several machines.
-
-Redis elects the host, by its clock, and passes packets between channels of the processes. Packets are
-authentic, numbered, and never repeated; see docs/redis.md.
-"""
+"""Carrier of sessions whose quota several machines share over Redis."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+import os
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from chainapi.core.extras import missing_extra
-from chainapi.core.share.packets import quota_key
-from chainapi.share.link import Link, Serve
+from chainapi.core.share.messages import Remote
+from chainapi.share.link import Link
+from chainapi.share.local import LocalCarrier
 
 if TYPE_CHECKING:
-    from chainapi.share.redis.participant import Participant
-    from chainapi.share.redis.wire import Wire
+    from chainapi.share.redis.peer import RedisPeer
 
 __all__ = ["RedisCarrier"]
 
@@ -24,15 +21,17 @@ __all__ = ["RedisCarrier"]
 class RedisCarrier:
     """Carrier over Redis 6 or newer, or a compatible server such as Valkey.
 
-    It belongs to one event loop, and uses one connection for all quotas.
+    Sessions connect to the host process of their machine, and these processes meet over Redis: one of them
+    hosts the quota.
 
-    Arguments:
+    Args:
         url: ``redis://``, ``rediss://`` or ``unix://``, with the options of redis-py.
         prefix: of all keys and channels.
         secret: of all processes, to authenticate packets, instead of that of each quota; see `authenticate`.
         ttl: seconds after which a host that hangs, or that Redis cannot reach, loses the quota to another.
         silence: seconds without a packet after which a link breaks.
         timeout: seconds within which Redis has to answer.
+        directory: where the processes of this machine meet; see `LocalCarrier`.
 
     Raises:
         ConfigurationError: redis-py is not installed, or the URL is malformed.
@@ -48,23 +47,25 @@ class RedisCarrier:
         ttl: float = 2.0,
         silence: float = 2.0,
         timeout: float = 2.0,
+        directory: str | os.PathLike[str] | None = None,
     ) -> None:
         try:
-            from chainapi.share.redis.term import Times
             from chainapi.share.redis.wire import Address
         except ModuleNotFoundError as error:
             raise missing_extra("a quota shared over Redis needs", error.name, "redis") from None
+        self._local = LocalCarrier(directory)
+        self._observer: RedisPeer | None = None
         self._address = Address(url)
-        self._prefix = prefix
-        self._secret = secret
+        self._remote = Remote(url, prefix, secret, ttl, silence, timeout)
         self._secrets: dict[str, bytes] = {}
-        self._times = Times(ttl, silence, timeout)
-        self._participants: dict[str, Participant] = {}
-        self._opening = asyncio.Lock()
-        self._wire: Wire | None = None
+
+    @property
+    def patience(self) -> float:
+        """See `Carrier.patience`."""
+        return self._local.patience
 
     def __repr__(self) -> str:
-        return f"RedisCarrier({str(self._address)!r}, prefix={self._prefix!r})"
+        return f"RedisCarrier({str(self._address)!r}, prefix={self._remote.prefix!r})"
 
     def authenticate(self, name: str, secret: bytes) -> None:
         """Authenticate packets of the quota `name` by a secret that its processes have.
@@ -74,53 +75,24 @@ class RedisCarrier:
         """
         self._secrets[name] = secret
 
-    async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
-        """See `Carrier.connect`."""
-        return await (await self._part(name)).connect(make_host)
+    def remote(self, name: str) -> Remote:
+        """See `Carrier.remote`."""
+        return replace(self._remote, secret=self._remote.secret or self._secrets.get(name, b""))
+
+    async def connect(self, name: str) -> Link:
+        """Return a link to the host process of this machine."""
+        return await self._local.connect(name)
 
     async def observe(self, name: str) -> Link | None:
-        """Return a link to the host without becoming it; None if no process hosts."""
-        return await (await self._part(name)).observe()
+        """Return a link to the host over Redis; None if no machine hosts."""
+        from chainapi.share.redis.peer import RedisPeer
 
-    def store(self, name: str, memory: bytes) -> None:
-        """See `Carrier.store`."""
-        if name in self._participants:
-            self._participants[name].store(memory)
+        if self._observer is None:
+            self._observer = RedisPeer.of(self.remote(name))
+        return await self._observer.observe(name)
 
     async def aclose(self, name: str) -> None:
-        """See `Carrier.aclose`; the connection is closed with the last quota."""
-        participant = self._participants.pop(name, None)
-        if participant is not None:
-            participant.end()
-        async with self._opening:
-            if self._wire is not None and not self._participants:
-                wire, self._wire = self._wire, None
-                await wire.aclose(self._times.timeout)
-
-    async def _part(self, name: str) -> Participant:
-        wire = await self._connected()
-        participant = self._participants.get(name)
-        if participant is None or participant.ended:
-            participant = self._participants[name] = self._participant(wire, name)
-        return participant
-
-    def _participant(self, wire: Wire, name: str) -> Participant:
-        from chainapi.share.redis.election import Election
-        from chainapi.share.redis.participant import Participant
-
-        key = quota_key(self._secret or self._secrets.get(name, b""), name)
-        return Participant(wire, Election(self._prefix, name, self._times.ttl), key, self._times)
-
-    async def _connected(self) -> Wire:
-        from chainapi.share.redis.wire import Wire
-
-        async with self._opening:
-            if self._wire is None or self._wire.lost:
-                wire = await Wire.open(self._address, self._times.timeout)
-                wire.on_lost = self._lost
-                self._wire = wire
-            return self._wire
-
-    def _lost(self) -> None:
-        for participant in self._participants.values():
-            participant.end()
+        """End this process's part in a quota."""
+        if self._observer is not None:
+            await self._observer.aclose(name)
+        await self._local.aclose(name)

@@ -45,18 +45,20 @@ class Participant:
         self._loop = asyncio.get_running_loop()
         self._me = os.urandom(16).hex().encode()
         self._term: Term | None = None
-        self._joining: _Joining | None = None
-        self._link: RedisLink | None = None
+        self._electing = asyncio.Lock()
+        self._joining: dict[bytes, _Joining] = {}  # by the names of links
+        self._links: dict[bytes, RedisLink] = {}  # likewise
         self._timer: asyncio.TimerHandle | None = None
         self.ended = False
 
     async def connect(self, make_host: MakeHost) -> Link:
         """Return a link to the host, or become it; see `Carrier.connect`."""
         until = self._loop.time() + 2 * max(self._times.ttl, self._times.silence)
-        if self._timer is None:
-            await self._begin()
         while self._loop.time() < until:
-            result = await self._elect()
+            async with self._electing:
+                if self._timer is None:
+                    await self._begin()
+                result = await self._elect()
             if isinstance(result, Term):
                 return _own_link(result, make_host)
             link = await self._join(result)
@@ -96,12 +98,12 @@ class Participant:
         self.ended = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._joining is not None:
-            self._joining.fail(LostError())
+        for joining in self._joining.values():
+            joining.fail(LostError())
         if self._term is not None:
             self._term.end()
-        if self._link is not None:
-            self._link.end()
+        for link in self._links.values():
+            link.end()
         self._wire.unsubscribe(self._election.channel(self._me))
 
     # --- candidate ------------------------------------------------------------------------------
@@ -150,9 +152,8 @@ class Participant:
 
     async def _join(self, host: Elsewhere) -> RedisLink | None:
         """Return a link to the host; None if it ended, or does not answer within one beat."""
-        if self._link is not None:
-            self._link.close()
-        joining = self._joining = _Joining(host.term, os.urandom(NONCE), self._election.channel(host.host))
+        joining = _Joining(host.term, os.urandom(NONCE), self._election.channel(host.host))
+        self._joining[joining.link] = joining
         packet = seal(self._key, Packet(Kind.OPEN, host.term, joining.link, 0, self._me))
         self._wire.call(joining.published, b"PUBLISH", joining.channel, packet)
         try:
@@ -162,7 +163,7 @@ class Participant:
         except TimeoutError:
             return None
         finally:
-            self._joining = None
+            del self._joining[joining.link]
 
     def _accepted(self, joining: _Joining, data: bytes) -> None:
         packet = open_packet(self._key, data)
@@ -175,19 +176,20 @@ class Participant:
         term, link = packet.term, packet.link
         to_host, to_participant = link_keys(self._key, term, link, packet.payload)
         directions = Outgoing(to_host, term, link), Incoming(to_participant, term, link)
-        self._link = RedisLink(self._wire, link, joining.channel, directions, self._times.silence)
-        self._link.beat()  # the host serves the link from then on
-        joining.joined.set_result(self._link)
+        made = RedisLink(self._wire, link, joining.channel, directions, self._times.silence)
+        self._links[link] = made
+        made.beat()  # the host serves the link from then on
+        joining.joined.set_result(made)
 
     # --- all ------------------------------------------------------------------------------------
 
     def _receive(self, data: bytes) -> None:
         """Take a packet of any link, or of one to be."""
         name = link_of(data)
-        if self._link is not None and name == self._link.name:
-            self._link.receive(data)
-        elif self._joining is not None and name == self._joining.link and not self._joining.joined.done():
-            self._accepted(self._joining, data)
+        if (link := self._links.get(name)) is not None:
+            link.receive(data)
+        elif (joining := self._joining.get(name)) is not None and not joining.joined.done():
+            self._accepted(joining, data)
         elif self._term is not None and not self._term.receive(name, data):
             packet = open_packet(self._key, data)
             if packet is not None and packet.kind == Kind.OPEN:
@@ -197,8 +199,9 @@ class Participant:
         self._timer = self._loop.call_later(self._times.beat, self._tick)
         if self._term is not None:
             self._term.tick()
-        if self._link is not None and self._link.open:
-            self._link.tick(self._times.idle)
+        for link in self._links.values():
+            link.tick(self._times.idle)
+        self._links = {name: link for name, link in self._links.items() if link.open}
 
 
 class _Joining:

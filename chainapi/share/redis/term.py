@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from chainapi.core.share.host_lock import HostLock
 from chainapi.core.share.packets import (
     NONCE,
     Incoming,
@@ -28,8 +27,9 @@ from chainapi.share.redis.election import Elected, Election
 from chainapi.share.redis.links import OwnLink, RedisLink
 from chainapi.share.redis.wire import Answer, Wire
 
-__all__ = ["Term", "Times", "lock_clock"]
+__all__ = ["HostLock", "Term", "Times", "lock_clock"]
 
+DRIFT = 0.1  # part of a lock that clocks may run apart while it lasts
 MAX_UNCONFIRMED = 1_024  # links without a packet of the other end: replayed requests for links make such ones
 
 Clock: TypeAlias = Callable[[], float]
@@ -63,6 +63,28 @@ def lock_clock() -> float:
     if sys.platform == "linux":
         suspended = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
     return asyncio.get_running_loop().time() + suspended
+
+
+class HostLock:
+    """Right to be the host, for `ttl` seconds from each time it is granted.
+
+    The broker counts from when it grants the lock, the host from when it sent the request, which is
+    earlier. So the host stops first, unless its clock is slower than the broker's by more than `DRIFT`.
+    """
+
+    __slots__ = ("_ttl", "_until")
+
+    def __init__(self, ttl: float, sent: float) -> None:
+        self._ttl = ttl * (1 - DRIFT)
+        self._until = sent + self._ttl
+
+    def renewed(self, sent: float) -> None:
+        """Note that the broker granted the lock again, to a request sent at `sent`."""
+        self._until = max(self._until, sent + self._ttl)
+
+    def holds(self, now: float) -> bool:
+        """Return whether the host may serve at `now`."""
+        return now < self._until
 
 
 class Term:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.core.share.host_lock import HostLock
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.core.share.packets import (
     GapError,
@@ -22,6 +21,7 @@ from chainapi.core.share.packets import (
     seal,
     seal_memory,
 )
+from chainapi.share.redis.term import HostLock
 
 pytestmark = pytest.mark.rule
 

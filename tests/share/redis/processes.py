@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from chainapi.share.redis import RedisCarrier
+from chainapi.share.redis.peer import RedisPeer
 
 __all__ = ["End", "Process", "connected", "processes"]
 
@@ -39,7 +39,7 @@ class Process:
     def __init__(self, url: str, name: str, **options: object) -> None:
         settings = {"ttl": LONG, "silence": LONG, **options}
         self.name = name
-        self.carrier = RedisCarrier(url, **settings)  # type: ignore[arg-type]
+        self.carrier = RedisPeer(url, **settings)  # type: ignore[arg-type]
         self.elections: list[tuple[bytes, float]] = []
         self.served: asyncio.Queue[End] = asyncio.Queue()
 

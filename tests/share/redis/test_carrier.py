@@ -84,9 +84,10 @@ async def test_a_connection_that_redis_closes_breaks_the_links(own_server: Redis
 async def test_redis_that_is_not_there(name: str) -> None:
     """The error of a Redis that cannot be reached names host and port, and no password."""
     port = free_port()
-    carrier = RedisCarrier(f"redis://user:hunter2@127.0.0.1:{port}/0")
+    process = Process(f"redis://user:hunter2@127.0.0.1:{port}/0", name)
+    carrier = process.carrier
     with pytest.raises(ShareUnavailableError, match=f"127.0.0.1:{port}") as caught:
-        await carrier.connect(name, Process("redis://", name)._make_host)
+        await process.connect()
     assert "hunter2" not in f"{caught.value!r} {caught.value} {carrier!r} {vars(caught.value)}"
     await carrier.aclose(name)
 
