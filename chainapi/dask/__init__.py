@@ -166,7 +166,7 @@ def register(client: Any, **session_arguments: Any) -> Any:
 
 def _folder(target: Any, options: Mapping[str, Any]) -> str:
     """Return the address of a target, the same for every process."""
-    from chainapi.export.sinks import target_of
+    from chainapi.export.target import target_of
 
     if not isinstance(target, str | os.PathLike):
         raise ArgumentError(f"target={quoted(target)} must be a path or a URL")

@@ -23,8 +23,8 @@ from chainapi.dask.plugins import SESSIONS, plugin_soon
 from chainapi.errors import ChainAPIError, ExportError, IncompleteExportError
 from chainapi.export.log import DataFile, Log, State
 from chainapi.export.run import Run
-from chainapi.export.sinks import Target, target_of
 from chainapi.export.spec import ExportSpec
+from chainapi.export.target import Target, target_of
 
 __all__ = ["Held", "Job", "Outcome", "export_partition", "prepare"]
 

@@ -108,8 +108,8 @@ async def export(
     """
     from chainapi.export.progress import reporter_of
     from chainapi.export.run import Run
-    from chainapi.export.sinks import target_of
     from chainapi.export.spec import ExportSpec
+    from chainapi.export.target import target_of
 
     layout = Layout(format, amounts, fields, partition, parquet)
     spec = ExportSpec(
@@ -154,7 +154,7 @@ def files(
         ExportError: no export wrote it, or its log is damaged.
 
     """
-    from chainapi.export.sinks import target_of
+    from chainapi.export.target import target_of
 
     return target_of(target, None, storage_options).files()
 
@@ -174,7 +174,7 @@ def compact(target: str | os.PathLike[str], storage_options: Mapping[str, Any] |
         ExportError: no export wrote it, or it cannot be written.
 
     """
-    from chainapi.export.sinks import target_of
+    from chainapi.export.target import target_of
 
     found = target_of(target, None, storage_options)
     if found.name:

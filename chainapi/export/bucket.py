@@ -282,7 +282,7 @@ def checked_url(url: str, suffixes: Collection[str]) -> str:
         suffixes: suffixes that only files have.
 
     Raises:
-        ConfigurationError: it is that of a file, or a chain of file systems, or has credentials that would be
+        ConfigurationError: it names a file, or a chain of file systems, or has credentials that would be
             in messages.
 
     """

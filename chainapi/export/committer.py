@@ -48,16 +48,13 @@ class Committer:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.rows = self.size = self.added = self.removed = self.invalid = 0
-        self._sources = dict[str, Source]()  # by query, what this run has asked for
-        self._named = dict[str, Source]()  # the same by label
+        self._named = dict[str, Source]()  # by label, what this run has asked for
         self._labels = dict[str, str]()  # by query, all
         self._codec: Codec | None = None
         self._number: Callable[[Mapping[str, Any]], int | None] | None = None
         self._moved = dict[str, Source]()
         self._moves = Moves()
         self._windows = dict[str, Window]()  # of finished walks
-        self._open_windows = dict[str, Window]()
-        self._known_invalid = dict[str, Counter[str]]()  # of sources with a window
 
     def begin(self, codec: Codec, number: Callable[[Mapping[str, Any]], int | None] | None) -> None:
         """Take the codec of the rows, and the reader of the number of a stored row."""
@@ -78,16 +75,12 @@ class Committer:
             ExportError: the position cannot be read.
 
         """
-        if query in self._sources:
-            return self._sources[query]
-        known = self._labels.get(query)
-        if known is not None:
-            source = self._loaded(known)
-        else:
-            label = free_label(label, query, self._is_taken)
-            source = Source(label, query)
-        self._sources[query] = self._named[source.label] = source
-        return source
+        label = self._labels.get(query) or free_label(label, query, self._is_taken)
+        if label not in self._named:
+            known = label in self.sink.state.positions
+            self._named[label] = self._loaded(label) if known else Source(label, query)
+            self._labels[query] = label
+        return self._named[label]
 
     def _is_taken(self, label: str) -> bool:
         return label in self.sink.state.positions or label in self._named
@@ -121,11 +114,8 @@ class Committer:
 
     def _begin_window(self, source: Source, start: int) -> None:
         """Begin the window of a source, or begin it again."""
-        stored = self.sink.state.positions[source.label]
-        source.invalid = tuple(stored.get("invalid", ()))
-        self._known_invalid[source.label] = Counter(source.invalid)
-        self._open_windows[source.label] = Window(start)
-        source.open_window(start)
+        source.invalid = tuple(self.sink.state.positions[source.label].get("invalid", ()))
+        source.open_window(Window(start, Counter(source.invalid)))
 
     def count(self, walk: Walk, sent: Sequence[Batch], count: Count) -> DigestCounter | None:
         """Count digests of the rows of a walk.
@@ -156,7 +146,7 @@ class Committer:
                 continue
             batch.written = True
             if source.window is not None:
-                self._take_window(batch, page)
+                self._take_window(batch, source.window, page)
             elif page.count:
                 pages.append(page)
                 self.rows += page.count
@@ -202,8 +192,8 @@ class Committer:
         if source.window is None:
             if self._is_news(source):
                 self._moved[source.label] = source
-        elif source.position.done and (window := self._open_windows.pop(source.label, None)) is not None:
-            self._windows[source.label] = window
+        elif source.position.done:
+            self._windows[source.label] = source.window
         if batch.position.done:
             self._moves.given.pop(walk, None)
         elif batch.given:
@@ -216,16 +206,17 @@ class Committer:
             return True
         return {**source.dump(), "checkpoint": None} != {**stored, "checkpoint": None}
 
-    def _take_window(self, batch: Batch, page: PageRows) -> None:
-        label = batch.source.label
+    def _take_window(self, batch: Batch, window: Window, page: PageRows) -> None:
         if batch.begins:
-            self._begin_window(batch.source, self._open_windows[label].start)
-        if page.count:
-            self._open_windows[label].add(page)
+            self._begin_window(batch.source, window.start)
+        if page.count and batch.source.window is not None:
+            batch.source.window.add(page)
 
     def _take_invalid(self, source: Source, records: bytes) -> None:
         """Add the records of invalid rows that were not written before."""
-        known = self._known_invalid.get(source.label, Counter[str]())
+        window = source.window
+        known = Counter[str]() if window is None else window.known
+        lines = self._moves.invalid if window is None else window.invalid
         head = b'{"%b":%b,' % (SOURCE.encode(), msgspec.json.encode(source.label))
         for record in records.split(b"\n")[:-1]:
             row = record.partition(_ROW)[2]
@@ -234,8 +225,6 @@ class Committer:
                 known[digest] -= 1
             else:
                 source.invalid += (digest,)
-                window = self._open_windows.get(source.label) if source.window is not None else None
-                lines = self._moves.invalid if window is None else window.invalid
                 lines.append(head + record[1:] + b"\n")
                 self.invalid += 1
 

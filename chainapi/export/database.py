@@ -44,8 +44,8 @@ _GIVEN = msgspec.msgpack.Decoder(list[Given])
 class Database(Sink):
     """Sink of a database file.
 
-    The transaction of a commit begins with the first step of that. The end of the connection rolls back one
-    that failed, and the database itself one of a run that was killed.
+    The first step of a commit begins its transaction. If the commit fails, the end of the connection rolls it
+    back. If the run is killed, the database itself does.
 
     Attributes:
         rows: number of rows of the table.
@@ -61,7 +61,7 @@ class Database(Sink):
     ends: str  # statement after the last one, which leaves no log
     retypes: bool  # whether a column may need another type later
 
-    def __init__(self, path: Path, writer: str, *, seconds: float | None = None) -> None:
+    def __init__(self, path: Path, *, seconds: float | None = None) -> None:
         super().__init__(seconds)
         self.rows = 0
         self._path = path
@@ -233,10 +233,12 @@ class Database(Sink):
     # Commits
 
     def given(self, walk: Walk) -> Iterable[Given]:
-        """Yield the hashes of the rows of a walk, in the order in which they were stored."""
+        """Yield the digests of the rows of a walk, in the order in which they were stored."""
         if self.state.number:
-            query = f"SELECT outcomes FROM {GIVEN} WHERE source = ? AND place = ? ORDER BY number"  # noqa: S608
-            for (content,) in self._ask(query, walk):
+            query = f"SELECT digests FROM {GIVEN} WHERE source = ? AND place = ? ORDER BY number"  # noqa: S608
+            with self.explained():
+                found = self._ask(query, walk)
+            for (content,) in found:
                 yield from _GIVEN.decode(content)
 
     def drop(self, compared: Windows) -> None:
@@ -332,7 +334,7 @@ class Database(Sink):
         ended = [(label,) for label, one in moves.positions.items() if one.get("done")]
         if ended:
             self.database.executemany(f"DELETE FROM {GIVEN} WHERE source = ?", ended)  # noqa: S608
-        given = [(*walk, number, msgspec.msgpack.encode(outcomes)) for walk, outcomes in moves.given.items()]
+        given = [(*walk, number, msgspec.msgpack.encode(pages)) for walk, pages in moves.given.items()]
         if given:
             self._put(f"INSERT INTO {GIVEN}", given)
         if moves.invalid:
@@ -351,7 +353,7 @@ def _texts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 _TABLES = {
     EXPORT: "name TEXT PRIMARY KEY, value TEXT",
     POSITIONS: "source TEXT PRIMARY KEY, position TEXT",
-    GIVEN: "source TEXT, place INTEGER, number BIGINT, outcomes BLOB",
+    GIVEN: "source TEXT, place INTEGER, number BIGINT, digests BLOB",
 }
 
 

@@ -120,7 +120,7 @@ class Disk:
         paths = [hidden(self.root / name) for name in names]
         with explained(self.root), ThreadPoolExecutor(SYNC_THREADS, "chainapi-sync") as threads:
             for group in (paths, {path.parent for path in paths}):
-                list(threads.map(sync, group))  # which raises their errors
+                list(threads.map(sync, group))  # list() raises their errors
 
     def publish(self, names: Collection[str]) -> None:
         """Give kept files their names; those that have them are left out."""

@@ -86,7 +86,7 @@ class Folder(Sink):
         if self._lock is not None:
             self._lock.acquire()
         self._read()
-        while not self._alone and not self._has_taken_over():
+        while not self._alone and not self._take_over():
             self._read()
         return self.state
 
@@ -101,10 +101,10 @@ class Folder(Sink):
         self._note_small(self.state.files.values())
         self._folders = {folder.casefold(): folder for folder in map(_folder_of, self.state.files)}
 
-    def _has_taken_over(self) -> bool:
+    def _take_over(self) -> bool:
         """Make a commit, so that an earlier writer can make no further one.
 
-        Return False if it was faster.
+        Return False if another writer was faster.
         """
         try:
             self._log.append()
@@ -113,11 +113,11 @@ class Folder(Sink):
         return True
 
     def given(self, walk: Walk) -> Iterable[Given]:
-        """Yield the hashes of the rows of a walk, in the order in which they were stored."""
+        """Yield the digests of the rows of a walk, in the order in which they were stored."""
         return self._log.given(walk)
 
     def _names(self) -> list[str]:
-        """Return the names of the files of the target, without those of the log."""
+        """Return the names of the files of the target, except the files of the log."""
         names = self.storage.names(below=True)
         return [name for name in names if not name.startswith(f"{self._log.folder}/")]
 
@@ -162,7 +162,7 @@ class Folder(Sink):
     def _unknown(self, names: Sequence[str]) -> list[str]:
         """Return the parts of runs that were killed before their records.
 
-        With a lock, those that are older than the newest record are of people, who have put them back.
+        With a lock, parts older than the newest record are left alone: people have put them back.
         """
         found = [name for name in names if self._is_part(name) and name not in self.state.files]
         if self._lock is None:

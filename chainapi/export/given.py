@@ -44,9 +44,9 @@ class Given(msgspec.Struct, array_like=True):
 
 
 def counted(pages: Callable[[], Iterable[Given]], restarts: int) -> DigestCounter:
-    """Count the rows that an export has of a walk, and those that a pass has met.
+    """Count the rows that an export has of a walk, and the rows that a pass has met.
 
-    The pass is that after `restarts` restarts.
+    The pass is the one after `restarts` restarts.
     """
     counter, current = DigestCounter(), 0
     for page in chain(pages(), [Given(restarts, b"")]):

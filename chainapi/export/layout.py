@@ -177,7 +177,7 @@ class Layout:
         _ = codec.structs  # making classes would block the event loop
         if not codec.columns and not name.startswith("jsonl"):
             raise ConfigurationError(
-                f"{name} files need columns, and those of these rows are not known: "
+                f"{name} files need columns, and the columns of these rows are not known: "
                 f"name a route, pass {A_MODEL}, or write JSON lines (jsonl)"
             )
         if self.partition:

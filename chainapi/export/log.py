@@ -80,7 +80,7 @@ class Commit(Struct, frozen=True, omit_defaults=True):
         added: files that the commit adds.
         replaced: names of files whose rows are in others now, or that left the list.
         positions: positions that moved, by label (`SourcePosition.dump`).
-        given: files with hashes of rows, each with the pieces of its sources.
+        given: files with digests of rows, each with the pieces of its sources.
         settings: the export, if this commit begins or changes it.
         files: all files in force, in each 100th record.
         full: whether the record has all positions, all files and the settings.
@@ -108,7 +108,7 @@ class State:
         settings: the export; empty before the first commit.
         positions: position of each source by label.
         files: files with rows by name, in the order in which they were added.
-        given: files with hashes of rows, each with the pieces of its unfinished sources.
+        given: files with digests of rows, each with the pieces of its unfinished sources.
         last: the newest record; before the first one an empty one.
 
     """
@@ -220,7 +220,7 @@ class Log:
             commit = state.full(commit)
         name, content = self._name(number), _JSON.encode(commit)
         content = _JSON.encode(_Record(FORMAT, crc32(content), msgspec.Raw(content))) + b"\n"
-        self._claim()
+        self._check_writer()
         if not self.storage.create(name, content) and self.storage.read(name) != content:
             raise self._taken_over()
         if number > 1 and self.storage.size(self._name(number - 1)) is None:
@@ -237,28 +237,28 @@ class Log:
         if not self.storage.exclusive:
             self.storage.replace(f"{self.folder}/writer", self.writer.encode())
 
-    def _claim(self) -> None:
+    def _check_writer(self) -> None:
         """Check that no other run has become the writer since."""
         if not self.storage.exclusive and self.storage.read(f"{self.folder}/writer") != self.writer.encode():
             raise self._taken_over()
 
-    # Hashes of rows
+    # Digests of rows
 
     def write_given(self, given: Mapping[Walk, Sequence[Given]]) -> dict[str, Pieces]:
-        """Write the hashes of rows of the next commit; return its field `given`."""
+        """Write the digests of rows of the next commit; return its field `given`."""
         if not given:
             return {}
         name = f"{self.folder}/{self.state.number + 1:08}-{self.writer}.given"
         content, pieces = bytearray(), Pieces()
-        for (label, place), outcomes in given.items():
+        for (label, place), pages in given.items():
             start = len(content)
-            content += _MSGPACK.encode(outcomes)
+            content += _MSGPACK.encode(pages)
             pieces.setdefault(label, []).append((place, start, len(content)))
         self.storage.replace(name, bytes(content))
         return {name: pieces}
 
     def given(self, walk: Walk) -> Iterator[Given]:
-        """Yield the hashes of the rows of a walk, in the order in which they were stored."""
+        """Yield the digests of the rows of a walk, in the order in which they were stored."""
         for name, pieces in [*self.state.given.items()]:
             for place, start, end in pieces.get(walk[0], ()):
                 if place == walk[1]:
@@ -277,7 +277,7 @@ class Log:
         )
 
     def leftovers(self) -> list[str]:
-        """Return the names of files with hashes that no record names."""
+        """Return the names of files with digests that no record names."""
         found = [f"{self.folder}/{name}" for name in self.storage.names(self.folder)]
         return [name for name in found if name.endswith(".given") and name not in self.state.given]
 

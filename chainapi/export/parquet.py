@@ -46,7 +46,6 @@ class ParquetFormat:
     labelled: bool
     options: Any
 
-    name = "parquet"
     suffix = ".parquet"
 
     @property

@@ -62,7 +62,7 @@ def check_partition(
         keys: the keys.
         format_: name of the format of the files.
         columns: columns of the files.
-        all_columns: the same with those that the files leave out.
+        all_columns: the same, with the columns that the files leave out.
 
     Raises:
         ConfigurationError: a key needs the time of a row, and the rows have none; or a column has the name
@@ -104,7 +104,8 @@ def check_label(keys: Sequence[str], label: str) -> None:
     """Refuse a source whose label no file, or no folder of a partition, can have.
 
     Raises:
-        ConfigurationError: it is not UTF-8, or too long for the name of a folder, or that of null.
+        ConfigurationError: it is not UTF-8, or too long for the name of a folder, or the name that readers
+            take for null.
 
     """
     if not is_utf_8(label):
@@ -132,7 +133,7 @@ def time_columns(columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns with the time of a row; the first one that a row has counts.
 
     That is ``block_timestamp``, then ``timestamp``, or the only time of the row by any other name; for rows
-    without times of their own, those of the records in them.
+    without times of their own, the times of the records in them.
     """
     own = {column.name: column for column in columns if column.kind == "time"}
     named = tuple(own[name] for name in _OF_ROWS if name in own)

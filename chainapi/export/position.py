@@ -12,6 +12,7 @@ from chainapi.core.paging.cursor import Trend
 from chainapi.core.paging.position import Position as WalkPosition
 from chainapi.core.paging.position import checkpoint_of
 from chainapi.errors import ColumnValueError
+from chainapi.export.window import Window
 
 __all__ = ["Source", "SourcePosition"]
 
@@ -30,7 +31,7 @@ class SourcePosition:
         met_ties: the marks of `exported_ties` that the pass under way has met.
         met: whether the pass under way has had a row that the target has.
         trend: order of the numbers of a cursor, over all pages.
-        last: number of the last row of the pass under way, by the cursor.
+        last: number of the last row of the pass under way, as the cursor reads it.
         oldest: least number among its rows.
         done: whether its walk has ended.
 
@@ -88,6 +89,24 @@ class SourcePosition:
             found["checkpoint"] = checkpoint.dumps()
         return found
 
+    def window_start(self, size: int, *, limited: bool) -> int | None:
+        """Return the least number of a window of a finished source.
+
+        None for an empty window. After an export with a limit, it does not reach below the rows of the
+        target: the row with the least number may share it with rows past the limit.
+
+        Args:
+            size: how far below its newest row the source is fetched again.
+            limited: whether its first run had a limit.
+
+        """
+        if self.exported is None:
+            return None
+        start = max(0, self.exported - size)
+        if limited and self.oldest is not None:
+            start = max(start, self.oldest + 1)
+        return start if start <= self.exported else None
+
     def joined(self, ended: SourcePosition) -> SourcePosition:
         """Return the position of a source with the rows of a range that has ended.
 
@@ -126,8 +145,8 @@ class Source:
         ranges: positions of its unfinished ranges by their numbers, which count from 1 in the order of the
             list; empty if one walk fetches it.
         invalid: digests of the invalid rows that were written: a window may bring them again.
-        window: least number of the rows that the walk fetches again: once it has ended, they replace the rows
-            of the target from it on. None if no row is fetched again.
+        window: rows that the walk fetches again: once it has ended, they replace rows of the target. None if
+            no row is fetched again.
         failures: errors of pages with a value that no column holds, by the number of the range: no later page
             of it is stored in this run.
 
@@ -138,7 +157,7 @@ class Source:
     position: SourcePosition = field(factory=SourcePosition)
     ranges: dict[int, SourcePosition] = field(factory=dict[int, SourcePosition])
     invalid: tuple[str, ...] = ()
-    window: int | None = field(default=None, init=False)
+    window: Window | None = field(default=None, init=False)
     failures: dict[int, ColumnValueError] = field(factory=dict[int, ColumnValueError], init=False)
 
     @classmethod
@@ -170,12 +189,12 @@ class Source:
         """Let a source be fetched in ranges, which begin at these checkpoints."""
         self.ranges = {place: SourcePosition(start) for place, start in enumerate(starts, 1)}
 
-    def open_window(self, start: int) -> None:
-        """Let another walk fetch the rows from the number `start` on again.
+    def open_window(self, window: Window) -> None:
+        """Let another walk fetch the rows of a window again.
 
         Until it has ended, the target counts as one without them.
         """
-        self.window = start
+        self.window, start = window, window.start
         self.position = evolve(
             self.position,
             walk=None,

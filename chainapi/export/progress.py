@@ -46,7 +46,7 @@ class ExportProgress:
 
     Attributes:
         stage: ``fetching`` pages (a folder gets parts meanwhile), ``writing`` the last parts, or ``done``.
-        sources: number of sources; None where `over` has no length.
+        sources: number of sources; None if `over` has no length.
         seen: sources that were opened, skipped or refused so far.
         skipped: finished sources that were not fetched again: their rows do not show which are new.
         closed: sources that later runs will not fetch again for this reason, skipped ones included.
@@ -59,7 +59,8 @@ class ExportProgress:
         invalid: invalid rows committed in this run (``on_invalid="raw"``).
         step: step of the writing that is under way; None otherwise.
         limit: greatest number of rows of each source; None for all.
-        ask: returns the least seconds that a number of requests takes, by the quota; None if it is not known.
+        ask: returns the least seconds that a number of requests takes within the quota; None if that is not
+            known.
         clock: returns the time in seconds.
         incremental: whether the rows of this list show a later run which are new; None before the first
             source.
@@ -104,7 +105,7 @@ class ExportProgress:
     def seconds_left(self) -> float | None:
         """Estimated seconds until the last row is there; None if they are not known.
 
-        The pace is that so far, or what the quota allows if that takes longer.
+        The pace is the pace so far, or what the quota allows if that takes longer.
         """
         if self.stage == "done":
             return 0.0
@@ -117,7 +118,7 @@ class ExportProgress:
 
     @property
     def expected(self) -> int | None:
-        """Number of rows of this run, by the limit or an estimate; None if not known."""
+        """Number of rows of this run, from the limit or an estimate; None if not known."""
         if self._limited is not None or self._total_pages is None:
             return self._limited
         return round(self.rows * self._total_pages / self.pages)
@@ -149,7 +150,7 @@ class ExportProgress:
 
     @property
     def _limited(self) -> int | None:
-        """Greatest number of rows of this run by the limit."""
+        """Greatest number of rows of this run that the limit allows."""
         if self.limit is None or self.sources is None:
             return None
         return self.limit * (self.sources - self.skipped)

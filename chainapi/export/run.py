@@ -43,7 +43,6 @@ from chainapi.export.position import Source, SourcePosition
 from chainapi.export.progress import ExportProgress, Stage
 from chainapi.export.result import ExportResult
 from chainapi.export.sink import Sink
-from chainapi.export.sinks import Target
 from chainapi.export.spec import (
     Arguments,
     ExportSpec,
@@ -52,6 +51,7 @@ from chainapi.export.spec import (
     incomplete,
 )
 from chainapi.export.stream import Batch, Count, SourceStream, shows_new_rows
+from chainapi.export.target import Target
 from chainapi.export.window import number_of_columns
 from chainapi.tables.codec import Codec
 from chainapi.tables.columns import described
@@ -102,7 +102,7 @@ class Run:
     Attributes:
         spec: specification of the export.
         target: its file or folder.
-        sink: the writer of that.
+        sink: writer of the target.
         wait: seconds to wait for the end of another export.
         on_progress: called after pages were written, and at each stage.
         progress: counts what is done.
@@ -343,7 +343,7 @@ class Fetcher:
     async def _groups(self) -> AsyncIterator[Sequence[Arguments]]:
         """Yield the arguments of sources: groups of a list, else one by one.
 
-        Those of an iterator are read when their turn comes.
+        The sources of an iterator are read when their turn comes.
         """
         size, group = OPENED_AT_ONCE if isinstance(self.spec.over, Collection) else 1, list[Arguments]()
         async for arguments in self.spec.arguments():
@@ -402,7 +402,7 @@ class Fetcher:
     def _begin(self, pages: Pages[Any]) -> Codec:
         """Return the codec of the rows.
 
-        Compare the settings of the export with those of the target.
+        Compare the settings of the export with the settings of the target.
         """
         spec, stored = self.spec, self.committer.sink.state.settings
         target, layout, known = str(self.target.address), spec.layout, stored.get(COLUMNS, {})
@@ -434,7 +434,7 @@ class Fetcher:
             return None
         ranges, begun = self.spec.ranges, source.ranges or at.walk is not None
         if at.done and self.spec.lookback is not None:
-            start = self.spec.lookback.start(at, limited=self.spec.limit is not None)
+            start = at.window_start(self.spec.lookback.size, limited=self.spec.limit is not None)
             if start is not None:
                 await self.worker.run(self.committer.open_window, source, start)
         if ranges is None or begun:  # a source that has begun continues as it did

@@ -22,7 +22,7 @@ from chainapi.export.window import Windows
 
 __all__ = ["ParquetFile", "TextFile"]
 
-MARK = "appending"  # file in the log: a run was killed while it appended the rows after the recorded ones
+MARK = "appending"  # file in the log, while a run appends: a later run may cut what follows the records
 
 
 class SingleFile(Folder):
@@ -58,11 +58,11 @@ class SingleFile(Folder):
         with explained(path, "read"):
             if not path.exists():
                 raise self._changed(path, "is missing")
-            if not file.begins(path) or not self._ends(file, path):
+            if not file.begins(path) or not self._completed(file, path):
                 raise self._changed(path, "was changed since it was written")
 
-    def _ends(self, file: DataFile, path: Path) -> bool:
-        """Check that a file has the size that its record names."""
+    def _completed(self, file: DataFile, path: Path) -> bool:
+        """Return whether a file has the size that its record names."""
         return path.stat().st_size == file.size
 
     def _changed(self, path: Path, what: str) -> ExportError:
@@ -80,8 +80,9 @@ class SingleFile(Folder):
         return found + self._disk.left_behind(self._log.folder)
 
     def _refuse_others(self, names: Sequence[str]) -> None:
-        if self._name in names:
-            raise not_ours(f"{self._path}")
+        for name in (self._name, f"{self._name}.invalid"):
+            if os.path.lexists(self._path.with_name(name)):
+                raise not_ours(self.address(name))
 
     def _free_name(self, folder: str, more: str = "") -> str:
         return super()._free_name(self._log.folder, more)
@@ -137,7 +138,7 @@ class TextFile(SingleFile):
             rows += 0 if old is None else old.rows - len(self._dropped)
             self._commit(moves, [structs.replace(self._file(self._name, {}), rows=rows)])
         else:
-            self._commit(moves, [], grown=[self._appended(pages, old)] if pages else [])
+            self._commit(moves, [], grown=[self._appended(pages, old, rows)] if pages else [])
         self._dropped = {}
 
     def finish(self) -> None:
@@ -157,15 +158,15 @@ class TextFile(SingleFile):
     def _there(self) -> DataFile | None:
         return self.state.files.get(self._name)
 
-    def _ends(self, file: DataFile, path: Path) -> bool:
-        """Check the size of a file; cut off the rows of a killed run."""
+    def _completed(self, file: DataFile, path: Path) -> bool:
+        """Cut off the rows of a killed run; return whether the file has its size."""
         if path.stat().st_size > file.size and self._disk.size(self._mark) is not None:
             with path.open("rb+") as raw:
                 raw.truncate(file.size)
                 os.fsync(raw.fileno())
-        return super()._ends(file, path)
+        return super()._completed(file, path)
 
-    def _appended(self, pages: Sequence[PageRows], old: DataFile) -> DataFile:
+    def _appended(self, pages: Sequence[PageRows], old: DataFile, rows: int) -> DataFile:
         """Append rows; after an error the next run cuts them off."""
         if self._disk.size(self._mark) is None:
             self._disk.replace(self._mark, b"")
@@ -178,8 +179,7 @@ class TextFile(SingleFile):
             raw.flush()
             os.fsync(raw.fileno())
         size = old.size + len(content)
-        rows = old.rows + sum(page.count for page in pages)
-        return DataFile(self._name, rows, size, digest=digest_of(self._path, size))
+        return DataFile(self._name, old.rows + rows, size, digest=digest_of(self._path, size))
 
 
 class ParquetFile(SingleFile):

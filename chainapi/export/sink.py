@@ -1,7 +1,7 @@
 """Sinks: writers of the targets of exports.
 
-A commit has rows of any sources, and the positions after them: a sink stores both, or neither. After an error
-of a commit, a sink is only closed.
+A commit has rows of any sources, and the positions after them: a sink stores both, or neither. After a
+commit has failed, `close` is the only call that follows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Moves:
 
     Attributes:
         positions: positions that moved, by label.
-        given: hashes of rows of unfinished sources.
+        given: digests of rows of unfinished sources.
         invalid: JSON lines of invalid rows, with the label in front.
 
     """
@@ -109,7 +109,7 @@ class Sink(ABC):
 
     @abstractmethod
     def given(self, walk: Walk) -> Iterable[Given]:
-        """Yield the hashes of the rows of a walk, in the order in which they were stored."""
+        """Yield the digests of the rows of a walk, in the order in which they were stored."""
 
     def missing(self, label: str, start: int) -> str | None:
         """Return the address of a missing file with rows of a source.
@@ -142,7 +142,7 @@ class Sink(ABC):
 
         Return the numbers of rows that the target gains and loses.
         """
-        compared = Windows(windows, number, self)
+        compared = Windows(windows, number, self.keys)
         self.drop(compared)
         new = [*compared.new()]
         self.write(new)

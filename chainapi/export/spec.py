@@ -111,8 +111,8 @@ def checked_sources(name: str, given: Any) -> Sources:
 def sent_values(endpoint: Endpoint | None, query: Mapping[str, Any]) -> dict[str, str]:
     """Return the values of shared arguments as they are sent, by name.
 
-    Arguments that change no row are left out, and so are those that are sent by default: with others of
-    these an export can be continued.
+    Arguments that change no row, and arguments with their default values, are left out: an export can be
+    continued with other values of these.
 
     Args:
         endpoint: the declared endpoint; None for a method that is not declared.
@@ -191,7 +191,7 @@ def _lookback(given: LookbackGiven | Lookback | None) -> Lookback | None:
 
 @frozen(eq=False)
 class ExportSpec:
-    """Specification of an export, of the arguments of `chainapi.export.export`.
+    """Specification of an export: the checked arguments of `chainapi.export.export`.
 
     Attributes:
         walk: method that returns the stream of a source.
@@ -242,7 +242,7 @@ class ExportSpec:
 
     @property
     def total(self) -> int | None:
-        """Number of sources; None where `over` has no length."""
+        """Number of sources; None if `over` has no length."""
         return len(self.over) if isinstance(self.over, Sized) else None
 
     async def check(self) -> None:

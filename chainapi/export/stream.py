@@ -1,4 +1,4 @@
-"""Stream of a source: the only judge of which rows of its pages an export lacks.
+"""Stream of a source: it decides which rows of its pages an export lacks.
 
 A page may bring rows again: of this walk, because the list shifted or the walk restarted, and of earlier
 walks, because an update reads down to the rows of the target. `SourceStream` leaves them out, and moves the
@@ -71,7 +71,7 @@ class Batch:
 
 Numbers: TypeAlias = Sequence[int | None]
 Count: TypeAlias = Callable[[Callable[[], Iterable[Given]]], DigestCounter | None]
-# Runs a count of the digests of a walk in the thread that stores them; the batches are those sent to it.
+# Runs a count over the digests of a walk, in the thread that stores them; takes the batches sent to it.
 ReadGiven: TypeAlias = Callable[[Sequence[Batch], Count], Future[DigestCounter | None]]
 
 
@@ -155,7 +155,7 @@ class SourceStream:
         await self._pages.aclose()
 
     def _batch(self, page: Page[Any]) -> Batch:
-        """Judge the rows of a page, and move the position behind it."""
+        """Find the rows of a page that the target lacks, and move the position past it."""
         walk = self._walk
         if walk.depth == 1:
             self._begin_pass()
@@ -187,7 +187,7 @@ class SourceStream:
     def _in_whole_window(self) -> bool:
         """Check whether this pass has all rows of a window.
 
-        One that restarted at the last row given lacks those above.
+        A pass that restarted at the last row given lacks the rows above it.
         """
         return self._source.window is not None and self._walk.end.bound is None
 
@@ -205,13 +205,14 @@ class SourceStream:
         self.position = evolve(self.position, last=None, met=False)
         if self._counter is not None:
             self._counter.restart()
-        if self._in_whole_window:
-            self.position = evolve(self.position, newest=self._source.window, newest_ties=())
+        window = self._source.window
+        if window is not None and self._in_whole_window:
+            self.position = evolve(self.position, newest=window.start, newest_ties=())
         if self._counts or self._in_whole_window:  # rows with the newest number of the target come again
             self._met, self._unmet = Counter(), Counter(self.position.exported_ties)
 
     def _numbers(self, page: Page[Any]) -> Numbers:
-        """Return the number of each row, by the order of the list or by its cursor."""
+        """Return the number of each row: from the cursor of the list, or from its order."""
         if self._cursor is not None:
             return [self._cursor.number(row) for row in page.items]
         return self._walk.numbers()
@@ -240,8 +241,8 @@ class SourceStream:
         """Move the position behind the page, whose rows `new` the target gets."""
         at, walk, limit = self.position, self._walk.end, self._limit
         taken = at.taken + (len(new) if at.exported is None else 0)
-        # With a limit, a later pass also ends if it has as many rows above those of the target, which are too
-        # far down, or gone.
+        # With a limit, a later pass also ends if it has as many rows above the rows of the target, which are
+        # too far down, or gone.
         unmet = self._counts and not at.met and limit is not None and self._seen >= limit
         done = ends or unmet or (limit is not None and taken >= limit)
         ties = at.newest_ties
@@ -261,6 +262,8 @@ class SourceStream:
             exported=newest if done else at.exported,
             exported_ties=ties if done else at.exported_ties,
             met_ties=() if done else tuple(self._met.elements()),
+            met=at.met and not done,
+            last=None if done else at.last,
             oldest=min((one for one in (at.oldest, oldest) if one is not None), default=None),
             done=done,
         )
@@ -349,7 +352,7 @@ class SourceStream:
     def _is_above(self, number: int | None) -> bool:
         """Check whether a row is above the newest one of the target.
 
-        Those that a limit left out are.
+        Rows that a limit left out are above it.
         """
         newest = self.position.newest
         return number is not None and newest is not None and number > newest
@@ -385,7 +388,7 @@ def shows_new_rows(at: SourcePosition, pages: Pages[Any], *, limited: bool) -> b
 class Reach:
     """Reach of a walk from its first row of a run toward the end of its list.
 
-    The share is that of the numbers, as if rows were spread over them evenly. It never falls: a walk that
+    The share is a share of the numbers, as if rows were spread over them evenly. It never falls: a walk that
     restarts passes rows again.
 
     Attributes:

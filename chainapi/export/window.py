@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 from attrs import define, field, frozen
@@ -18,11 +18,10 @@ from attrs import define, field, frozen
 from chainapi._text import quoted
 from chainapi.core.numbers import is_whole, whole_of
 from chainapi.errors import ConfigurationError
-from chainapi.export.position import SourcePosition
 from chainapi.export.text import PageRows
 from chainapi.tables.columns import SOURCE, Column
 
-__all__ = ["Keyed", "Lookback", "LookbackGiven", "Window", "Windows", "number_of_columns"]
+__all__ = ["Lookback", "LookbackGiven", "Window", "Windows", "number_of_columns"]
 
 Unit = Literal["seconds", "blocks"]
 LookbackGiven: TypeAlias = str | int | timedelta
@@ -39,20 +38,13 @@ _TEXT = re.compile(r"\s*(\d{1,4300})\s*([a-z]*)\s*", re.ASCII)  # Python reads n
 _FORMS = '"1d", "6h", "30min", seconds or a timedelta for times, "100 blocks" or a number for blocks'
 
 
-class Keyed(Protocol):
-    """Format whose rows can be compared."""
-
-    def keys(self, page: PageRows) -> list[Any]:
-        """Return what each row is compared by."""
-        ...
-
-
 @define(eq=False)
 class Window:
     """Rows of a source that were fetched again.
 
     Attributes:
         start: least number of the rows.
+        known: digests of the invalid rows that were written before.
         pages: the rows, as JSON lines.
         size: bytes of them.
         invalid: JSON lines of the invalid rows that were not written before.
@@ -60,6 +52,7 @@ class Window:
     """
 
     start: int
+    known: Counter[str] = field(factory=Counter[str])
     pages: list[PageRows] = field(factory=list[PageRows])
     size: int = 0
     invalid: list[bytes] = field(factory=list[bytes])
@@ -76,7 +69,7 @@ class Windows:
     Args:
         windows: the windows by the labels of their sources.
         number: returns the number of a row of the target.
-        form: format of the target.
+        keys: returns what each row of a page is compared by.
 
     Attributes:
         removed: number of rows that leave the target so far.
@@ -84,13 +77,15 @@ class Windows:
     """
 
     def __init__(
-        self, windows: Mapping[str, Window], number: Callable[[Row], int | None], form: Keyed
+        self,
+        windows: Mapping[str, Window],
+        number: Callable[[Row], int | None],
+        keys: Callable[[PageRows], list[Any]],
     ) -> None:
         self.windows, self.removed = windows, 0
-        self._number, self._form = number, form
+        self._number, self._keys = number, keys
         self._lacking = {
-            label: Counter(key for page in one.pages for key in form.keys(page))
-            for label, one in windows.items()
+            label: Counter(key for page in one.pages for key in keys(page)) for label, one in windows.items()
         }
 
     def dropped(self, rows: Iterable[tuple[Row, Any]], label: str | None = None) -> dict[int, str]:
@@ -120,7 +115,7 @@ class Windows:
             lacking = self._lacking[label]
             for page in window.pages:
                 places = list[int]()
-                for place, key in enumerate(self._form.keys(page)):
+                for place, key in enumerate(self._keys(page)):
                     if lacking[key] > 0:
                         lacking[key] -= 1
                         places.append(place)
@@ -199,28 +194,13 @@ class Lookback:
             f"give it in {unit}, such as {example}"
         )
 
-    def start(self, at: SourcePosition, *, limited: bool) -> int | None:
-        """Return the least number of the window of a finished source.
-
-        None for an empty window.
-
-        After an export with a limit, it does not reach below the rows of the target: the row with the least
-        number may share it with rows past the limit.
-        """
-        if at.exported is None:
-            return None
-        start = max(0, at.exported - self.size)
-        if limited and at.oldest is not None:
-            start = max(start, at.oldest + 1)
-        return start if start <= at.exported else None
-
 
 def _invalid(given: object) -> ConfigurationError:
     return ConfigurationError(f"lookback={quoted(given)} must be a distance above 0: {_FORMS}")
 
 
 def _unit_of(name: str) -> Unit | None:
-    """Return the unit of a number, by the name of its field in Python or on the wire."""
+    """Return the unit of a number, which the name of its field tells."""
     plain = name.lower().replace("_", "")
     if plain.endswith(("timestamp", "time")):
         return "seconds"

@@ -232,6 +232,10 @@ async def test_failed_sources_are_named(tmp_path: Path) -> None:
     async with registered() as (client, simulator):
         with pytest.raises(IncompleteExportError, match=r"1 of 3 sources failed: 77 \(404") as caught:
             await chainapi.dask.export(client, ROUTE, [1, 77, 2], tmp_path / "b", page_size=10)
+        # A partition whose sources all failed has nothing to merge.
+        with pytest.raises(IncompleteExportError):
+            await chainapi.dask.export(client, ROUTE, [77], tmp_path / "none", page_size=10)
+        assert compact(tmp_path / "none") == 0
         assert isinstance(caught.value.failures["77"], NotFoundError)
         assert rows_in(tmp_path / "b") == await straight(simulator, tmp_path, (1, 2))
 

@@ -232,11 +232,12 @@ async def test_a_foreign_file_beside_a_refused_export_is_left_alone(tmp_path: Pa
     """A file or folder that came after a refused run is refused as before it."""
     simulator = Simulator()
     async with simulated(simulator) as session:
-        for name in ("mine.jsonl", "ours/", "memory://refused/ours/"):
+        for name in ("mine.jsonl", "invalid.jsonl", "ours/", "memory://refused/ours/"):
             target = name if "://" in name else f"{tmp_path}/{name}"
             with pytest.raises(ConfigurationError, match="nothing to export"):
                 await export(session.data.evm.blocks, [], target)
             own = f"{target}mine.jsonl" if target.endswith("/") else target
+            own = f"{target}.invalid" if name == "invalid.jsonl" else own  # with invalid rows of others
             files, path = url_to_fs(own)
             files.makedirs(path.rpartition("/")[0], exist_ok=True)
             files.pipe_file(path, b"mine")
@@ -291,7 +292,7 @@ LINKS = (  # in place of a file of an export, and whether that is refused
     ("b.jsonl", "b.jsonl.log", True),
     ("b.jsonl", "b.jsonl.log/00000001.json", True),
     ("b.jsonl", ".b.jsonl.partial", False),
-    ("b.jsonl", "b.jsonl.invalid", False),
+    ("b.jsonl", "b.jsonl.invalid", True),
     ("b.parquet", "b.parquet", True),
     ("b.parquet", ".b.parquet.partial", False),
     ("b.sqlite", "b.sqlite", True),

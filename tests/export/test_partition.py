@@ -58,7 +58,7 @@ def day_of(seconds: int) -> str:
         ({"partition": []}, "partition= has no key: leave it out"),
         ({"partition": ["day", "day"]}, "partition= has 'day' twice"),
         ({"partition": ["day"], "out": "b.jsonl"}, r"applies to a folder, and .*b\.jsonl is a file"),
-        ({"partition": ["day"], "format": "sqlite"}, "format='sqlite' is that of one file"),
+        ({"partition": ["day"], "format": "sqlite"}, "format='sqlite' is a format of one file"),
         (
             {"partition": ["day"], "fields": ["gas_used"]},
             "'day', which needs the time of each row: add 'block_timestamp' to fields=",

@@ -79,14 +79,15 @@ async def test_files_has_rows_and_ranges(tmp_path: Path) -> None:
 async def test_a_target_without_an_export_has_no_files(tmp_path: Path) -> None:
     """`files` and `compact` name a target that no export wrote, and `compact` refuses a file."""
     (tmp_path / "empty").mkdir()
-    for name in ("nothing/", "empty/", "b.jsonl", "b.sqlite"):
+    (tmp_path / "empty.sqlite").touch()
+    for name in ("nothing/", "empty/", "b.jsonl", "b.sqlite", "empty.sqlite"):
         with pytest.raises(ExportError, match="has no export"):
             files(f"{tmp_path}/{name}")
     with pytest.raises(ExportError, match="has no export"):
         compact(tmp_path / "empty")
     with pytest.raises(ConfigurationError, match="is one file, which has no parts to merge"):
         compact(tmp_path / "b.jsonl")
-    assert names_in(tmp_path) == ["empty"]
+    assert names_in(tmp_path) == ["empty", "empty.sqlite"]
 
 
 async def test_parts_may_be_moved_away_meanwhile(tmp_path: Path) -> None:

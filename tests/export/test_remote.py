@@ -218,7 +218,7 @@ async def test_a_reader_changes_nothing(files: type[Bucket]) -> None:
             "is a file, and an object of a URL cannot grow: name a folder, such as bucket://b/x/",
         ),
         ("bucket://b/x.PARQUET", {}, "or export to a local file and upload that"),
-        ("bucket://b/x/", {"format": "sqlite"}, "is that of one file, and bucket://b/x is a folder"),
+        ("bucket://b/x/", {"format": "sqlite"}, "is a format of one file, and bucket://b/x is a folder"),
         (Path("bucket://b/x/"), {}, "'bucket:/b/x' is a URL that lacks a slash: give a string"),
         ("s3:/b/x.jsonl", {}, "is a URL that lacks a slash"),
         (None, {}, "out=None must be a path"),

@@ -31,7 +31,7 @@ from chainapi.export.database import quoted_name
 from chainapi.export.layout import FORMATS, suffix_format
 from chainapi.export.log import Storage
 from chainapi.export.partition import NULL
-from chainapi.export.sinks import target_of
+from chainapi.export.target import target_of
 from chainapi.export.text import zstandard
 
 __all__ = ["read_chart"]
@@ -233,7 +233,7 @@ BUSY = 5.0  # seconds to wait for another program to end its transaction
 def _read(name: str, address: str, path: Path, columns: Collection[str]) -> Iterator[Row]:
     """Yield the rows of a file; other columns may be left out."""
     form = str(suffix_format(name))
-    path.open("rb").close()  # its errors say more than those of a database
+    path.open("rb").close()  # its errors say more than the errors of a database
     try:
         yield from _READERS[form.partition(".")[0]](path, columns)
     except ConfigurationError as error:
@@ -303,7 +303,7 @@ def _duckdb(path: Path, columns: Collection[str]) -> Iterator[Row]:
             "rows are in the log beside it: open it with DuckDB, run CHECKPOINT, and close it"
         )
     with closing(duckdb.connect(path, read_only=True, config=SETTINGS)) as database:
-        # The file may have views of the same names as those of the system, which are named in full.
+        # The file may have views with the names of system views, which are named in full.
         query = "SELECT schema_name, {} FROM system.main.{}()"
 
         def listed(view: str, columns: str) -> list[list[Any]]:

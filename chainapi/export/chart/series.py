@@ -131,7 +131,7 @@ class Chart:
 
 
 def chart_of(series: Mapping[str, Iterable[MetricPoint]], y: str = "value", unit: str = "") -> Chart:
-    """Return a chart of points of a metric over time; `unit` is that of the values."""
+    """Return a chart of points of a metric over time; `unit` is of the values."""
     made = {
         label: visible((float(at.timestamp), at.value) for at in points if abs(at.value) <= HUGE)
         for label, points in series.items()

@@ -80,8 +80,8 @@ class Target:
             )
         if not self.name and layout.format in DATABASES:
             raise ConfigurationError(
-                f"format={layout.format!r} is that of one file, and {self.address} is a folder: name a file, "
-                f"such as {str(self.address).rstrip('/')}.{layout.format}"
+                f"format={layout.format!r} is a format of one file, and {self.address} is a folder: name a "
+                f"file, such as {str(self.address).rstrip('/')}.{layout.format}"
             )
 
     def sink(self, *, compact: bool = False, seconds: float | None = None) -> Sink:
@@ -99,9 +99,9 @@ class Target:
         if self.format == "sqlite":
             from chainapi.export.database import Sqlite
 
-            return Sqlite(path, writer, seconds=seconds)
+            return Sqlite(path, seconds=seconds)
         if self.format == "duckdb":
-            return format_module("duckdb").DuckDb(path, writer, seconds=seconds)  # type: ignore[no-any-return]
+            return format_module("duckdb").DuckDb(path, seconds=seconds)  # type: ignore[no-any-return]
         return TextFile(path, writer, seconds=seconds)
 
     # What is there
@@ -140,16 +140,16 @@ class Target:
             sink = _folder(self.storage, log.folder)
             try:
                 with explained(str(self.address)):
-                    settings = sink.open().settings
-                    columns = columns_in(settings[COLUMNS])
-                    sink.begin(Layout.stored(settings).file_format(columns, {}), settings, None)
-                    merged += sink.compact(2)
+                    if settings := sink.open().settings:  # a partition may have begun without a row
+                        columns = columns_in(settings[COLUMNS])
+                        sink.begin(Layout.stored(settings).file_format(columns, {}), settings, None)
+                        merged += sink.compact(2)
             finally:
                 sink.close()
         return merged
 
     def _logs(self) -> list[Log]:
-        """Return the logs with a record: one, or those of the partitions of a cluster."""
+        """Return the logs with a record: one, or one for each partition of a cluster."""
         top = f"{self.name}.log" if self.name else self.log
         names = self.storage.names(top, below=True)
         folders = sorted({found[1] for name in names if (found := _RECORD.fullmatch(name))})
@@ -159,9 +159,10 @@ class Target:
         sink: Any = self.sink()
         path = Path(self.address)
         try:
-            if not path.exists() or not sink.read().number:
+            size = path.stat().st_size if path.exists() else 0
+            if not size or not sink.read().number:  # a connection to an empty file would remove it
                 raise self._no_export()
-            return TargetFile(path, sink.rows, path.stat().st_size, _newest(sink.state))
+            return TargetFile(path, sink.rows, size, _newest(sink.state))
         finally:
             sink.disconnect()
 
@@ -189,7 +190,7 @@ def target_of(
 ) -> Target:
     """Return the target at a path or a URL.
 
-    A folder exists, ends with a slash, or has no suffix; a URL is a folder, but for that of a local file.
+    A folder exists, ends with a slash, or has no suffix; a URL is a folder, unless it begins with file://.
 
     Raises:
         ConfigurationError: `out` is no path or URL, or the format is unknown, or a package is missing.
