@@ -43,7 +43,7 @@ class Folder(Sink):
 
     """
 
-    size = CommitSize(100_000, 64 << 20, 60.0)
+    size = CommitSize(100_000, 32 << 20, 60.0)
     ends_with: Step | None = "compacting"
 
     def __init__(
