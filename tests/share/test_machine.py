@@ -337,6 +337,21 @@ def test_a_host_that_does_not_answer_is_replaced(number: signal.Signals, directo
 
 
 @in_real_time
+async def test_an_operator_may_start_the_host(directory: Path) -> None:
+    """`python -m chainapi.share` hosts until a signal ends it; a second one ends at once."""
+    command = [sys.executable, "-m", "chainapi.share"]
+    host = await asyncio.create_subprocess_exec(*command)
+    assert await until_host(directory) == host.pid
+    assert await (await asyncio.create_subprocess_exec(*command)).wait() == 1
+    async with Simulator() as sim, shared(sim, data_base_url=sim.data_base_url) as session:
+        await session.data.get(PATH)
+        assert host_of(directory) == host.pid
+    host.terminate()
+    assert await host.wait() == 0
+    assert not (directory / "host.sock").exists()
+
+
+@in_real_time
 async def test_a_thread_hosts_where_no_process_can_be_started(directory: Path) -> None:
     """Without an interpreter to start, a thread of the session hosts, and a warning says so once."""
     records = list[str]()
