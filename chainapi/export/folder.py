@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
+
+from attrs import define, field
 
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.disk import Disk, Lock
@@ -22,7 +24,7 @@ __all__ = ["Folder"]
 
 SMALL_ROWS, SMALL_BYTES = 50_000, 32 << 20  # a part below both is small
 COMPACT_AT = 24  # small parts of one partition
-PIECE = 4 << 20  # bytes of rows that are encoded at once
+PIECE = 4 << 20  # bytes of rows of a part that wait until they are written
 
 
 class Folder(Sink):
@@ -68,6 +70,7 @@ class Folder(Sink):
         self._suffix = "" if self._lock else f"-{writer}"
         self._unfinished = list[str]()  # names of staged files that are in no commit
         self._copies, self._replaced = list[DataFile](), list[str]()  # of the next commit
+        self._parts = dict[str, _Part]()  # of the next commit, by folder
         self._folders = dict[str, str]()  # of partitions, by their names in lower case
         self._small = dict[str, list[str]]()  # names of small parts by folder
         self._present = set[str]()  # files of the target, as they were when the run began
@@ -190,29 +193,40 @@ class Folder(Sink):
 
     def commit(self, moves: Moves) -> None:
         """Store the rows written and the positions after them: both, or neither."""
-        staged, replaced = [*self._copies, *self._parts()], self._replaced
+        staged, replaced = [*self._copies, *self._end_parts()], self._replaced
         self._copies, self._replaced = [], []
         self._commit(moves, staged, replaced)
         if self._compact:
             self.compact(COMPACT_AT)
 
-    def _parts(self) -> Iterator[DataFile]:
-        """Stage a part for each partition with new rows.
-
-        Rows are forgotten as soon as they are divided, and written.
-        """
-        pages, self._waiting = deque(self._waiting), []
-        divided = defaultdict[str, list[PageRows]](list)
-        while pages:
-            page = pages.popleft()
+    def write(self, pages: Iterable[PageRows]) -> None:
+        """Add rows to the next commit; write those of a partition once there are enough."""
+        for page in pages:
             for folder, rows in self._partitioner.divided(page) if self._partitioner else [("", page)]:
-                divided[folder].append(rows)
-        for folder in sorted(divided):
-            found = divided.pop(folder)
-            self._check_folder(folder)
-            name = self._free_name(folder)
-            self._rewrite(name, (), found)
-            yield self._file(name, joined({one.label: (one.count, one.lowest, one.highest)} for one in found))
+                if folder not in self._parts:
+                    self._check_folder(folder)
+                    self._parts[folder] = _Part(self._free_name(folder))
+                part = self._parts[folder]
+                part.add(rows)
+                if part.size >= PIECE:
+                    self._flush(part)
+
+    def _flush(self, part: _Part) -> None:
+        """Write the rows of a part that wait."""
+        pages, part.pages, part.size = part.pages, [], 0
+        if part.writer is None:
+            part.writer = self._form.writer(self._stage(part.name))
+        part.writer.write(pages)
+
+    def _end_parts(self) -> Iterator[DataFile]:
+        """Write what waits, and close the part of each partition with new rows."""
+        for folder in sorted(self._parts):
+            part = self._parts[folder]
+            if part.pages:
+                self._flush(part)
+            part.writer.close()
+            yield self._file(part.name, part.sources)
+        self._parts = {}
 
     def drop(self, compared: Windows) -> None:
         """Write copies of the parts that lose rows."""
@@ -281,6 +295,8 @@ class Folder(Sink):
 
     def close(self) -> None:
         """Remove what was written since the last commit, and release the lock."""
+        for part in self._parts.values():
+            part.abandon()
         try:
             self.storage.discard(self._unfinished)
             self.storage.close()
@@ -353,8 +369,8 @@ class Folder(Sink):
             for path, named, dropped in files:
                 for rows in self._form.kept(path, named, dropped):
                     new.add(rows)
-            for piece in _pieces(pages):
-                new.write(piece)
+            if pages:
+                new.write(pages)
 
     def _stage(self, name: str) -> Path:
         """Return the path of a new file, which `close` removes unless a commit adds it."""
@@ -383,17 +399,38 @@ class Folder(Sink):
         return f"{folder}/{name}" if folder else name
 
 
-def _pieces(pages: Iterable[PageRows]) -> Iterator[list[PageRows]]:
-    """Yield pages in pieces of some size: the rows of a piece are in memory twice."""
-    piece, size = list[PageRows](), 0
-    for page in pages:
-        piece.append(page)
-        size += len(page.lines) or 100 * page.count
-        if size >= PIECE:
-            yield piece
-            piece, size = [], 0
-    if piece:
-        yield piece
+@define(eq=False)
+class _Part:
+    """Part of the next commit, with the rows of one partition.
+
+    Attributes:
+        name: name of its file.
+        pages: rows that wait for a write.
+        size: bytes of them.
+        sources: rows of each source in the part.
+        writer: writer of the file; None before the first write.
+
+    """
+
+    name: str
+    pages: list[PageRows] = field(factory=list[PageRows])
+    size: int = 0
+    sources: dict[str, Span] = field(factory=dict[str, Span])
+    writer: Any = None
+
+    def add(self, page: PageRows) -> None:
+        """Add rows to those that wait."""
+        self.pages.append(page)
+        self.size += len(page.lines) or 100 * page.count
+        span = {page.label: (page.count, page.lowest, page.highest)}
+        known = {page.label: self.sources[page.label]} if page.label in self.sources else {}
+        self.sources.update(joined([known, span]))
+
+    def abandon(self) -> None:
+        """Close the file, whose content does not count."""
+        if self.writer is not None:
+            with suppress(Exception):  # such as a full disk, which has ended the run
+                self.writer.close()
 
 
 def _folder_of(name: str) -> str:

@@ -6,7 +6,7 @@ The log is the folder ``NAME.log`` beside the file. Invalid rows are in ``NAME.i
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import structs
@@ -121,6 +121,10 @@ class TextFile(SingleFile):
         super().__init__(path, writer, seconds=seconds)
         self._dropped: Mapping[int, str] = {}  # places of rows that leave with the next commit
         self._mark = f"{self._log.folder}/{MARK}"
+
+    def write(self, pages: Iterable[PageRows]) -> None:
+        """Add rows to the next commit, which appends them."""
+        self._waiting += pages
 
     def drop(self, compared: Windows) -> None:
         """Note the rows that leave the file."""
