@@ -41,12 +41,10 @@ def options(way: str, place: str, api_key: str) -> dict[str, Any]:
     if way == "a static eighth each":
         return {"rate": Limit(LIMIT / PROCESSES, per=WINDOW)}
     if way == "local":
-        os.environ["CHAINAPI_SHARE_DIR"] = place
         return {"share": True}
     from chainapi.core.share.names import frame_key
     from chainapi.share.redis import RedisCarrier
 
-    os.environ["CHAINAPI_SHARE_DIR"] = tempfile.mkdtemp()  # as on a machine of its own
     return {"share": RedisCarrier(place, secret=frame_key("benchmark", api_key))}
 
 
@@ -80,7 +78,6 @@ class Worker:
     """Process of a job, and what it printed."""
 
     process: asyncio.subprocess.Process
-    host: bool = False
     killed: bool = False
     cpu: float = 0.0
     reader: asyncio.Task[None] | None = None
@@ -91,9 +88,7 @@ class Worker:
         assert self.process.stdout is not None
         async for line in self.process.stdout:
             word, _, rest = line.decode().strip().partition(" ")
-            if word == "host":
-                self.host = True
-            elif word == "cpu":
+            if word == "cpu":
                 self.cpu = float(rest)
             else:
                 self.failures.append(line.decode().strip())
@@ -122,12 +117,13 @@ class Outcome:
         )
 
 
-async def start(way: str, place: str, sim: Simulator, tasks: int) -> Worker:
-    """Start one process."""
+async def start(way: str, place: str, sim: Simulator, tasks: int, directory: str) -> Worker:
+    """Start one process, which meets others in a directory."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.bench.processes", "work", way, place, sim.data_base_url, sim.api_key),
         str(tasks),
         stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "CHAINAPI_SHARE_DIR": directory},
     )
     worker = Worker(process)
     worker.reader = asyncio.create_task(worker.read())
@@ -147,41 +143,65 @@ async def job(
     """Run the job once."""
     sim = Simulator(limit=LIMIT, window=WINDOW, latency=ROUND_TRIP)
     async with sim:
-        workers = [await start(way, place, sim, PROCESSES * TASKS // processes) for _ in range(processes)]
-        try:
-            return await _run(sim, workers, list(events), restart, Host(place if way == "local" else ""))
-        finally:
-            for worker in workers:
-                with suppress(ProcessLookupError):
-                    worker.process.kill()
-                await worker.process.wait()
+        with tempfile.TemporaryDirectory() as folder:
+            machines = processes if way == "redis" else 1  # over Redis each process has a machine of its own
+            directories = [f"{folder}/{number % machines}" for number in range(processes)]
+            tasks = PROCESSES * TASKS // processes
+            workers = [await start(way, place, sim, tasks, directory) for directory in directories]
+            hosts = Hosts(directories[:machines] if way in ("local", "redis") else [])
+            return await _ended(sim, workers, list(events), restart, hosts)
+
+
+async def _ended(
+    sim: Simulator,
+    workers: list[Worker],
+    events: list[Event],
+    restart: Callable[[], Any] | None,
+    hosts: Hosts,
+) -> Outcome:
+    try:
+        return await _run(sim, workers, events, restart, hosts)
+    finally:
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                worker.process.kill()
+            await worker.process.wait()
 
 
 @define
-class Host:
-    """Host process of one machine, in a directory; there is none without a directory."""
+class Hosts:
+    """Host processes of machines, each with its directory."""
 
-    directory: str
+    directories: list[str]
     cpu: float = 0.0  # seconds of those that were killed
 
     def used(self) -> float:
         """Return the seconds of CPU that all hosts have used."""
-        if not self.directory:
-            return 0.0
-        fields = Path(f"/proc/{self._process()}/stat").read_text("ascii").rpartition(")")[2].split()
-        return self.cpu + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return self.cpu + sum(self._about(process)[0] for process in self._processes())
 
     def kill(self) -> None:
-        """Kill the host."""
-        self.cpu = self.used()
-        os.kill(self._process(), signal.SIGKILL)
+        """Kill the host process that is the oldest: over Redis it has most likely been elected."""
+        oldest = min(self._processes(), key=lambda process: self._about(process)[1])
+        self.cpu += self._about(oldest)[0]
+        os.kill(oldest, signal.SIGKILL)
 
-    def _process(self) -> int:
-        return int(Path(self.directory, "host.lock").read_text("ascii"))
+    def _processes(self) -> list[int]:
+        locks = [Path(one, "host.lock") for one in self.directories]
+        found = [int(lock.read_text("ascii")) for lock in locks if lock.exists()]
+        return [process for process in found if Path(f"/proc/{process}").exists()]
+
+    def _about(self, process: int) -> tuple[float, int]:
+        """Return the seconds of CPU that a process has used, and when it began."""
+        fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[19])
 
 
 async def _run(
-    sim: Simulator, workers: list[Worker], events: list[Event], restart: Callable[[], Any] | None, host: Host
+    sim: Simulator,
+    workers: list[Worker],
+    events: list[Event],
+    restart: Callable[[], Any] | None,
+    hosts: Hosts,
 ) -> Outcome:
     while not sim.stats.answered[200]:  # noqa: ASYNC110 - other processes change it
         await asyncio.sleep(0.005)
@@ -193,11 +213,11 @@ async def _run(
             if kind == "redis":
                 assert restart is not None
                 await restart()
-            elif kind == "host" and host.directory:
-                host.kill()
+            elif kind == "host":
+                hosts.kill()
             else:
-                next(one for one in workers if one.host == (kind == "host") and not one.killed).kill()
-    seconds, stats, cpu = time.monotonic() - began, sim.stats, host.used()
+                next(one for one in workers if not one.killed).kill()
+    seconds, stats, cpu = time.monotonic() - began, sim.stats, hosts.used()
     for worker in workers:
         with suppress(ProcessLookupError):
             worker.process.send_signal(signal.SIGTERM)
@@ -294,12 +314,10 @@ async def report(only: Sequence[str]) -> None:
         await show("one process of 64 tasks", "a gate each", "", processes=1)
         await show("a gate each", "a gate each", "")
         await show("a static eighth each", "a static eighth each", "")
-        await show("local", "local", str(folder / "plain"))
-        await show(
-            "local, two killed", "local", str(folder / "two"), [(5.0, "participant"), (15.0, "participant")]
-        )
+        await show("local", "local", "")
+        await show("local, two killed", "local", "", [(5.0, "participant"), (15.0, "participant")])
         hosts = [(5.0, "host"), (15.0, "host")]
-        await show("local, host killed twice", "local", str(folder / "hosts"), hosts)
+        await show("local, host killed twice", "local", "", hosts)
         server = await asyncio.to_thread(RedisServer(folder).start)
         stack.callback(server.stop)
         port = await stack.enter_async_context(delayed("127.0.0.1", server.port, 0.001))
