@@ -88,7 +88,7 @@ class RedisCarrier:
         from chainapi.share.redis.peer import RedisPeer
 
         if self._observer is None:
-            self._observer = RedisPeer.of(self.remote(name))
+            self._observer = RedisPeer(self.remote(name))
         return await self._observer.observe(name)
 
     async def aclose(self, name: str) -> None:

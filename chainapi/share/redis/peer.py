@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
 
-from chainapi.core.extras import missing_extra
 from chainapi.core.share.messages import Remote
 from chainapi.core.share.packets import quota_key
 from chainapi.share.link import Link, Serve
-
-if TYPE_CHECKING:
-    from chainapi.share.redis.participant import Participant
-    from chainapi.share.redis.wire import Wire
+from chainapi.share.redis.election import Election
+from chainapi.share.redis.participant import Participant
+from chainapi.share.redis.term import Times
+from chainapi.share.redis.wire import Address, Wire
 
 __all__ = ["RedisPeer"]
 
@@ -28,65 +26,18 @@ class RedisPeer:
     It hosts them, or reaches their hosts. It belongs to one event loop, and uses one connection for all
     quotas.
 
-    Arguments:
-        url: ``redis://``, ``rediss://`` or ``unix://``, with the options of redis-py.
-        prefix: of all keys and channels.
-        secret: of all processes, to authenticate packets, instead of that of each quota; see `authenticate`.
-        ttl: seconds after which a host that hangs, or that Redis cannot reach, loses the quota to another.
-        silence: seconds without a packet after which a link breaks.
-        timeout: seconds within which Redis has to answer.
-
-    Raises:
-        ConfigurationError: redis-py is not installed, or the URL is malformed.
+    Args:
+        remote: the server, and the options of `RedisCarrier`.
 
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        prefix: str = "chainapi",
-        secret: bytes = b"",
-        ttl: float = 2.0,
-        silence: float = 2.0,
-        timeout: float = 2.0,
-    ) -> None:
-        try:
-            from chainapi.share.redis.term import Times
-            from chainapi.share.redis.wire import Address
-        except ModuleNotFoundError as error:
-            raise missing_extra("a quota shared over Redis needs", error.name, "redis") from None
-        self._address = Address(url)
-        self._prefix = prefix
-        self._secret = secret
-        self._secrets: dict[str, bytes] = {}
-        self._times = Times(ttl, silence, timeout)
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._address = Address(remote.url)
+        self._times = Times(remote.ttl, remote.silence, remote.timeout)
         self._participants: dict[str, Participant] = {}
         self._opening = asyncio.Lock()
         self._wire: Wire | None = None
-
-    @classmethod
-    def of(cls, remote: Remote) -> Self:
-        """Return a peer with the settings of a carrier."""
-        return cls(
-            remote.url,
-            prefix=remote.prefix,
-            secret=remote.secret,
-            ttl=remote.ttl,
-            silence=remote.silence,
-            timeout=remote.timeout,
-        )
-
-    def __repr__(self) -> str:
-        return f"RedisPeer({str(self._address)!r}, prefix={self._prefix!r})"
-
-    def authenticate(self, name: str, secret: bytes) -> None:
-        """Authenticate packets of the quota `name` by a secret that its processes have.
-
-        A session calls it before `connect`, with a digest of its API key. It has no effect if the carrier
-        has a secret of its own. Without a secret, everybody who can write to Redis can forge packets.
-        """
-        self._secrets[name] = secret
 
     async def connect(self, name: str, make_host: Callable[[bytes, float], Serve]) -> Link:
         """Return a link to the host of a quota, elected among all peers.
@@ -127,15 +78,10 @@ class RedisPeer:
         return participant
 
     def _participant(self, wire: Wire, name: str) -> Participant:
-        from chainapi.share.redis.election import Election
-        from chainapi.share.redis.participant import Participant
-
-        key = quota_key(self._secret or self._secrets.get(name, b""), name)
-        return Participant(wire, Election(self._prefix, name, self._times.ttl), key, self._times)
+        election = Election(self._remote.prefix, name, self._times.ttl)
+        return Participant(wire, election, quota_key(self._remote.secret, name), self._times)
 
     async def _connected(self) -> Wire:
-        from chainapi.share.redis.wire import Wire
-
         async with self._opening:
             if self._wire is None or self._wire.lost:
                 wire = await Wire.open(self._address, self._times.timeout)

@@ -32,7 +32,7 @@ class Relay:
 
     def __init__(self, name: str, remote: Remote) -> None:
         self.ended = False
-        self._name, self._peer = name, RedisPeer.of(remote)
+        self._name, self._peer = name, RedisPeer(remote)
         self._host: Host | None = None  # made here, if this machine was elected
         self._tasks = set[asyncio.Task[None]]()
 

@@ -1,12 +1,14 @@
-"""Processes over Redis, as the tests play them: each has a carrier, and a host that echoes frames."""
+"""Host processes over Redis, as the tests play them: each has a host that echoes frames."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import Any
 
+from chainapi.share.redis import RedisCarrier
 from chainapi.share.redis.peer import RedisPeer
 
 __all__ = ["End", "Process", "connected", "processes"]
@@ -34,22 +36,27 @@ class End:
 
 
 class Process:
-    """Process that shares a quota: with a carrier of its own, and a host that echoes frames if elected."""
+    """Host process with the options of a carrier, whose host echoes frames if it is elected."""
 
     def __init__(self, url: str, name: str, **options: object) -> None:
         settings = {"ttl": LONG, "silence": LONG, **options}
         self.name = name
-        self.carrier = RedisPeer(url, **settings)  # type: ignore[arg-type]
+        self.carrier = RedisCarrier(url, **settings)  # type: ignore[arg-type]
         self.elections: list[tuple[bytes, float]] = []
         self.served: asyncio.Queue[End] = asyncio.Queue()
 
+    @cached_property
+    def peer(self) -> RedisPeer:
+        """Part of the process in the quota, with the options that the carrier has by then."""
+        return RedisPeer(self.carrier.remote(self.name))
+
     async def connect(self) -> End:
         """Return the participant's end of a new link."""
-        return End(await self.carrier.connect(self.name, self._make_host))
+        return End(await self.peer.connect(self.name, self._make_host))
 
     async def aclose(self) -> None:
         """Leave the quota."""
-        await self.carrier.aclose(self.name)
+        await self.peer.aclose(self.name)
 
     def _make_host(self, memory: bytes, age: float) -> Any:
         self.elections.append((memory, age))

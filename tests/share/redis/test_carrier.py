@@ -89,7 +89,7 @@ async def test_redis_that_is_not_there(name: str) -> None:
     with pytest.raises(ShareUnavailableError, match=f"127.0.0.1:{port}") as caught:
         await process.connect()
     assert "hunter2" not in f"{caught.value!r} {caught.value} {carrier!r} {vars(caught.value)}"
-    await carrier.aclose(name)
+    await process.aclose()
 
 
 async def test_redis_that_hangs(own_server: RedisServer, name: str) -> None:
@@ -228,7 +228,7 @@ async def test_a_user_with_the_documented_permissions(own_server: RedisServer, n
     async with processes(2, url, name) as (host, participant):
         _, end = await connected(host, participant)
         assert await end.ask(b"x") == b"echo x"
-        host.carrier.store(name, b"memory")
+        host.peer.store(name, b"memory")
         await host.aclose()
         await participant.connect()
         assert participant.elections[0][0] == b"memory"

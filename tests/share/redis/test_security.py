@@ -42,7 +42,7 @@ async def test_a_cancelled_aclose_closes_the_connection(
     """Wherever the close of the last quota is cancelled, the connection to Redis is closed."""
     async with processes(1, url, name) as (host,):
         await host.connect()
-        wire = host.carrier._wire
+        wire = host.peer._wire
         assert wire is not None
         closing = asyncio.create_task(host.aclose())
         await settle(2)
@@ -50,7 +50,7 @@ async def test_a_cancelled_aclose_closes_the_connection(
         closing.cancel()
         await asyncio.wait([closing, wire._closed])
         await settle()
-        assert (wire.lost, host.carrier._wire, caplog.records) == (True, None, [])
+        assert (wire.lost, host.peer._wire, caplog.records) == (True, None, [])
 
 
 async def test_an_abandoned_election(own_server: RedisServer, name: str) -> None:
@@ -73,16 +73,16 @@ async def test_an_abandoned_election(own_server: RedisServer, name: str) -> None
 async def test_an_observer_never_becomes_the_host(url: str, name: str) -> None:
     """An observer gets a link to the host, and none without a host or to one that is gone."""
     async with redis(url) as wire, processes(2, url, name, silence=0.4) as (host, observer):
-        assert await observer.carrier.observe(name) is None
+        assert await observer.peer.observe(name) is None
         await host.connect()
-        link = await observer.carrier.observe(name)
+        link = await observer.peer.observe(name)
         assert link is not None
         end = End(link)
         assert await end.ask(b"x") == b"echo x"
         await host.aclose()
         await end.broken.wait()
         await wire.request("SET", f"chainapi:{{{name}}}:host", f"7:{'0' * 32}")
-        assert await observer.carrier.observe(name) is None
+        assert await observer.peer.observe(name) is None
         assert not observer.elections
 
 
@@ -97,7 +97,7 @@ async def test_a_lock_of_something_else_counts_for_none(url: str, name: str) -> 
             for listener in ("", "0", "0" * 32, "g" * 32):
                 await _listen(wire, f"chainapi:{{{quota}}}:to:{listener}".encode())
             await wire.request("SET", f"chainapi:{{{quota}}}:host", value)
-            assert await process.carrier.observe(quota) is None
+            assert await process.peer.observe(quota) is None
             assert await (await process.connect()).ask(b"x") == b"echo x", value
 
 
@@ -117,7 +117,7 @@ async def test_forged_memory_is_not_used(url: str, name: str) -> None:
     """Memory that was changed without the secret does not reach the next host."""
     async with redis(url) as wire, processes(2, url, name, secret=b"s") as (one, other):
         await one.connect()
-        one.carrier.store(name, b"memory")
+        one.peer.store(name, b"memory")
         await one.aclose()
         await other.connect()
         assert other.elections[0][0] == b"memory"
