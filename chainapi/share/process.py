@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["HostProcess"]
 
 IDLE = 60.0  # seconds without a session after which it ends
+LOOKS, LOOK = (
+    5,
+    0.02,
+)  # tries to be the host, and seconds after each: a session that looks for one has its lock
 WATCH = 0.5  # seconds between two looks at its directory and its sessions
 
 
@@ -71,13 +76,16 @@ class HostProcess:
     async def run(self) -> bool:
         """Serve until there is nothing to do.
 
-        Return False at once if another process is the host.
+        Return False if another process is the host.
         """
-        with self.directory.hosted(replaceable=self.replaceable) as hosted:
-            if hosted:
-                self.directory.prune()
-                await self._serve()
-        return hosted
+        for _ in range(LOOKS):
+            with self.directory.hosted(replaceable=self.replaceable) as hosted:
+                if hosted:
+                    self.directory.prune()
+                    await self._serve()
+                    return True
+            await asyncio.sleep(LOOK)
+        return False
 
     def stop_at_signals(self) -> None:
         """End in order at SIGTERM and SIGINT."""
@@ -108,15 +116,16 @@ class HostProcess:
     async def _until_idle(self) -> None:
         """Wait for a signal, or for the end of the last session or of the directory."""
         loop = asyncio.get_running_loop()
-        busy, stopped = loop.time(), loop.create_task(self._stopped.wait())
+        busy = loop.time()
         while self.directory.intact:
             if self._links:
                 busy = loop.time()
             elif self.idle is not None and loop.time() - busy >= self.idle:
                 return
-            await asyncio.wait([stopped], timeout=WATCH)
-            if stopped.done():
-                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WATCH):
+                    await self._stopped.wait()
+                    return
 
     def _accept(self, secret: bytes) -> StreamLink:
         return StreamLink(secret, self._opened)

@@ -248,6 +248,21 @@ async def test_a_host_ends_without_sessions_or_without_its_directory(directory: 
         await asyncio.wait_for(host, 2.0)
 
 
+async def test_a_session_that_looks_for_a_host_lets_one_begin(directory: Path) -> None:
+    """A session holds the lock of the host for the moment of a look; a host that begins then tries again."""
+    import fcntl  # Windows has none
+
+    async with hosted(directory):
+        pass
+    with (directory / "host.lock").open("rb+") as looking:
+        fcntl.flock(looking, fcntl.LOCK_EX)
+        asyncio.get_running_loop().call_later(0.03, fcntl.flock, looking, fcntl.LOCK_UN)
+        async with hosted(directory) as host, shared(Simulator()) as session:
+            await asyncio.sleep(0.1)
+            assert not host.done()
+            await session.data.get(PATH)
+
+
 STRANGE = (b"GET / HTTP/1.1\r\n\r\n", (2**31).to_bytes(4, "big"), b"\0\0\0\2\x91\xc0", b"\0\0\0\1\x90")
 
 
