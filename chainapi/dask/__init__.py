@@ -119,7 +119,7 @@ def export(
     if shown is True:
         raise ConfigurationError("progress=True does not apply to a cluster: pass a function")
     checked_sources("sources", sources)
-    method: Any = None  # each worker takes that of its session
+    method: Any = None  # each worker takes the method of its session
     spec = ExportSpec(
         method,
         sources if isinstance(sources, AsyncIterable) else [*sources],

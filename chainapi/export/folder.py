@@ -200,7 +200,7 @@ class Folder(Sink):
             self.compact(COMPACT_AT)
 
     def write(self, pages: Iterable[PageRows]) -> None:
-        """Add rows to the next commit; write those of a partition once there are enough."""
+        """Add rows to the next commit; write to a part once enough of its rows wait."""
         for page in pages:
             for folder, rows in self._partitioner.divided(page) if self._partitioner else [("", page)]:
                 if folder not in self._parts:

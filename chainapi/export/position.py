@@ -1,4 +1,4 @@
-"""Positions of a source: what the target has, and where its walk goes on."""
+"""Positions of sources: what the target has of each, and where its walk goes on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Directory in which the processes of one user meet the host of their quotas.
 
 ``host.lock`` is locked by the host while it lives, and has its process id. ``host.sock`` is its Unix socket;
-where there are none, ``host.port`` has its port of loopback TCP and a secret. ``start.lock`` is locked by the
+where there are none, ``host.port`` has its loopback TCP port and a secret. ``start.lock`` is locked by the
 process that starts a host. ``NAME.quota`` is what the host has learned of a quota.
 """
 
@@ -64,7 +64,7 @@ class Directory:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str] | None = None, *, tcp: bool = not UNIX_SOCKETS) -> Directory:
-        """Return a directory by its path, else that of `share_directory`.
+        """Return a directory by its path; None for the one of `share_directory`.
 
         Hosts listen on loopback TCP too if the path is too long for a Unix socket.
         """
@@ -109,7 +109,7 @@ class Directory:
 
     @property
     def host(self) -> int | None:
-        """Process id of the host, 0 if it must not be killed; None if there is none."""
+        """Process id of the host; 0 if it must not be killed, None without a host."""
         with self._locked("host.lock") as lock:
             if lock is not None:
                 return None
@@ -118,7 +118,7 @@ class Directory:
         return None
 
     def quotas(self) -> list[str]:
-        """Return the names of the quotas of which a host has learned something."""
+        """Return the names of the quotas that hosts have stored."""
         return sorted(path.stem for path in self.path.glob("*.quota"))
 
     # --- the host -------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class SharedGate:
         self._origin = origin
         self._on_unavailable = on_unavailable
         self._uplink = Uplink(name, carrier, self)
-        self._name, self._remote = name, carrier.remote(name)
+        self._remote = carrier.remote(name)
         self._joined: dict[Member, _Joined] = {}
         self._numbers = count()
         self._requests: dict[int, Request] = {}  # sent to the host, or to be sent to the next one
@@ -343,7 +343,7 @@ class SharedGate:
             self._stop(self._fallback.gate.stopped_for)
         stopped = max(0.0, self._stopped_until - now)
         first: list[FromParticipant] = [
-            Hello(VERSION, _process(), self._origin, amount_of(stopped), self._name, self._remote)
+            Hello(VERSION, _process(), self._origin, amount_of(stopped), self._uplink.name, self._remote)
         ]
         first += [joined.message for joined in self._joined.values()]
         known = {joined.message.session for joined in self._joined.values()}

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from chainapi.core.share.messages import Remote
 from chainapi.errors import ConfigurationError, ShareUnavailableError
-from chainapi.share.directory import UNIX_SOCKETS, Directory
+from chainapi.share.directory import Directory
 from chainapi.share.link import Link
 from chainapi.share.process import HostProcess
 from chainapi.share.stream import StreamLink, connected
@@ -49,18 +49,15 @@ class LocalCarrier:
 
     patience = PATIENCE
 
-    def __init__(
-        self, directory: str | os.PathLike[str] | None = None, *, tcp: bool = not UNIX_SOCKETS
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
         """Prepare a carrier; it opens files and sockets when it connects.
 
         Args:
-            directory: where processes meet; without it that of `share_directory`. Processes share a quota if
-                they use the same directory. It is created for the user alone (mode 0700).
-            tcp: whether sessions and host use loopback TCP instead of a Unix socket.
+            directory: where processes meet; None for the directory of `share_directory`. Processes share a
+                quota if they use the same one. It is created for the user alone (mode 0700).
 
         """
-        self._directory = Directory.at(directory, tcp=tcp)
+        self._directory = Directory.at(directory)
         self._links: dict[str, set[StreamLink]] = {}
         self._silent: int | None = None  # a host that did not answer
 
@@ -92,7 +89,7 @@ class LocalCarrier:
             return await self._dial(name)
 
     def names(self) -> list[str]:
-        """Return the names of the quotas of which a host has learned something.
+        """Return the names of the quotas that hosts have stored.
 
         See `observe`.
 

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["HostProcess"]
 
 IDLE = 60.0  # seconds without a session after which it ends
-LOOKS, LOOK = (
-    5,
-    0.02,
-)  # tries to be the host, and seconds after each: a session that looks for one has its lock
+LOOKS, LOOK = 5, 0.02  # tries to be the host, and seconds after each: a session may look for one
 WATCH = 0.5  # seconds between two looks at its directory and its sessions
 
 

@@ -24,6 +24,7 @@ __all__ = ["SharedGates", "chosen", "observable"]
 Choice: TypeAlias = "str | Carrier"  # "local", the address of a Redis server, or a carrier of the user
 
 LOCAL = "local"
+_CARRIER = ("connect", "remote")  # methods by which a carrier is known
 
 
 def chosen(share: object) -> Choice | None:
@@ -46,7 +47,7 @@ def chosen(share: object) -> Choice | None:
         return LOCAL
     if isinstance(share, str) and urlsplit(share).scheme in ("redis", "rediss", "unix"):
         return share
-    if not isinstance(share, str) and callable(getattr(share, "connect", None)):
+    if not isinstance(share, str) and all(callable(getattr(share, one, None)) for one in _CARRIER):
         return cast("Carrier", share)
     if "@" not in str(share):  # else it may be an address with a password
         shown += f"={quoted(share)}"

@@ -84,13 +84,11 @@ class StreamLink(LinkEnd, asyncio.Protocol):
         self._quiet = 0
         if self._on_open is not None:
             self._expected += data
-            if len(self._expected) < len(self._secret):
+            size = len(self._secret)
+            if len(self._expected) < size:
                 return
-            given, data = (
-                bytes(self._expected[: len(self._secret)]),
-                bytes(self._expected[len(self._secret) :]),
-            )
-            if not hmac.compare_digest(given, self._secret):
+            data = bytes(self._expected[size:])
+            if not hmac.compare_digest(bytes(self._expected[:size]), self._secret):
                 self.fail()
                 return
             self._begin()

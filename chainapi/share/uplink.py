@@ -23,7 +23,7 @@ from chainapi.share.link import Carrier, Link
 
 __all__ = ["LinkedGate", "Uplink"]
 
-UNAVAILABLE = 2.0  # seconds without a host after which the gate is informed
+UNAVAILABLE = 2.0  # seconds for a host that refuses a process for now
 RETRY = 0.25  # seconds between two attempts to reach a host
 
 _log = logging.getLogger("chainapi.share")
@@ -49,7 +49,7 @@ class LinkedGate(Protocol):
         ...
 
     def unavailable(self, error: ShareUnavailableError | ConfigurationError) -> None:
-        """Note that there is no host for `UNAVAILABLE` seconds; called repeatedly."""
+        """Note that no host was there in time; called repeatedly."""
         ...
 
 
@@ -198,8 +198,8 @@ class Uplink:
     def _give_up(self) -> None:
         self._stop_patience()
         reason = self._reason or ShareUnavailableError(
-            f"no process hosted the shared quota for {UNAVAILABLE:g} s: the attempts to find a host, or to"
-            " become the host, did not end. Try again in a moment"
+            "no process hosts the shared quota: the attempts to reach or start a host did not end in time."
+            " Try again in a moment"
         )
         self.gate.unavailable(reason)  # meanwhile the attempts continue
 

@@ -142,30 +142,20 @@ async def job(
 ) -> Outcome:
     """Run the job once."""
     sim = Simulator(limit=LIMIT, window=WINDOW, latency=ROUND_TRIP)
-    async with sim:
-        with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
+        async with sim:
             machines = processes if way == "redis" else 1  # over Redis each process has a machine of its own
             directories = [f"{folder}/{number % machines}" for number in range(processes)]
             tasks = PROCESSES * TASKS // processes
             workers = [await start(way, place, sim, tasks, directory) for directory in directories]
             hosts = Hosts(directories[:machines] if way in ("local", "redis") else [])
-            return await _ended(sim, workers, list(events), restart, hosts)
-
-
-async def _ended(
-    sim: Simulator,
-    workers: list[Worker],
-    events: list[Event],
-    restart: Callable[[], Any] | None,
-    hosts: Hosts,
-) -> Outcome:
-    try:
-        return await _run(sim, workers, events, restart, hosts)
-    finally:
-        for worker in workers:
-            with suppress(ProcessLookupError):
-                worker.process.kill()
-            await worker.process.wait()
+            try:
+                return await _run(sim, workers, list(events), restart, hosts)
+            finally:
+                for worker in workers:
+                    with suppress(ProcessLookupError):
+                        worker.process.kill()
+                    await worker.process.wait()
 
 
 @define

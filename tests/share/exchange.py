@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from types import MethodType
 
 from attrs import define, field
 
 from chainapi.client.limiter import Gate
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.host import Host
-from chainapi.share.link import Link, LinkEnd, Serve
+from chainapi.share.link import Link, LinkEnd
 
 
 class DelayedEnd(LinkEnd):
@@ -52,7 +51,7 @@ class Exchange:
     Attributes:
         delay: seconds that a frame takes.
         away: whether nobody can be reached.
-        hosts: the carrier that hosts each quota, and what serves its links.
+        hosts: the carrier that owns the host of each quota, and the host.
         links: all links, by the two carriers.
         elections: number of hosts so far.
         stored: memory of each quota, and the time at which it was stored.
@@ -61,7 +60,7 @@ class Exchange:
 
     delay: float = 0.0
     away: bool = False
-    hosts: dict[str, tuple[ExchangeCarrier, Serve]] = field(factory=dict)
+    hosts: dict[str, tuple[ExchangeCarrier, Host]] = field(factory=dict)
     links: list[tuple[ExchangeCarrier, ExchangeCarrier, DelayedEnd]] = field(factory=list)
     elections: int = 0
     stored: dict[str, tuple[bytes, float]] = field(factory=dict)
@@ -91,10 +90,7 @@ class Exchange:
 
     def host(self, name: str) -> Host:
         """Return the host of a quota."""
-        _, serve = self.hosts[name]
-        assert isinstance(serve, MethodType)
-        assert isinstance(serve.__self__, Host)
-        return serve.__self__
+        return self.hosts[name][1]
 
     def gate(self, name: str) -> Gate:
         """Return the gate of a quota, from its host."""
@@ -119,12 +115,12 @@ class ExchangeCarrier:
             self.exchange.elections += 1
             now = asyncio.get_running_loop().time()
             memory, at = self.exchange.stored.get(name, (b"", now))
-            hosts[name] = self, Host(memory, now - at, store=partial(self._store, name)).serve
-        host, serve = hosts[name]
+            hosts[name] = self, Host(memory, now - at, store=partial(self._store, name))
+        owner, host = hosts[name]
         near, far = DelayedEnd(self.exchange.delay), DelayedEnd(self.exchange.delay)
         near.other, far.other = far, near
-        self.exchange.links.append((self, host, near))
-        serve(far)
+        self.exchange.links.append((self, owner, near))
+        host.serve(far)
         return near
 
     def remote(self, name: str) -> None:

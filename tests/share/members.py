@@ -179,17 +179,10 @@ async def _import_all() -> None:
     with tempfile.TemporaryDirectory(prefix="warm") as folder:
         os.environ["CHAINAPI_SHARE_DIR"] = str(Path(folder, "chainapi"))
         async with Simulator() as sim:
-            service: dict[str, Any] = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
-            # The second one differs in an option, so it connects to the first.
-            first, second = (
-                Session(**service, share=True),
-                Session(**service, share=True, on_unavailable="fail"),
-            )
-            for worker in (Worker(first), Worker(second)):
-                await worker.get()
-                await worker.quota()
-            await first.aclose()
-            await second.aclose()
+            worker = Worker(Session(data_base_url=sim.data_base_url, api_key=sim.api_key, share=True))
+            await worker.get()
+            await worker.quota()
+            await worker.session.aclose()
 
 
 def _reap(*_: object) -> None:

@@ -196,7 +196,6 @@ async def test_members_continue_with_the_next_host(
     tcp: bool, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the host ends, sessions go on with the next one, and with what the last one has learned."""
-    monkeypatch.setattr("chainapi.share.local.UNIX_SOCKETS", not tcp)
     if tcp:  # as for a path that is too long for a Unix socket
         directory /= "x" * 100
         monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(directory))

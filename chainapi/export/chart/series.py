@@ -245,7 +245,7 @@ def _times(low: float, high: float, most: int) -> tuple[list[float], slice]:
 
 
 def number_label(value: float, digits: int = DIGITS) -> str:
-    """Return a number with at least so many digits, without zeros at its end."""
+    """Return a number with at least `digits` digits, without trailing zeros."""
     return f"{value:,.{max(digits, DIGITS)}g}"
 
 

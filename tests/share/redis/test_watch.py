@@ -8,7 +8,6 @@ import pytest
 
 from chainapi.core.share.names import quota_name
 from chainapi.share.host import Host
-from chainapi.share.redis import RedisCarrier
 from chainapi.share.redis.peer import RedisPeer
 from chainapi.share.registry import observable
 from chainapi.share.watch import Observer
@@ -27,7 +26,7 @@ async def test_observer_over_redis(tmp_path: Path) -> None:
     try:
         carrier = observable(server.url, SECRET)
         assert await carrier.observe(NAME) is None
-        hosting = RedisPeer(RedisCarrier(server.url, secret=SECRET).remote(NAME))
+        hosting = RedisPeer(carrier.remote(NAME))  # type: ignore[attr-defined]
         await hosting.connect(NAME, lambda memory, age: Host().serve)
         link = await carrier.observe(NAME)
         assert link is not None
