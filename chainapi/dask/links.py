@@ -8,9 +8,7 @@ ends itself: the scheduler's ends of its links break at once (`GatePlugin.remove
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from distributed import SchedulerPlugin
@@ -18,73 +16,14 @@ from distributed.comm.core import CommClosedError
 
 from chainapi.core.share.messages import Remote
 from chainapi.errors import ShareUnavailableError
+from chainapi.share.ends import Ends
 from chainapi.share.host import Host
-from chainapi.share.link import Link, LinkEnd
+from chainapi.share.link import Link
 
 __all__ = ["DaskCarrier", "GatePlugin"]
 
-K = TypeVar("K")
-
 OPERATION = "chainapi-share"  # name of the messages, in both directions
 MOST_UNSENT = 10_000  # messages of a stream: a peer that lets more wait does not read
-
-
-class _End(LinkEnd):
-    """One end of a link.
-
-    Args:
-        pass_on: sends a frame to the other end, or with None the end of the link; False if it cannot.
-        forget: called once, when the link ended; its result has no meaning.
-
-    """
-
-    def __init__(self, pass_on: Callable[[bytes | None], bool], forget: Callable[[], object]) -> None:
-        super().__init__()
-        self._pass_on, self._forget = pass_on, forget
-
-    def send(self, frame: bytes) -> None:
-        """See `Link.send`."""
-        if self.open and not self._pass_on(frame):
-            self.snap()
-
-    def snap(self) -> None:
-        """See `LinkEnd.snap`."""
-        if self.open:
-            super().snap()
-            self._forget()
-
-    def _hang_up(self) -> None:
-        self._pass_on(None)
-        self._forget()
-
-
-class _Ends(dict[K, _End]):
-    """Open ends of links in one process, by key.
-
-    Args:
-        send: sends a frame of a link to its other end, or with None the end of the link; False if it cannot.
-
-    """
-
-    def __init__(self, send: Callable[[K, bytes | None], bool]) -> None:
-        super().__init__()
-        self._send = send
-
-    def add(self, key: K) -> _End:
-        """Open an end."""
-        end = self[key] = _End(partial(self._send, key), partial(self.pop, key, None))
-        return end
-
-    def receive(self, key: K, frame: bytes | None) -> None:
-        """Take a frame that arrived, or with None the end of the link."""
-        end = self.get(key)
-        if end is None:
-            if frame is not None:  # so the other process is informed that nobody reads
-                self._send(key, None)
-        elif frame is None:
-            end.snap()
-        else:
-            end.deliver(frame)
 
 
 def _post(stream: Any, link: str, frame: bytes | None, **more: str) -> bool:
@@ -109,7 +48,7 @@ class DaskCarrier:
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._users = 0
-        self._ends = _Ends[str](self._send)
+        self._ends = Ends[str](self._send)
         worker.stream_handlers[OPERATION] = self._received
 
     @classmethod
@@ -173,7 +112,7 @@ class GatePlugin(SchedulerPlugin):
     def __init__(self) -> None:
         self._scheduler: Any = None
         self._hosts = defaultdict[str, Host](Host)
-        self._ends = _Ends[tuple[str, str]](self._send)  # by worker and link
+        self._ends = Ends[tuple[str, str]](self._send)  # by worker and link
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()

@@ -22,7 +22,7 @@ from chainapi.share.host import Host
 from chainapi.share.stream import StreamLink
 
 if TYPE_CHECKING:
-    from chainapi.share.redis.relay import Relay
+    from chainapi.share.machines import Machine
 
 __all__ = ["HostProcess"]
 
@@ -46,7 +46,9 @@ class HostProcess:
     idle: float | None = IDLE
     replaceable: bool = True
     _hosts: dict[str, Host] = field(factory=dict[str, Host], init=False)
-    _relays: dict[tuple[str, Remote], Relay] = field(factory=dict[tuple[str, Remote], "Relay"], init=False)
+    _machines: dict[tuple[str, Remote], Machine] = field(
+        factory=dict[tuple[str, Remote], "Machine"], init=False
+    )
     _links: set[StreamLink] = field(factory=set[StreamLink], init=False)
     _stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
 
@@ -103,8 +105,8 @@ class HostProcess:
         finally:
             for host in self._hosts.values():
                 host.save()
-            for relay in self._relays.values():
-                await relay.aclose()
+            for machine in self._machines.values():
+                await machine.aclose()
             server.close()
             for link in [*self._links]:
                 link.close()
@@ -141,18 +143,18 @@ class HostProcess:
             return
         name = hello.quota
         if hello.remote is not None:
-            self._relay(name, hello.remote).serve(link, frame)
+            self._machine(name, hello.remote).serve(link, frame)
             return
         if name not in self._hosts:
             store = partial(self.directory.store, name)
             self._hosts[name] = Host(*self.directory.load(name), store=store)
         self._hosts[name].serve(link, frame)
 
-    def _relay(self, name: str, remote: Remote) -> Relay:
+    def _machine(self, name: str, remote: Remote) -> Machine:
         """Return what passes links of a quota on to other machines."""
-        from chainapi.share.redis.relay import Relay
+        from chainapi.share.machines import Machine
 
         key = name, remote
-        if key not in self._relays or self._relays[key].ended:
-            self._relays[key] = Relay(name, remote)
-        return self._relays[key]
+        if key not in self._machines:
+            self._machines[key] = Machine(name, remote)
+        return self._machines[key]

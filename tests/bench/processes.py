@@ -42,10 +42,9 @@ def options(way: str, place: str, api_key: str) -> dict[str, Any]:
         return {"rate": Limit(LIMIT / PROCESSES, per=WINDOW)}
     if way == "local":
         return {"share": True}
-    from chainapi.core.share.names import frame_key
     from chainapi.share.redis import RedisCarrier
 
-    return {"share": RedisCarrier(place, secret=frame_key("benchmark", api_key))}
+    return {"share": RedisCarrier(place, secret=api_key.encode())}
 
 
 async def work(way: str, place: str, base: str, api_key: str, tasks_each: str) -> None:

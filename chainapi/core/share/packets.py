@@ -1,8 +1,8 @@
-"""Packets between two processes over a broker that others can read and write.
+"""Packets between two machines over a broker that others can read and write.
 
-Redis delivers what any client publishes, and forgets what nobody receives. So a packet has the term of the
-host, the link, a number of its own, and a message authentication code (MAC) over all of them and the payload.
-A receiver drops packets that are forged, replayed or of another term, and breaks the link if one is missing.
+Redis delivers what any client publishes, and forgets what nobody receives. So a packet has the link, a number
+of its own, and a message authentication code (MAC) over both and the payload. A receiver drops packets that
+are forged, replayed or of another link, and breaks the link if one is missing.
 """
 
 from __future__ import annotations
@@ -16,33 +16,27 @@ from typing import NamedTuple
 __all__ = [
     "NONCE",
     "GapError",
-    "Incoming",
     "Kind",
-    "Outgoing",
     "Packet",
-    "link_keys",
-    "link_of",
-    "open_memory",
-    "open_packet",
+    "PacketLink",
     "quota_key",
     "seal",
     "seal_memory",
+    "unseal",
+    "unseal_memory",
 ]
 
-NONCE = 16  # bytes of the random number of a link, and of the answer to it
+NONCE = 16  # bytes at random of each end, which name a link together
 _MAC = 16  # bytes
-_OF_MEMORY = b"chainapi memory"
-_HEADER = Struct(f">BQ{NONCE}sQ")  # kind, term, link, number
+_HEADER = Struct(f">B{2 * NONCE}sQ")  # kind, link, number
 
 
 class Kind(IntEnum):
-    """Kinds of packets."""
+    """Kinds of packets, one for each direction: nobody accepts what it has sent."""
 
-    OPEN = 1  # from a participant: its inbox; the number is 0
-    ACCEPT = 2  # from the host, to an OPEN: a random number; the number is 0
-    FRAME = 3
-    BEAT = 4  # keep-alive: the sender had nothing to send
-    CLOSE = 5
+    OPEN = 1  # from a guest: its id; the second half of the link is zero
+    TO_GUEST = 2  # the first one accepts the link
+    TO_HOST = 3
 
 
 class GapError(Exception):
@@ -52,123 +46,88 @@ class GapError(Exception):
 class Packet(NamedTuple):
     """An authentic packet."""
 
-    kind: int
-    term: int
+    kind: Kind
     link: bytes
     number: int
     payload: bytes
 
 
 def quota_key(secret: bytes, name: str) -> bytes:
-    """Return the key for packets that open links of a quota; empty without a secret."""
-    if not secret:
-        return b""
+    """Return the key for the packets of a quota.
+
+    Without a secret everybody can derive it.
+    """
     key = blake2b(secret, digest_size=32, person=b"chainapi secret").digest()
     return blake2b(name.encode(), key=key, digest_size=32, person=b"chainapi redis").digest()
 
 
-def link_keys(key: bytes, term: int, link: bytes, answer: bytes) -> tuple[bytes, bytes]:
-    """Return the keys of one link: to the host, and to the participant.
-
-    They are empty for an empty key.
-
-    Both sides choose one of `link` and `answer` at random, so neither can be made to accept packets of an
-    earlier link.
-    """
-    if not key:
-        return b"", b""
-    data = term.to_bytes(8, "big") + link + answer
-    digest = blake2b(data, key=key, digest_size=64, person=b"chainapi link").digest()
-    return digest[:32], digest[32:]
-
-
 def seal(key: bytes, packet: Packet) -> bytes:
-    """Return a packet as bytes, with its MAC unless the key is empty."""
-    kind, term, link, number, payload = packet
-    data = _HEADER.pack(kind, term, link, number) + payload
-    return data + _mac(key, data) if key else data
+    """Return a packet as bytes, with its MAC in front."""
+    kind, link, number, payload = packet
+    data = _HEADER.pack(kind, link, number) + payload
+    return _mac(key, data) + data
 
 
-def link_of(data: bytes) -> bytes:
-    """Return the link that a packet names, authentic or not; empty if it is too short."""
-    return data[9 : 9 + NONCE] if len(data) >= _HEADER.size else b""
-
-
-def open_packet(key: bytes, data: bytes) -> Packet | None:
-    """Return a packet from bytes.
-
-    None if it is too short, of no known kind, or its MAC is wrong.
-    """
-    if key:
-        data, mac = data[:-_MAC], data[-_MAC:]
-        if not hmac.compare_digest(mac, _mac(key, data)):
-            return None
-    if len(data) < _HEADER.size or data[0] not in _KINDS:
+def unseal(key: bytes, data: bytes) -> Packet | None:
+    """Return a packet from bytes; None if it is too short, or its MAC is wrong."""
+    mac, data = data[:_MAC], data[_MAC:]
+    if len(data) < _HEADER.size or not hmac.compare_digest(mac, _mac(key, data)):
         return None
-    kind, term, link, number = _HEADER.unpack_from(data)
-    return Packet(kind, term, link, number, data[_HEADER.size :])
+    kind, link, number = _HEADER.unpack_from(data)
+    return Packet(Kind(kind), link, number, data[_HEADER.size :])
 
 
 def seal_memory(key: bytes, memory: bytes) -> bytes:
-    """Return the memory of a quota with its MAC, unless the key is empty."""
-    return _mac(key, memory, _OF_MEMORY) + memory if key else memory
+    """Return the memory of a quota with its MAC in front."""
+    return _mac(key, memory, b"chainapi memory") + memory
 
 
-def open_memory(key: bytes, stored: bytes) -> bytes:
+def unseal_memory(key: bytes, stored: bytes) -> bytes:
     """Return the memory of a quota as it was stored; empty if its MAC is wrong."""
-    if not key:
-        return stored
-    memory = stored[_MAC:]
-    return memory if hmac.compare_digest(stored[:_MAC], _mac(key, memory, _OF_MEMORY)) else b""
+    mac, memory = stored[:_MAC], stored[_MAC:]
+    return memory if hmac.compare_digest(mac, _mac(key, memory, b"chainapi memory")) else b""
 
 
-class Outgoing:
-    """One direction of a link at its sender: numbers its packets from 0."""
+class PacketLink:
+    """One end of a link, which accepts each packet once, in order.
 
-    __slots__ = ("_key", "_link", "_number", "_term")
+    Args:
+        key: of the quota; see `quota_key`.
+        name: of the link: the random bytes of its guest and of its host.
+        hosts: whether this is the end of the host.
 
-    def __init__(self, key: bytes, term: int, link: bytes) -> None:
-        self._key, self._term, self._link = key, term, link
-        self._number = 0
+    """
 
-    def seal(self, kind: Kind, payload: bytes = b"") -> bytes:
+    __slots__ = ("_accepts", "_expected", "_key", "_sends", "_sent", "name")
+
+    def __init__(self, key: bytes, name: bytes, *, hosts: bool) -> None:
+        self.name = name
+        self._key = key
+        self._sends, self._accepts = Kind.TO_HOST, Kind.TO_GUEST
+        if hosts:
+            self._sends, self._accepts = self._accepts, self._sends
+        self._sent = self._expected = 0
+
+    def seal(self, payload: bytes) -> bytes:
         """Return the next packet as bytes."""
-        packet = Packet(kind, self._term, self._link, self._number, payload)
-        self._number += 1
-        return seal(self._key, packet)
+        self._sent += 1
+        return seal(self._key, Packet(self._sends, self.name, self._sent, payload))
 
+    def accept(self, packet: Packet) -> bool:
+        """Return whether an authentic packet is the next of this link.
 
-class Incoming:
-    """One direction of a link at its receiver: accepts each number once, in order."""
-
-    __slots__ = ("_key", "_link", "_number", "_term")
-
-    def __init__(self, key: bytes, term: int, link: bytes) -> None:
-        self._key, self._term, self._link = key, term, link
-        self._number = 0
-
-    def open(self, data: bytes) -> Packet | None:
-        """Return the next packet; None for a packet to drop.
-
-        Those are forged, replayed, or of another term or link.
+        Others are to be dropped.
 
         Raises:
-            GapError: packets are missing before this one.
+            GapError: packets are missing before it.
 
         """
-        packet = open_packet(self._key, data)
-        if packet is None or packet.kind not in _IN_LINKS:
-            return None
-        if (packet.term, packet.link) != (self._term, self._link) or packet.number < self._number:
-            return None
-        if packet.number > self._number:
+        if (packet.link, packet.kind) != (self.name, self._accepts) or packet.number <= self._expected:
+            return False
+        self._expected += 1
+        if packet.number > self._expected:
             raise GapError
-        self._number += 1
-        return packet
-
-
-_KINDS = frozenset(map(int, Kind))
-_IN_LINKS = frozenset(map(int, (Kind.FRAME, Kind.BEAT, Kind.CLOSE)))
+        return True
 
 
 def _mac(key: bytes, data: bytes, person: bytes = b"chainapi packet") -> bytes:

@@ -1,15 +1,29 @@
-"""Host processes over Redis, as the tests play them: each has a host that echoes frames."""
+"""Machines over Redis as tests play them, in one loop, and the sessions that they serve."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cached_property
+from itertools import count
 from typing import Any
 
+from chainapi.core.share.messages import (
+    VERSION,
+    Denied,
+    FromHost,
+    FromParticipant,
+    Hello,
+    Join,
+    State,
+    Watch,
+    Welcome,
+    encode,
+    read_host_frame,
+)
+from chainapi.errors import ShareUnavailableError
+from chainapi.share.machines import Machine
 from chainapi.share.redis import RedisCarrier
-from chainapi.share.redis.peer import RedisPeer
 
 __all__ = ["End", "Process", "connected", "processes"]
 
@@ -17,55 +31,68 @@ LONG = 600.0  # seconds: a lock or a silence that no test waits for
 
 
 class End:
-    """One end of a link: what arrived, and whether it broke."""
+    """A session's end of a link: what arrived, and whether it broke."""
 
-    def __init__(self, link: Any, echo: bool = False) -> None:
+    def __init__(self, link: Any) -> None:
         self.link = link
-        self.frames: asyncio.Queue[bytes] = asyncio.Queue()
+        self.messages: asyncio.Queue[FromHost] = asyncio.Queue()
         self.broken = asyncio.Event()
-        link.start(self._echo if echo else self.frames.put_nowait, self.broken.set)
+        link.start(self._receive, self.broken.set)
 
-    def _echo(self, frame: bytes) -> None:
-        self.frames.put_nowait(frame)
-        self.link.send(b"echo " + frame)
+    def _receive(self, frame: bytes) -> None:
+        for message in read_host_frame(frame):
+            self.messages.put_nowait(message)
 
-    async def ask(self, frame: bytes) -> bytes:
-        """Send a frame, and return the next that arrives."""
-        self.link.send(frame)
-        return await self.frames.get()
+    def send(self, *messages: FromParticipant) -> None:
+        """Send messages to the host."""
+        self.link.send(encode(messages))
+
+    async def state(self) -> State:
+        """Ask the host for the state of the quota."""
+        self.send(Watch())
+        while not isinstance(message := await self.messages.get(), State):
+            pass
+        return message
 
 
 class Process:
-    """Host process with the options of a carrier, whose host echoes frames if it is elected."""
+    """Host process of one machine, with the options of a carrier."""
 
     def __init__(self, url: str, name: str, **options: object) -> None:
         settings = {"ttl": LONG, "silence": LONG, **options}
         self.name = name
         self.carrier = RedisCarrier(url, **settings)  # type: ignore[arg-type]
-        self.elections: list[tuple[bytes, float]] = []
-        self.served: asyncio.Queue[End] = asyncio.Queue()
+        self.machine = Machine(name, self.carrier.remote(name))
+        self._sessions = count()
 
-    @cached_property
-    def peer(self) -> RedisPeer:
-        """Part of the process in the quota, with the options that the carrier has by then."""
-        return RedisPeer(self.carrier.remote(self.name))
-
-    async def connect(self) -> End:
-        """Return the participant's end of a new link."""
-        return End(await self.peer.connect(self.name, self._make_host))
+    async def connect(self, stopped: float = 0.0) -> End:
+        """Connect a session; raises ShareUnavailableError with the reason of a refusal."""
+        session = next(self._sessions)
+        end = End(self.machine.connect())
+        end.send(Hello(VERSION, f"{id(self)}:{session}", "", stopped, self.name), Join(0))
+        lost = asyncio.create_task(end.broken.wait())
+        answer = asyncio.create_task(end.messages.get())
+        try:
+            await asyncio.wait([answer, lost], return_when=asyncio.FIRST_COMPLETED)
+            message = answer.result() if answer.done() else None
+        finally:
+            answer.cancel()
+            lost.cancel()
+        if message is None:
+            return await self.connect(stopped)  # the host ended meanwhile
+        if isinstance(message, Denied):
+            raise ShareUnavailableError(message.reason)
+        assert isinstance(message, Welcome)
+        return end
 
     async def aclose(self) -> None:
         """Leave the quota."""
-        await self.peer.aclose(self.name)
-
-    def _make_host(self, memory: bytes, age: float) -> Any:
-        self.elections.append((memory, age))
-        return lambda link: self.served.put_nowait(End(link, echo=True))
+        await self.machine.aclose()
 
 
 @asynccontextmanager
 async def processes(number: int, url: str, name: str, **options: object) -> AsyncIterator[list[Process]]:
-    """Return processes, the first of them the host if `number` is more than 1; close them at the end."""
+    """Return processes of as many machines; close them at the end."""
     them = [Process(url, name, **options) for _ in range(number)]
     try:
         yield them
@@ -75,5 +102,5 @@ async def processes(number: int, url: str, name: str, **options: object) -> Asyn
 
 
 async def connected(*them: Process) -> list[End]:
-    """Connect processes one after the other: the first becomes the host."""
+    """Connect a session on each machine, one after the other: the first becomes the host."""
     return [await process.connect() for process in them]

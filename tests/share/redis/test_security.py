@@ -7,146 +7,128 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from redis.asyncio import Redis
 
-from chainapi.core.share.packets import Kind, Packet, link_of, quota_key, seal
+from chainapi.core.share.messages import Hello, Watch
+from chainapi.core.share.packets import NONCE, Kind, Packet, PacketLink, quota_key, seal, unseal
 from chainapi.errors import ShareUnavailableError
-from chainapi.share.redis.wire import Address, Wire
-from tests.raw_server import let_pass, settle, until
-from tests.share.redis.processes import End, Process, connected, processes
+from chainapi.share.registry import observable
+from chainapi.share.watch import Observer
+from tests.raw_server import let_pass, settle
+from tests.share.redis.processes import Process, connected, processes
 from tests.share.redis.server import RedisServer
 
 pytestmark = [pytest.mark.real_time, pytest.mark.rule]
 
 
-@asynccontextmanager
-async def redis(url: str) -> AsyncIterator[Wire]:
-    """Return a connection to look at Redis, and to attack it."""
-    wire = await Wire.open(Address(url), 10.0)
-    try:
-        yield wire
-    finally:
-        await wire.aclose(10.0)
+class Attacker:
+    """Client of the server that reads and writes what the machines of a quota do."""
 
+    def __init__(self, redis: Redis, name: str) -> None:
+        self.redis, self.base = redis, f"chainapi:{{{name}}}:"
 
-async def lock(wire: Wire, name: str, prefix: str = "chainapi") -> tuple[int, bytes]:
-    """Return the term and the id of the host."""
-    value: bytes = await wire.request("GET", f"{prefix}:{{{name}}}:host")
-    term, host = value.split(b":")
-    return int(term), host
+    @classmethod
+    @asynccontextmanager
+    async def at(cls, url: str, name: str) -> AsyncIterator[Attacker]:
+        """Return a client, closed at the end."""
+        async with Redis.from_url(url, protocol=2) as redis:
+            yield cls(redis, name)
 
+    async def host(self) -> str:
+        """Return the channel of the host."""
+        held = await self.redis.get(self.base + "host")
+        assert isinstance(held, bytes)
+        return f"{self.base}to:{held.decode()}"
 
-@pytest.mark.parametrize("late", [False, True])
-async def test_a_cancelled_aclose_closes_the_connection(
-    late: bool, url: str, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Wherever the close of the last quota is cancelled, the connection to Redis is closed."""
-    async with processes(1, url, name) as (host,):
-        await host.connect()
-        wire = host.peer._wire
-        assert wire is not None
-        closing = asyncio.create_task(host.aclose())
-        await settle(2)
-        await until(lambda: wire.lost >= late)
-        closing.cancel()
-        await asyncio.wait([closing, wire._closed])
-        await settle()
-        assert (wire.lost, host.peer._wire, caplog.records) == (True, None, [])
+    @asynccontextmanager
+    async def listening(self, channel: str) -> AsyncIterator[asyncio.Queue[bytes]]:
+        """Return what is published to a channel from now on."""
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
+        async with self.redis.pubsub() as inbox:
+            await inbox.subscribe(channel)
+            await inbox.get_message(timeout=10.0)
+
+            async def listen() -> None:
+                while True:
+                    message = await inbox.get_message(ignore_subscribe_messages=True, timeout=10.0)
+                    if message is not None:
+                        heard.put_nowait(message["data"])
+
+            task = asyncio.create_task(listen())
+            try:
+                yield heard
+            finally:
+                task.cancel()
+                await asyncio.wait([task])
 
 
 async def test_an_abandoned_election(own_server: RedisServer, name: str) -> None:
-    """A process that gave up while it was elected does not keep the quota."""
-    async with processes(2, own_server.url, name, ttl=2.0) as (host, participant):
-        _, end = await connected(host, participant)
-        await host.aclose()
-        await end.broken.wait()
+    """A machine whose last session left while it was elected does not keep the quota."""
+    async with processes(2, own_server.url, name, ttl=2.0) as (abandoning, other):
         own_server.pause()
-        waiting = asyncio.create_task(participant.connect())
+        waiting = asyncio.create_task(abandoning.connect())
         await settle()
         waiting.cancel()
-        await asyncio.wait([waiting])
+        leaving = asyncio.create_task(abandoning.aclose())
+        await settle()
         own_server.resume()
-        await host.connect()
-        assert len(host.elections) == 2
-        assert not participant.elections
+        await asyncio.wait([waiting, leaving])
+        assert (await (await other.connect()).state()).processes == 1
 
 
 async def test_an_observer_never_becomes_the_host(url: str, name: str) -> None:
-    """An observer gets a link to the host, and none without a host or to one that is gone."""
-    async with redis(url) as wire, processes(2, url, name, silence=0.4) as (host, observer):
-        assert await observer.peer.observe(name) is None
+    """An observer reads the state of the host, and finds none without one or after its end."""
+    carrier = observable(url, b"s")
+    async with Attacker.at(url, name) as attacker, processes(1, url, name, secret=b"s") as (host,):
+        assert await carrier.observe(name) is None
         await host.connect()
-        link = await observer.peer.observe(name)
+        link = await carrier.observe(name)
         assert link is not None
-        end = End(link)
-        assert await end.ask(b"x") == b"echo x"
+        snapshot = await Observer(link, "observer", lambda: 7.0, name).snapshot()
+        assert (snapshot.unix_time, snapshot.waiting) == (7.0, 0)
         await host.aclose()
-        await end.broken.wait()
-        await wire.request("SET", f"chainapi:{{{name}}}:host", f"7:{'0' * 32}")
-        assert await observer.peer.observe(name) is None
-        assert not observer.elections
-
-
-LOCKS = ("", "garbage", "1:" + "g" * 32, "x:" + "0" * 32, f"{2**64}:{'0' * 32}", "1:0")
+        assert await carrier.observe(name) is None
+        await attacker.redis.set(attacker.base + "host", "0" * 32)
+        assert await carrier.observe(name) is None
+        await carrier.aclose(name)
 
 
 async def test_a_lock_of_something_else_counts_for_none(url: str, name: str) -> None:
-    """A process is elected although the lock has a value that no version of the carrier writes."""
-    for number, value in enumerate(LOCKS):
+    """A machine is elected although the lock has a value that no machine listens for."""
+    for number, value in enumerate((b"", b"garbage", b"g" * 32, b"0" * 32, b"\xff\x00")):
         quota = f"{name}{number}"
-        async with redis(url) as wire, processes(1, url, quota) as (process,):
-            for listener in ("", "0", "0" * 32, "g" * 32):
-                await _listen(wire, f"chainapi:{{{quota}}}:to:{listener}".encode())
-            await wire.request("SET", f"chainapi:{{{quota}}}:host", value)
-            assert await process.peer.observe(quota) is None
-            assert await (await process.connect()).ask(b"x") == b"echo x", value
-
-
-async def test_a_last_term_of_something_else_counts_for_none(url: str, name: str) -> None:
-    """One process is the host although the last term has a value that no version of the carrier writes."""
-    for number, value in enumerate(("garbage", "-1", "inf", "nan", "1e300", str(2**53 + 1), "9" * 18)):
-        quota = f"{name}{number}"
-        async with redis(url) as wire, processes(2, url, quota) as (host, other):
-            await wire.request("SET", f"chainapi:{{{quota}}}:term", value)
-            _, end = await connected(host, other)
-            assert await end.ask(b"x") == b"echo x", value
-            assert not other.elections
-            assert (await lock(wire, quota))[0] < 2**53
+        async with Attacker.at(url, quota) as attacker, processes(1, url, quota) as (process,):
+            await attacker.redis.set(attacker.base + "host", value)
+            assert (await (await process.connect()).state()).processes == 1
 
 
 async def test_forged_memory_is_not_used(url: str, name: str) -> None:
     """Memory that was changed without the secret does not reach the next host."""
-    async with redis(url) as wire, processes(2, url, name, secret=b"s") as (one, other):
-        await one.connect()
-        one.peer.store(name, b"memory")
+    async with Attacker.at(url, name) as attacker, processes(2, url, name, secret=b"s") as (one, other):
+        await one.connect(stopped=100.0)
         await one.aclose()
-        await other.connect()
-        assert other.elections[0][0] == b"memory"
+        assert (await (await other.connect()).state()).stopped > 90.0
         await other.aclose()
-        await wire.request(
-            "HSET", f"chainapi:{{{name}}}:memory", "data", b"forged memory, long enough for a MAC"
-        )
-        await one.connect()
-        assert one.elections[1][0] == b""
+        await attacker.redis.set(attacker.base + "memory", b"forged memory, long enough for a MAC", ex=100)
+        assert (await (await one.connect()).state()).stopped == 0.0
 
 
 async def test_a_host_whose_lock_is_gone_ends(url: str, name: str) -> None:
     """A host that finds another's lock, or none, breaks all of its links."""
-    async with redis(url) as wire, processes(2, url, name, ttl=1.0) as (host, participant):
-        own, end = await connected(host, participant)
-        await wire.request("DEL", f"chainapi:{{{name}}}:host")
+    async with Attacker.at(url, name) as attacker, processes(2, url, name, ttl=1.0) as (host, guest):
+        own, end = await connected(host, guest)
+        await attacker.redis.delete(attacker.base + "host")
         await own.broken.wait()
         await end.broken.wait()
-        assert await (await participant.connect()).ask(b"x") == b"echo x"
+        assert (await (await guest.connect()).state()).processes == 1
 
 
 async def test_a_host_stops_by_its_own_clock(own_server: RedisServer, name: str) -> None:
-    """A host that cannot renew its lock stops before Redis would give it to another."""
-    async with processes(1, own_server.url, name, ttl=0.4) as (host,):
+    """A host that cannot renew its lock answers nothing after Redis would give it to another."""
+    async with processes(1, own_server.url, name, ttl=0.4, timeout=0.6) as (host,):
         end = await host.connect()
-        served = await host.served.get()
         own_server.pause()
         await end.broken.wait()
-        await served.broken.wait()
         own_server.resume()
 
 
@@ -154,20 +136,18 @@ async def test_a_host_that_hangs_serves_no_frame_that_waited(url: str, name: str
     """When the loop of a host stood still beyond its lock, it serves no frame that waited."""
     async with processes(1, url, name, ttl=5.0) as (host,):
         end = await host.connect()
-        end.link.send(b"waits")
+        while not end.messages.empty():
+            end.messages.get_nowait()
+        end.send(Watch())
         let_pass(6.0)
         await end.broken.wait()
-        assert end.frames.empty()
-        served = await host.served.get()
-        assert served.frames.empty()
-        served.link.send(b"late")
-        await served.broken.wait()
+        assert end.messages.empty()
 
 
 async def test_redis_that_does_not_read(own_server: RedisServer, name: str) -> None:
-    """A connection breaks when more than 16 MiB waits for Redis to read it."""
-    async with processes(2, own_server.url, name) as (host, participant):
-        _, end = await connected(host, participant)
+    """A link breaks when more than 16 MiB waits for Redis to take it."""
+    async with processes(2, own_server.url, name) as (host, guest):
+        _, end = await connected(host, guest)
         own_server.pause()
         while not end.broken.is_set():
             end.link.send(bytes(2_000_000))
@@ -177,108 +157,81 @@ async def test_redis_that_does_not_read(own_server: RedisServer, name: str) -> N
 
 async def test_forged_packets_are_dropped(url: str, name: str) -> None:
     """Without the secret nobody sends a frame on a link, opens one, or breaks one."""
-    async with redis(url) as wire, processes(2, url, name, secret=b"s") as (host, participant):
-        term, host_id = await lock_of(wire, name, host)
-        to_host = f"chainapi:{{{name}}}:to:".encode() + host_id
-        heard = await _listen(wire, to_host)
-        end = await participant.connect()
-        assert await end.ask(b"x") == b"echo x"
-        link = link_of(await heard.get())
-        wrong = quota_key(b"wrong", name)
-        for number in range(4):
-            for kind in Kind:
-                for key in (b"", wrong):
-                    forged = seal(key, Packet(kind, term, link, number, b"forged"))
-                    await wire.request("PUBLISH", to_host, forged)
-        fresh = seal(wrong, Packet(Kind.OPEN, term, bytes(16), 0, b"0" * 32))
-        for noise in (b"", b"noise", bytes(100), fresh):
-            await wire.request("PUBLISH", to_host, noise)
-        assert await end.ask(b"y") == b"echo y"
-        assert host.served.qsize() == 2
-
-
-async def lock_of(wire: Wire, name: str, host: Process) -> tuple[int, bytes]:
-    """Make `host` the host; return its term and id."""
-    await host.connect()
-    return await lock(wire, name)
-
-
-async def _listen(wire: Wire, channel: bytes) -> asyncio.Queue[bytes]:
-    heard: asyncio.Queue[bytes] = asyncio.Queue()
-    listening = asyncio.get_running_loop().create_future()
-    wire.subscribe(channel, heard.put_nowait, listening.set_result)
-    await listening
-    return heard
+    async with Attacker.at(url, name) as attacker, processes(2, url, name, secret=b"s") as (host, guest):
+        await host.connect()
+        to_host = await attacker.host()
+        async with attacker.listening(to_host) as heard:
+            end = await guest.connect()
+            request, frame = [await heard.get() for _ in range(2)]
+        for key in (quota_key(b"", name), quota_key(b"wrong", name)):
+            for packet in (unseal(quota_key(b"s", name), one) for one in (request, frame)):
+                assert packet is not None
+                for number in range(4):
+                    forged = packet._replace(number=number, payload=b"\x91\x92\x00\xc0")
+                    assert await attacker.redis.publish(to_host, seal(key, forged)) == 1
+        for noise in (b"", b"noise", bytes(100)):
+            await attacker.redis.publish(to_host, noise)
+        assert (await end.state()).processes == 2
 
 
 async def test_a_forged_host_is_not_believed(own_server: RedisServer, name: str) -> None:
-    """A process with the lock but not the secret gets no link; the end of Redis ends the attempt too."""
+    """A machine with the lock but not the secret gets no link; the end of Redis ends the attempt too."""
     async with (
-        redis(own_server.url) as wire,
-        processes(1, own_server.url, name, secret=b"s") as (participant,),
+        Attacker.at(own_server.url, name) as attacker,
+        processes(1, own_server.url, name, secret=b"s") as (guest,),
     ):
-        await wire.request("SET", f"chainapi:{{{name}}}:host", f"7:{'0' * 32}")
-        heard = await _listen(wire, f"chainapi:{{{name}}}:to:{'0' * 32}".encode())
-        waiting = asyncio.create_task(participant.connect())
-        packet = await heard.get()
-        inbox = f"chainapi:{{{name}}}:to:".encode() + packet[33:65]
-        for key in (b"", quota_key(b"wrong", name)):
-            forged = seal(key, Packet(Kind.ACCEPT, 7, link_of(packet), 0, bytes(16)))
-            assert await wire.request("PUBLISH", inbox, forged) == 1
+        await attacker.redis.set(attacker.base + "host", "0" * 32)
+        waiting = await _answered_by_another(attacker, guest)
         own_server.stop()
-        with pytest.raises(ShareUnavailableError, match="was lost"):
+        with pytest.raises(ShareUnavailableError, match="cannot be reached, or ended"):
             await waiting
 
 
+async def _answered_by_another(attacker: Attacker, guest: Process) -> asyncio.Task[object]:
+    """Answer the request of a guest without the secret; return the task that waits for a link."""
+    async with attacker.listening(await attacker.host()) as heard:
+        waiting = asyncio.create_task(guest.connect())
+        request = unseal(quota_key(b"s", guest.name), await heard.get())
+        assert request is not None
+        inbox = f"{attacker.base}to:{request.payload.decode()}"
+        for secret in (b"", b"wrong"):
+            link = PacketLink(quota_key(secret, guest.name), request.link[:NONCE] + bytes(NONCE), hosts=True)
+            assert await attacker.redis.publish(inbox, link.seal(b"\x90")) == 1
+        await settle()
+    return waiting
+
+
 async def test_replayed_packets_are_dropped(url: str, name: str) -> None:
-    """Packets that were sent before are served once, on their link, and on a link that they open again."""
-    async with redis(url) as wire, processes(2, url, name, secret=b"s") as (host, participant):
-        _, host_id = await lock_of(wire, name, host)
-        to_host = f"chainapi:{{{name}}}:to:".encode() + host_id
-        heard = await _listen(wire, to_host)
-        end = await participant.connect()
-        assert await end.ask(b"x") == b"echo x"
-        recorded = [await heard.get() for _ in range(3)]  # OPEN, BEAT, FRAME
-        for packet in recorded:
-            await wire.request("PUBLISH", to_host, packet)
-        assert await end.ask(b"y") == b"echo y"
-        end.link.close()
-        await host.served.get()
-        await (await host.served.get()).broken.wait()
-        for packet in recorded:
-            await wire.request("PUBLISH", to_host, packet)
-        again = await participant.connect()
-        assert await again.ask(b"z") == b"echo z"
-        assert host.served.qsize() == 1
+    """Packets that were sent before are served once, also on a link that they request again."""
+    async with Attacker.at(url, name) as attacker, processes(2, url, name, secret=b"s") as (host, guest):
+        own = await host.connect()
+        to_host = await attacker.host()
+        async with attacker.listening(to_host) as heard:
+            end = await guest.connect()
+            end.send(Hello(0, "of a former time"))  # which ends the link of the session
+            await end.broken.wait()
+            recorded = [await heard.get() for _ in range(3)]  # the request, the greeting, the second one
+        again = await guest.connect()
+        for _ in range(2):
+            for packet in recorded:
+                assert await attacker.redis.publish(to_host, packet) == 1
+        assert (await again.state()).processes == (await own.state()).processes == 2
 
 
 async def test_a_missing_packet_breaks_the_link(url: str, name: str) -> None:
-    """A gap in the numbers breaks the link at both ends, and the frame behind it is not delivered."""
-    async with processes(2, url, name) as (host, participant):
-        _, end = await connected(host, participant)
-        end.link._out._number += 1
-        end.link.send(b"behind a gap")
-        await end.broken.wait()
-        await host.served.get()
-        await (await host.served.get()).broken.wait()
-        assert end.frames.empty()
-
-
-async def test_packets_of_an_earlier_term_open_nothing(url: str, name: str) -> None:
-    """A request for a link with a host of an earlier term is dropped by the next host, though authentic."""
-    async with redis(url) as wire, processes(1, url, name, secret=b"s") as (host,):
-        term, host_id = await lock_of(wire, name, host)
+    """A gap in the numbers breaks the link, and nothing behind it is served."""
+    async with Attacker.at(url, name) as attacker, processes(2, url, name, secret=b"s") as (host, guest):
+        own = await host.connect()
+        to_host = await attacker.host()
+        async with attacker.listening(to_host) as heard:
+            end = await guest.connect()
+            packet = [await heard.get() for _ in range(2)][1]
         key = quota_key(b"s", name)
-        to_host = f"chainapi:{{{name}}}:to:".encode() + host_id
-        inbox = await _listen(wire, f"chainapi:{{{name}}}:to:".encode() + b"0" * 32)
-        for number in (term - 1, term):
-            link = number.to_bytes(16, "big")
-            await wire.request("PUBLISH", to_host, seal(key, Packet(Kind.OPEN, number, link, 0, b"0" * 32)))
-        assert link_of(await inbox.get()) == term.to_bytes(16, "big")
-        assert inbox.empty()
-
-
-PERMISSIONS = (
-    "~chainapi:* &chainapi:* +hello +client|setname +select +ping +eval +publish +subscribe +unsubscribe "
-    "+pubsub|numsub +get +set +del +pexpire +time +hmget +hset"
-)
+        known = unseal(key, packet)
+        assert known is not None
+        assert known.kind is Kind.TO_HOST
+        later = Packet(Kind.TO_HOST, known.link, known.number + 2, b"\x91\x92\x02\xc4\x00")
+        await attacker.redis.publish(to_host, seal(key, later))
+        await end.broken.wait()
+        assert (await own.state()).processes == 1
+        assert (await (await guest.connect()).state()).processes == 2

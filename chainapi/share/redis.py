@@ -1,4 +1,4 @@
-"""Carrier of sessions whose quota several machines share over Redis."""
+"""One quota over Redis, for processes on several machines (extra ``redis``)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from chainapi.core.extras import missing_extra
 from chainapi.core.share.messages import Remote
-from chainapi.share.link import Link
 from chainapi.share.local import LocalCarrier
 
 if TYPE_CHECKING:
-    from chainapi.share.redis.peer import RedisPeer
+    from chainapi.share.link import Link
+    from chainapi.share.machines import Machine
 
 __all__ = ["RedisCarrier"]
 
 
 class RedisCarrier:
-    """Carrier over Redis 6 or newer, or a compatible server such as Valkey.
+    """Carrier over Redis, or a compatible server such as Valkey.
 
     Sessions connect to the host process of their machine, and these processes meet over Redis: one of them
     hosts the quota.
@@ -50,12 +50,12 @@ class RedisCarrier:
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
         try:
-            from chainapi.share.redis.wire import Address
+            from chainapi.share.machines import address_of
         except ModuleNotFoundError as error:
             raise missing_extra("a quota shared over Redis needs", error.name, "redis") from None
         self._local = LocalCarrier(directory)
-        self._observer: RedisPeer | None = None
-        self._address = Address(url)
+        self._observer: Machine | None = None
+        self._where = address_of(url)
         self._remote = Remote(url, prefix, secret, ttl, silence, timeout)
         self._secrets: dict[str, bytes] = {}
 
@@ -65,7 +65,7 @@ class RedisCarrier:
         return self._local.patience
 
     def __repr__(self) -> str:
-        return f"RedisCarrier({str(self._address)!r}, prefix={self._remote.prefix!r})"
+        return f"RedisCarrier({self._where!r}, prefix={self._remote.prefix!r})"
 
     def authenticate(self, name: str, secret: bytes) -> None:
         """Authenticate packets of the quota `name` by a secret that its processes have.
@@ -85,14 +85,14 @@ class RedisCarrier:
 
     async def observe(self, name: str) -> Link | None:
         """Return a link to the host over Redis; None if no machine hosts."""
-        from chainapi.share.redis.peer import RedisPeer
+        from chainapi.share.machines import Machine
 
         if self._observer is None:
-            self._observer = RedisPeer(self.remote(name))
-        return await self._observer.observe(name)
+            self._observer = Machine(name, self.remote(name), hosts=False)
+        return await self._observer.observe()
 
     async def aclose(self, name: str) -> None:
         """End this process's part in a quota."""
         if self._observer is not None:
-            await self._observer.aclose(name)
+            await self._observer.aclose()
         await self._local.aclose(name)
