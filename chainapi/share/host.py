@@ -197,11 +197,6 @@ class _Session:
     member: Member
     settings: Join
 
-    @property
-    def timeout(self) -> float:
-        """Seconds after which it gives up a request."""
-        return self.settings.timeout
-
 
 @define(eq=False, repr=False)
 class _Held:
@@ -253,6 +248,7 @@ class _Peer:
             return
         try:
             for message in read_participant_frame(frame):
+                self._check_order(message)
                 self._answer(message)
         except (FrameError, _ProtocolError) as error:
             _log.warning("a process was dropped from the shared quota: %s", error)
@@ -298,28 +294,34 @@ class _Peer:
 
     # --- messages ---------------------------------------------------------------------------
 
+    def _check_order(self, message: FromParticipant) -> None:
+        if isinstance(message, Hello) is self.welcome:
+            raise _ProtocolError("a second Hello" if self.welcome else "the first message has to be Hello")
+
     def _answer(self, message: FromParticipant) -> None:
-        if not self.welcome and not isinstance(message, Hello):
-            raise _ProtocolError("the first message has to be Hello")
         match message:
             case Hello():
                 self._greet(message)
-            case Join() | Leave():
-                self._change(message)
+            case Join():
+                self._join(message)
+            case Leave():
+                self._leave(message)
             case Acquire():
                 self._acquire(message)
             case Cancel():
                 self._end_wait(message.number)
-            case Holding() | Answered() | Lost() | Unsent():
-                self._account(message)
+            case Holding():
+                self._adopt(message)
+            case Answered():
+                self._answered(message)
+            case Lost() | Unsent():
+                self._end_unanswered(message)
             case Watch():
                 self.send(self.host.state())
             case _:
                 assert_never(message)
 
     def _greet(self, message: Hello) -> None:
-        if self.welcome:
-            raise _ProtocolError("a second Hello")
         if message.version != VERSION:
             raise _ProtocolError(
                 f"version {message.version} of the protocol, and the host has {VERSION}: use one version of"
@@ -332,30 +334,6 @@ class _Peer:
         if message.stopped:
             self.host.gate.hold_back(min(message.stopped, LONGEST_WINDOW))
             self.host.stopped()
-
-    def _change(self, message: Join | Leave) -> None:
-        """Let a session join or leave the gate."""
-        if isinstance(message, Join):
-            self._join(message)
-        elif (session := self._sessions.pop(message.session, None)) is not None:
-            self.host.gate.leave(session.member)
-        self.host.divide()
-
-    def _account(self, message: Holding | Answered | Lost | Unsent) -> None:
-        """Record the beginning or the end of a permit."""
-        match message:
-            case Answered():
-                self._answered(message)
-            case Unsent():
-                if (permit := self._end(message.permit)) is not None:
-                    permit.unsent()
-            case Lost():
-                if (permit := self._end(message.permit)) is not None:
-                    permit.lost()
-            case Holding():
-                self._adopt(message)
-            case _:
-                assert_never(message)
 
     def _adopt(self, message: Holding) -> None:
         """Hold the permit of a request that is under way."""
@@ -374,7 +352,7 @@ class _Peer:
     def _join(self, message: Join) -> None:
         known = self._sessions.get(message.session)
         if known is not None:
-            if replace(message, timeout=known.timeout) != known.settings:
+            if replace(message, timeout=known.settings.timeout) != known.settings:
                 raise _ProtocolError(f"session {message.session} joined already, with other settings")
             known.settings = message
             return
@@ -396,6 +374,12 @@ class _Peer:
         )
         self._sessions[message.session] = _Session(member, message)
         self.host.gate.join(member)
+        self.host.divide()
+
+    def _leave(self, message: Leave) -> None:
+        if (session := self._sessions.pop(message.session, None)) is not None:
+            self.host.gate.leave(session.member)
+            self.host.divide()
 
     def _session(self, number: int) -> _Session:
         session = self._sessions.get(number)
@@ -414,18 +398,15 @@ class _Peer:
             raise _ProtocolError(f"request {message.number} waits already")
         self.host.changed()
         self._note(message.priority)
-        permit = self._permit_now(message, session)
+        permit = self.host.gate.acquire_now(
+            message.route, cost=message.cost, member=session.member, tag=message.tag
+        )
         if permit is not None:
             self._grant(message, permit, session)
             return
         task = asyncio.get_running_loop().create_task(self._wait(message, session))
         self._waiting[message.number] = _Waiter(task, message.priority)
         self._count(message.priority, 1)
-
-    def _permit_now(self, message: Acquire, session: _Session) -> Permit | None:
-        return self.host.gate.acquire_now(
-            message.route, cost=message.cost, member=session.member, tag=message.tag
-        )
 
     async def _wait(self, message: Acquire, session: _Session) -> None:
         """Wait for the turn of a request, and send its permit."""
@@ -485,6 +466,11 @@ class _Peer:
             self.send(Verdict(message.permit, verdict))
             self.host.stopped()
 
+    def _end_unanswered(self, message: Lost | Unsent) -> None:
+        permit = self._end(message.permit)
+        if permit is not None:
+            (permit.lost if isinstance(message, Lost) else permit.unsent)()
+
     def _answered_late(self, message: Answered) -> None:
         """Honor a refusal although its permit was overdue."""
         if message.status == 429:
@@ -534,7 +520,7 @@ class _Peer:
 
     def _hold(self, number: int, permit: Permit, session: _Session, priority: int) -> int:
         loop = asyncio.get_running_loop()
-        self._permits[number] = _Held(permit, loop.time() + session.timeout + OVERDUE, priority)
+        self._permits[number] = _Held(permit, loop.time() + session.settings.timeout + OVERDUE, priority)
         self._count(priority, 1)
         if self._sweeping is None:
             self._sweeping = loop.call_later(SWEEP, self._sweep)
