@@ -63,7 +63,7 @@ _ADVICE: list[tuple[type[Exception], str]] = [
         exceptions.AuthenticationError,
         "it wants another user name or password: correct the URL, redis://USER:PASSWORD@HOST",
     ),
-    (exceptions.NoPermissionError, "the user lacks a permission: grant those that docs/redis.md lists"),
+    (exceptions.NoPermissionError, "the user lacks a permission: grant those that docs/processes.md lists"),
     (exceptions.ReadOnlyError, "it is a replica: put the address of the primary into the URL"),
     (
         exceptions.MasterDownError,

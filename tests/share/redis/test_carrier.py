@@ -203,7 +203,7 @@ PERMISSIONS = (
 
 async def test_a_user_with_the_documented_permissions(own_server: RedisServer, name: str) -> None:
     """A user of Redis with the permissions that the docs list, and no others, shares a quota."""
-    documented = (Path(__file__).parents[3] / "docs" / "redis.md").read_text("utf-8")
+    documented = (Path(__file__).parents[3] / "docs" / "processes.md").read_text("utf-8")
     assert PERMISSIONS in " ".join(documented.split())
     own_server.command(*f"ACL SETUSER app on >p@ss resetchannels {PERMISSIONS}".split())
     url = f"redis://app:p%40ss@127.0.0.1:{own_server.port}/2"
