@@ -70,7 +70,7 @@ def lists(route: Route) -> Callable[[F], F]:
         @wraps(function)
         def walk(self: Any, *args: Any, **kwargs: Any) -> Any:
             given = endpoint.bind((self, *args), kwargs)
-            return _service(self).walk_route(endpoint.for_call(given), given)
+            return self.service.walk_route(endpoint.for_call(given), given)
 
         walk.endpoint = endpoint  # type: ignore[attr-defined]
         return cast("F", walk)
@@ -90,7 +90,7 @@ def gets(route: Route) -> Callable[[F], F]:
         @wraps(function)
         async def get(self: Any, *args: Any, **kwargs: Any) -> Any:
             given = endpoint.bind((self, *args), kwargs)
-            return await _service(self).get_route(endpoint, given)
+            return await self.service.get_route(endpoint, given)
 
         get.endpoint = endpoint  # type: ignore[attr-defined]
         return cast("F", get)
@@ -98,12 +98,7 @@ def gets(route: Route) -> Callable[[F], F]:
     return declare
 
 
-def writes(route: Route) -> Callable[[F], F]:
-    """Declare a coroutine method that changes something in the service.
-
-    Its last parameters are those of `gets`; `Route.idempotency` decides after which faults it is repeated.
-    """
-    return gets(route)
+writes = gets  # something in the service: `Route.idempotency` decides after which faults it is repeated
 
 
 def endpoints_in(kind: type) -> dict[str, Endpoint]:
@@ -114,7 +109,3 @@ def endpoints_in(kind: type) -> dict[str, Endpoint]:
 def groups_of(kind: type) -> dict[str, type[Group]]:
     """Return the groups of a service by the names of its attributes."""
     return {name: value.kind for name, value in vars(kind).items() if isinstance(value, _LazyGroup)}
-
-
-def _service(owner: Any) -> ServiceAPI:
-    return cast("ServiceAPI", owner.service)

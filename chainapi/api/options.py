@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from chainapi._text import closest, quoted
 from chainapi.client.pages import OnInvalid
-from chainapi.core.arguments import boolean, one_of, refuse_unknown, seconds_of, tag_of, whole_number
+from chainapi.core.arguments import boolean, one_of, seconds_of, tag_of, whole_number
 from chainapi.core.call import CallOptions
 from chainapi.core.http import is_header_name
 from chainapi.core.limits.waiting import WaitingLimit
@@ -20,7 +20,10 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.retry import RetryPolicy
 from chainapi.errors import ConfigurationError
 
-__all__ = ["NOT_SENT", "OPTIONS", "Options", "call_options", "is_misspelt", "own_options", "refuse_misspelt"]
+if TYPE_CHECKING:
+    from chainapi.client.connection import Connection
+
+__all__ = ["NOT_SENT", "OPTIONS", "Options", "call_options", "changed_options", "is_misspelt"]
 
 NOT_SENT = ("resume", "on_invalid", "prefetch", "priority", "deadline", "tag")
 MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
@@ -48,27 +51,26 @@ def call_options(options: CallOptions, given: Mapping[str, Any]) -> CallOptions:
         ConfigurationError: an option is invalid.
 
     """
-    wanted = {name: value for name, value in given.items() if value is not None}
-    changed = {name: _CHECKS[name](value) for name, value in wanted.items() if name in _CHECKS}
-    if "max_attempts" in wanted:
-        changed["retry"] = RetryPolicy(whole_number("max_attempts", wanted["max_attempts"]))
-    if "headers" in wanted:
-        changed["headers"] = {**options.headers, **_headers(wanted["headers"])}
-    return replace(options, **changed)
+    changed = dict[str, Any]()
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name == "max_attempts":
+            changed["retry"] = RetryPolicy(whole_number(name, value))
+        elif name == "headers":
+            changed[name] = {**options.headers, **_headers(value)}
+        else:
+            changed[name] = _CHECKS[name](value)
+    return replace(options, **changed) if changed else options
 
 
-def own_options(
-    options: CallOptions, priority: int | None, deadline: float | None, tag: str | None
-) -> CallOptions:
-    """Return the options of a view with those of one call or stream; None keeps one.
-
-    Raises:
-        ConfigurationError: an option is invalid.
-
-    """
-    if priority is None and deadline is None and tag is None:
-        return options
-    return call_options(options, {"priority": priority, "deadline": deadline, "tag": tag})
+def changed_options(connection: Connection, options: CallOptions, given: Mapping[str, Any]) -> CallOptions:
+    """Return the options of a call or a view of a session; see `call_options`."""
+    changed = call_options(options, given)
+    if given.get("max_waiting") is not None:
+        changed = connection.counted(changed, options.max_waiting)
+    connection.expect(changed.timeout)
+    return changed
 
 
 def _limit_of(name: str, *, zero: bool) -> Callable[[object], float | None]:
@@ -136,36 +138,12 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 OPTIONS = (*_CHECKS, "max_attempts", "headers")
 
 
-def refuse_misspelt(params: dict[str, object], what: str) -> None:
-    """Refuse a query parameter that was meant as an argument of the method `what`.
-
-    Query parameters of the services have no underscore.
-
-    Raises:
-        ConfigurationError: there is one; the message names the argument.
-
-    """
-    for name in params:
-        if is_misspelt(name):
-            refuse_unknown([name], _KNOWN[what], what, params)
-
-
 def is_misspelt(name: str) -> bool:
     """Check whether a query parameter was meant as an argument of a method."""
-    return "_" in name or closest(name, _LIST_ARGUMENTS, cutoff=0.8) is not None
+    return "_" in name or closest(name, (*_LIST_ARGUMENTS, *OPTIONS), cutoff=0.8) is not None
 
 
-_RESPONSE_ARGUMENTS = ("path", "priority", "deadline", "tag")
-_GET_ARGUMENTS = (*_RESPONSE_ARGUMENTS, "model")
 _LIST_ARGUMENTS = (
-    *_GET_ARGUMENTS,
-    "items",
-    "page_size",
-    "key",
-    "descending_key",
-    "until",
-    "resume",
-    "on_invalid",
-    "prefetch",
+    *("path", "priority", "deadline", "tag", "model", "items", "page_size", "key", "descending_key", "until"),
+    *("resume", "on_invalid", "prefetch", "params"),
 )
-_KNOWN = {"list": _LIST_ARGUMENTS, "get": _GET_ARGUMENTS, "get_response": _RESPONSE_ARGUMENTS}

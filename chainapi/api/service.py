@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from inspect import signature
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -11,13 +12,14 @@ from msgspec.structs import replace
 from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.identity import key_names, name_of
-from chainapi.api.options import NOT_SENT, Options, own_options, refuse_misspelt
+from chainapi.api.options import NOT_SENT, OPTIONS, Options, call_options, changed_options, is_misspelt
 from chainapi.api.routes import Route, route_name
 from chainapi.api.source import ListSource, open_list
 from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.client.response import RawResponse
 from chainapi.client.service import Service
+from chainapi.core.arguments import refuse_unknown
 from chainapi.core.call import Call, CallOptions, Exchange
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.walk import Walk
@@ -33,6 +35,7 @@ __all__ = ["ServiceAPI"]
 T = TypeVar("T")
 
 _not_sent = itemgetter(*NOT_SENT)
+_OWN = ("priority", "deadline", "tag")  # options that each call has
 
 
 class ServiceAPI:
@@ -73,7 +76,8 @@ class ServiceAPI:
         priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
-        **params: object,
+        params: Mapping[str, object] | None = None,
+        **given: object,
     ) -> Pages[T]: ...
 
     @overload
@@ -93,7 +97,8 @@ class ServiceAPI:
         priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
-        **params: object,
+        params: Mapping[str, object] | None = None,
+        **given: object,
     ) -> Pages[dict[str, Any]]: ...
 
     def list(
@@ -112,7 +117,8 @@ class ServiceAPI:
         priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
-        **params: object,
+        params: Mapping[str, object] | None = None,
+        **given: object,
     ) -> Pages[Any]:
         """Walk any list route (specification, section 4).
 
@@ -136,6 +142,7 @@ class ServiceAPI:
             deadline: seconds for each page with its waits and retries; by default the view's.
             tag: name of the spender in `quota.spenders`; by default the view's.
             params: query parameters by their names on the wire; None is left out, a list is joined by commas.
+            given: query parameters too, and options of a view such as `timeout`, which are not sent.
 
         Raises:
             ConfigurationError: an argument is invalid; nothing was sent.
@@ -155,7 +162,8 @@ class ServiceAPI:
             key=key_names(key),
         )
         options = Options(resume, on_invalid, prefetch, priority, deadline, tag)
-        return Pages(*self._walk(route, self._query(route.path, self._params(page_size, params)), options))
+        view, query = self._told_apart(self.list, given, params, page_size)
+        return Pages(*self._walk(route, self._query(route.path, query), options, view=view))
 
     @overload
     async def get(
@@ -166,7 +174,8 @@ class ServiceAPI:
         priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
-        **params: object,
+        params: Mapping[str, object] | None = None,
+        **given: object,
     ) -> T: ...
 
     @overload
@@ -178,7 +187,8 @@ class ServiceAPI:
         priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
-        **params: object,
+        params: Mapping[str, object] | None = None,
+        **given: object,
     ) -> Any: ...
 
     async def get(
@@ -189,22 +199,24 @@ class ServiceAPI:
         priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
-        **params: object,
+        params: Mapping[str, object] | None = None,
+        **given: object,
     ) -> Any:
         """Return one resource, as plain JSON values or as `model`.
 
         Requests of a higher `priority` are first in the queue for quota. `deadline` is the seconds of the
         call with its waits and retries, and `tag` is the name of the spender in `quota.spenders`. By default
-        they are those of the session, or of the view of it.
+        they are those of the session, or of the view of it. Other options of a view, such as `timeout`, hold
+        for this call. `params` and all further arguments are query parameters by their names on the wire.
 
         Raises:
             ConfigurationError: an argument is invalid; nothing was sent.
             ChainAPIError: any of chainapi's errors.
 
         """
-        refuse_misspelt(params, "get")
-        options = own_options(self._options, priority, deadline, tag)
-        resource, _ = await self._get(path, params, options, ResourceDecoder(model))
+        view, query = self._told_apart(self.get, given, params)
+        options = call_options(view, {"priority": priority, "deadline": deadline, "tag": tag})
+        resource, _ = await self._get(path, query, options, ResourceDecoder(model))
         return resource
 
     async def get_response(
@@ -214,7 +226,8 @@ class ServiceAPI:
         priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
-        **params: object,
+        params: Mapping[str, object] | None = None,
+        **given: object,
     ) -> RawResponse:
         """Return the response of a GET as it was received, its body not decoded.
 
@@ -226,21 +239,47 @@ class ServiceAPI:
             ChainAPIError: any of chainapi's errors.
 
         """
-        refuse_misspelt(params, "get_response")
-        options = own_options(self._options, priority, deadline, tag)
-        _, exchange = await self._get(path, params, options, len, raw=True)
+        view, query = self._told_apart(self.get_response, given, params)
+        options = call_options(view, {"priority": priority, "deadline": deadline, "tag": tag})
+        _, exchange = await self._get(path, query, options, len, raw=True)
         return self._service().received(exchange)
+
+    def _told_apart(
+        self,
+        method: Callable[..., object],
+        given: dict[str, Any],
+        params: Mapping[str, object] | None,
+        page_size: int | None = None,
+    ) -> tuple[CallOptions, tuple[tuple[str, str], ...]]:
+        """Return the options of a call by path, and its query parameters.
+
+        An argument of `given` with the name of an option is one. One that looks like a misspelt argument is
+        refused: parameters of the services have no underscore. `params` has any names.
+        """
+        for name in given:
+            if name not in OPTIONS and is_misspelt(name):
+                known = {*signature(method).parameters, *OPTIONS} - {"given"}
+                refuse_unknown([name], known, method.__name__, given)
+        own = {name: given.pop(name) for name in OPTIONS if name in given}
+        if not isinstance(params, Mapping | None):
+            raise ConfigurationError(f"params={quoted(params)} must be a mapping of query parameters")
+        if page_size is not None:
+            given = {"pageSize": checked_page_size(page_size), **given}
+        for name in given.keys() & (params or {}):
+            raise ConfigurationError(f"the query parameter {name!r} is given twice")
+        options = changed_options(self._connection, self._options, own) if own else self._options
+        return options, query_params({**given, **(params or {})})
 
     def _get(
         self,
         path: str,
-        params: Mapping[str, object],
+        params: tuple[tuple[str, str], ...],
         options: CallOptions,
         decode: Callable[[bytes], T],
         *,
         raw: bool = False,
     ) -> Coroutine[Any, Any, tuple[T, Exchange]]:
-        query = self._query(checked_path(path), query_params(params))
+        query = self._query(checked_path(path), params)
         return self._connection.call(self._service(), Call(query, options=options, raw=raw), decode)
 
     @property
@@ -270,7 +309,7 @@ class ServiceAPI:
 
         """
         query = self._encoded(endpoint, given)
-        options = own_options(self._options, given["priority"], given["deadline"], given["tag"])
+        options = call_options(self._options, {name: given[name] for name in _OWN})
         service, began = self._service(), self._connection.clock()
         call = Call(query, options=options)
         if not endpoint.loaded:
@@ -309,20 +348,15 @@ class ServiceAPI:
             bodiless=endpoint.bodiless,
         )
 
-    @staticmethod
-    def _params(page_size: int | None, params: dict[str, object]) -> tuple[tuple[str, str], ...]:
-        refuse_misspelt(params, "list")
-        size = checked_page_size(page_size)
-        first = () if size is None else (("pageSize", str(size)),)
-        return first + query_params(params)
-
     def _walk(
         self,
         route: Route,
         query: Query,
         options: Options,
         endpoint: Endpoint | None = None,
+        *,
+        view: CallOptions | None = None,
     ) -> tuple[Walk, ListSource]:
         """Return the walk of a list query, and the source of its pages."""
-        own = own_options(self._options, options.priority, options.deadline, options.tag)
+        own = call_options(view or self._options, {name: getattr(options, name) for name in _OWN})
         return open_list(self._connection, self._service(), route, query, options, own, endpoint)

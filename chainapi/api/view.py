@@ -101,7 +101,7 @@ class SessionView:
             ConfigurationError: an option is invalid.
 
         """
-        from chainapi.api.options import OPTIONS, call_options
+        from chainapi.api.options import OPTIONS, changed_options
 
         given = {
             "timeout": timeout,
@@ -116,8 +116,4 @@ class SessionView:
             "cache": cache,
         }
         refuse_unknown(unknown, OPTIONS, "with_options", unknown)
-        changed = call_options(self._options, given)
-        if max_waiting is not None:
-            changed = self.connection.counted(changed, self._options.max_waiting)
-        self.connection.expect(changed.timeout)
-        return SessionView(self.connection, changed)
+        return SessionView(self.connection, changed_options(self.connection, self._options, given))
