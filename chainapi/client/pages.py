@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Batch, CollectedRows, RowBatch, WalkRunner
@@ -280,12 +280,13 @@ class Pages(Generic[T]):
                 return await runner.collect(batch, limit, reader)
 
     def arrow_batches(
-        self, size: int | None = None, limit: int | None = None, *, amounts: Amounts = "text"
+        self, size: int | None = 10_000, limit: int | None = None, *, amounts: Amounts = "text"
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """Yield the rows as Arrow record batches, each row once.
 
-        It yields batches as `batches()` does, with `limit` at most that many rows. All of them have the same
-        schema. With ``on_invalid="raw"``, invalid rows are left out.
+        It yields batches as `batches()` does, with `limit` at most that many rows; with ``size=None`` each
+        has the rows of a page. All of them have the same schema. With ``on_invalid="raw"``, invalid rows are
+        left out.
 
         Raises:
             ConfigurationError: an argument is invalid; raised by the call itself. The rows have no model, or
@@ -326,22 +327,22 @@ class Pages(Generic[T]):
         return await self._collect(limit, progress, tables.begin_whole, tables)
 
     async def to_pandas(
-        self, limit: int | None = None, *, amounts: Amounts = "text", progress: bool = False
+        self, limit: int | None = None, *, amounts: Amounts | Literal["int"] = "int", progress: bool = False
     ) -> pd.DataFrame:
-        """Return all rows as a data frame of pandas; its columns are those of Arrow.
+        """Return all rows as a data frame of pandas; its columns have the types of Arrow.
 
-        Arguments and errors are those of `to_arrow()`.
+        By default columns of amounts are objects, Python ints of any size: their sums are right. Amounts in
+        records and lists are strings then. Arguments and errors are those of `to_arrow()`.
 
         Raises:
             ChainAPIError: as `to_arrow()` raises.
 
         """
-        from chainapi.client.tables import library
+        from chainapi.client.tables import library, pandas_frame
 
-        pandas = await library("pandas")
-        table = await self.to_arrow(limit, amounts=amounts, progress=progress)
-        frame: pd.DataFrame = table.to_pandas(types_mapper=pandas.ArrowDtype)
-        return frame
+        pandas, form = await library("pandas"), "text" if amounts == "int" else amounts
+        table = await self.to_arrow(limit, amounts=form, progress=progress)
+        return pandas_frame(pandas, table, self._source.model if amounts == "int" else None)
 
     async def to_polars(
         self, limit: int | None = None, *, amounts: Amounts = "text", progress: bool = False

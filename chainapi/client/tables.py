@@ -14,6 +14,7 @@ from chainapi.client.threads import in_thread
 from chainapi.core.extras import missing_extra
 from chainapi.core.paging.walk import Walk
 from chainapi.errors import ConfigurationError
+from chainapi.tables.columns import columns_of
 from chainapi.tables.types import A_MODEL, Amounts, checked_amounts
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from chainapi.models.invalid import Invalid
     from chainapi.tables.build import TableBuilder
 
-__all__ = ["Tables", "library"]
+__all__ = ["Tables", "library", "pandas_frame"]
 
 
 _LOADED: set[tuple[Any, Amounts]] = set()  # models whose columns are known: the next table needs no thread
@@ -137,6 +138,16 @@ class Tables:
         source = self.source
         lenient = source.on_invalid == "raw"
         return builder_of(source.model, self.amounts, self.left_out, lenient=lenient)
+
+
+def pandas_frame(pandas: Any, table: Any, model: Any) -> Any:
+    """Return a table as a data frame, with Python ints for the amounts of a model."""
+    frame = table.to_pandas(types_mapper=pandas.ArrowDtype)
+    for column in () if model is None else columns_of(model):
+        if column.kind == "digits":
+            numbers = [None if text is None else int(text) for text in table[column.name].to_pylist()]
+            frame[column.name] = pandas.Series(numbers, dtype=object, index=frame.index)
+    return frame
 
 
 async def library(name: str) -> Any:

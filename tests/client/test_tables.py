@@ -131,11 +131,31 @@ async def test_frames_of_pandas_and_polars() -> None:
     """Frames of pandas and polars have the types of Arrow: whole numbers stay whole beside nulls."""
     async with simulated(Simulator(rows=10)) as session:
         table = await blocks(session).to_arrow()
-        frame, lazy = await blocks(session).to_pandas(), await blocks(session).to_polars(limit=4)
+        frame = await blocks(session).to_pandas(amounts="text")
+        lazy = await blocks(session).to_polars(limit=4)
     assert pa.Table.from_pandas(frame, preserve_index=False).cast(table.schema).equals(table)
     assert str(frame.dtypes["block_timestamp_milliseconds"]) == "int64[pyarrow]"
     assert lazy.equals(pl.DataFrame(table)[:4])
     assert lazy.schema["block_timestamp"] == pl.Datetime("ms", "UTC")
+
+
+async def test_amounts_in_pandas_add_up() -> None:
+    """By default amounts of a frame are Python ints, whose sum is right at any size."""
+    allowed = 2**256 - 1
+    rows = [{**ledger_block(number, number), "feesSpent": str(allowed)} for number in range(3)]
+    async with reaching(Answering(json.dumps({"blocks": rows}).encode())) as session:
+        frame = await blocks(session).to_pandas()
+        assert frame["fees_spent"].sum() == 3 * allowed
+        texts = await blocks(session).to_pandas(amounts="text")
+        assert list(texts["fees_spent"]) == [str(allowed)] * 3
+
+
+async def test_batches_are_large_by_default() -> None:
+    """Without a size a batch has thousands of rows; with None it has those of a page."""
+    async with simulated(Simulator(rows=12_000)) as session:
+        sizes = [len(batch) async for batch in blocks(session).arrow_batches()]
+        assert sizes == [10_000, 2_000]
+        assert {len(batch) async for batch in blocks(session).arrow_batches(None, 70)} == {7}
 
 
 async def test_rows_without_a_model_get_the_types_of_their_values() -> None:
