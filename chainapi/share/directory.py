@@ -115,7 +115,7 @@ class Directory:
                 return None
         with suppress(OSError, ValueError):
             return int((self.path / "host.lock").read_bytes())
-        return None
+        return 0
 
     def quotas(self) -> list[str]:
         """Return the names of the quotas that hosts have stored."""
@@ -132,7 +132,8 @@ class Directory:
         with self._locked("host.lock") as lock:
             if lock is not None:
                 os.ftruncate(lock, 0)
-                os.write(lock, str(os.getpid() if replaceable else 0).encode())
+                with suppress(OSError):  # a full disk: then nobody can replace this host
+                    os.write(lock, str(os.getpid() if replaceable else 0).encode())
             try:
                 yield lock is not None
             finally:

@@ -149,15 +149,15 @@ class LocalCarrier:
                 await asyncio.sleep(PAUSE)
                 return
             process = _start(self._directory)
-            _log.info(
-                "this process is the first to share quotas in %s; those in other containers, or of other"
-                " users, need the same CHAINAPI_SHARE_DIR to share them",
-                self._directory.path,
-            )
             until = asyncio.get_running_loop().time() + PATIENCE
             while asyncio.get_running_loop().time() < until:
                 if (found := self._directory.dial()) is not None:
                     found[0].close()
+                    _log.info(
+                        "this process is the first to share quotas in %s; those in other containers, or"
+                        " of other users, need the same CHAINAPI_SHARE_DIR to share them",
+                        self._directory.path,
+                    )
                     return
                 if process is not None and process.poll() is not None:
                     raise ShareUnavailableError(

@@ -177,6 +177,21 @@ async def test_damaged_files_are_replaced(directory: Path) -> None:
         assert sim.stats.answered[200] == 3
 
 
+async def test_processes_share_although_the_disk_is_full(directory: Path) -> None:
+    """Where no file can get content, a host serves sessions all the same."""
+    import resource  # Windows has none
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        async with hosted(directory), two_members() as (_, _, second):
+            await asyncio.sleep(1.0)  # the host tries to store what it learned
+            await second.data.get(PATH)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (directory / "host.lock").read_bytes() == b""
+
+
 async def test_what_was_learned_is_removed_when_it_is_of_no_use(directory: Path) -> None:
     """A host that begins removes what was learned of quotas that nobody has used for a day."""
     old, kept = directory / "old.quota", directory / "kept.quota"
