@@ -21,7 +21,7 @@ __all__ = ["StreamLink", "connected"]
 TICK = 0.5  # seconds
 QUIET = 1  # ticks without a byte, after which a session sends an empty frame
 PATIENCE = 4  # ticks without a byte, after which a session gives the host up
-MAX_UNSENT = 16_777_216  # bytes that wait for the other end to read
+MAX_UNSENT = 16_777_216  # bytes that wait for a session to read
 _ALIVE = framed(b"")
 
 
@@ -52,10 +52,14 @@ class StreamLink(LinkEnd, asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, frame: bytes) -> None:
-        """See `Link.send`; a frame for somebody who does not read breaks the link."""
+        """See `Link.send`; a frame for a session that does not read breaks the link.
+
+        A host that does not read is soon silent, and a session may have any number of requests at once.
+        """
         if not self.open or self._transport.is_closing():
             return
-        if len(frame) > MAX_FRAME or self._transport.get_write_buffer_size() > MAX_UNSENT:
+        unread = self._transport.get_write_buffer_size()
+        if len(frame) > MAX_FRAME or (self._is_host and unread > MAX_UNSENT):
             self.fail()
         else:
             self._transport.write(framed(frame))

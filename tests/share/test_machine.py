@@ -277,6 +277,21 @@ async def test_a_session_that_looks_for_a_host_lets_one_begin(directory: Path) -
             await session.data.get(PATH)
 
 
+async def test_a_session_may_have_any_number_of_requests_that_wait(directory: Path) -> None:
+    """Sixteen megabytes of requests reach the host at once, and leave in turn."""
+    sim, calls = Simulator(limit=100, window=10.0), 16_000
+    async with hosted(directory), shared(sim, on_unavailable="fail") as session:
+        await session.data.get(PATH)
+        view, path = session.with_options(tag="é" * 64), f"{PATH}/{'x' * 1_024}"
+        tasks = [asyncio.create_task(view.data.get(path)) for _ in range(calls)]
+        await asyncio.sleep(20.0)
+        assert sim.stats.requests > 100
+        assert session.quota["data"].waiting > calls - 400
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
 STRANGE = (b"GET / HTTP/1.1\r\n\r\n", (2**31).to_bytes(4, "big"), b"\0\0\0\2\x91\xc0", b"\0\0\0\1\x90")
 
 
