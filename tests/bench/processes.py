@@ -8,6 +8,7 @@ best. The time is real, because processes cannot share a virtual clock: one run 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -18,11 +19,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import distributed
 from attrs import define, field
 
-import chainapi.dask
 from chainapi import Limit, Session
+from chainapi.errors import ChainAPIError
 from chainapi.simulator import Simulator
 from tests.share.redis.server import RedisServer
 
@@ -47,19 +47,37 @@ def options(way: str, place: str, api_key: str) -> dict[str, Any]:
     return {"share": RedisCarrier(place, secret=api_key.encode())}
 
 
-async def work(way: str, place: str, base: str, api_key: str, tasks_each: str) -> None:
-    """Fetch one resource again and again with some tasks, until the process is told to end."""
-    ended = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    async with Session(data_base_url=base, api_key=api_key, **options(way, place, api_key)) as session:
+async def work(
+    way: str, place: str, base: str, api_key: str, tasks_each: str, timeout: str = "30", blocked: str = "3"
+) -> None:
+    """Fetch one resource again and again with some tasks, until the process is told to end.
 
-        async def fetch() -> None:
+    The signal SIGUSR1 blocks its loop for `blocked` seconds.
+    """
+    logging.basicConfig(stream=sys.stdout, format="log %(message)s")
+    ended, loop, sockets = asyncio.Event(), asyncio.get_running_loop(), open_sockets()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    loop.add_signal_handler(signal.SIGUSR1, time.sleep, float(blocked))
+    answered = [loop.time()] * int(tasks_each)
+    arguments = options(way, place, api_key)
+    async with Session(data_base_url=base, api_key=api_key, timeout=float(timeout), **arguments) as session:
+
+        async def fetch(number: int) -> None:
             while True:
-                await session.data.get("/v1/chains/43114")
+                try:
+                    await session.data.get("/v1/chains/43114")
+                except ChainAPIError as error:
+                    print("failed", repr(error), flush=True)
+                    await asyncio.sleep(0.1)
+                else:
+                    answered[number] = loop.time()
 
         began = time.process_time()
-        tasks = [asyncio.create_task(fetch()) for _ in range(int(tasks_each))]
-        await ended.wait()
+        tasks = [asyncio.create_task(fetch(number)) for number in range(int(tasks_each))]
+        while not ended.is_set():
+            print("silent", loop.time() - min(answered), flush=True)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), 1.0)
         print("cpu", time.process_time() - began, flush=True)
         for task in tasks:
             task.cancel()
@@ -67,6 +85,18 @@ async def work(way: str, place: str, base: str, api_key: str, tasks_each: str) -
         for task in tasks:
             if not task.cancelled() and task.exception() is not None:
                 print("failed", repr(task.exception()), flush=True)
+    await asyncio.sleep(0.05)  # the transports close their sockets
+    if open_sockets() > sockets:
+        print("failed to close", open_sockets() - sockets, "sockets", flush=True)
+
+
+def open_sockets(process: int | str = "self") -> int:
+    """Return how many sockets a process has open."""
+    found = 0
+    for path in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one of this listing
+            found += str(path.readlink()).startswith("socket:")
+    return found
 
 
 # --- the job --------------------------------------------------------------------------------------
@@ -74,21 +104,37 @@ async def work(way: str, place: str, base: str, api_key: str, tasks_each: str) -
 
 @define
 class Worker:
-    """Process of a job, and what it printed."""
+    """Process of a job, and what it printed.
+
+    Attributes:
+        silent: longest time in seconds for which one of its tasks had no answer.
+        heard: time of the loop at which the process printed last.
+
+    """
 
     process: asyncio.subprocess.Process
     killed: bool = False
     cpu: float = 0.0
+    silent: float = 0.0
+    heard: float = field(factory=lambda: asyncio.get_running_loop().time())
     reader: asyncio.Task[None] | None = None
     failures: list[str] = field(factory=list[str])
+    warnings: list[str] = field(factory=list[str])
 
     async def read(self) -> None:
         """Read what the process prints."""
         assert self.process.stdout is not None
         async for line in self.process.stdout:
+            self.heard = asyncio.get_running_loop().time()
+            if not line.endswith(b"\n"):  # it was killed
+                return
             word, _, rest = line.decode().strip().partition(" ")
             if word == "cpu":
                 self.cpu = float(rest)
+            elif word == "silent":
+                self.silent = max(self.silent, float(rest))
+            elif word == "log":
+                self.warnings.append(rest)
             else:
                 self.failures.append(line.decode().strip())
 
@@ -116,11 +162,13 @@ class Outcome:
         )
 
 
-async def start(way: str, place: str, sim: Simulator, tasks: int, directory: str) -> Worker:
-    """Start one process, which meets others in a directory."""
+async def start(
+    way: str, place: str, sim: Simulator, tasks: int, directory: str, *settings: object
+) -> Worker:
+    """Start one process, which meets others in a directory; `settings` are the last arguments of `work`."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.bench.processes", "work", way, place, sim.data_base_url, sim.api_key),
-        str(tasks),
+        *map(str, (tasks, *settings)),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "CHAINAPI_SHARE_DIR": directory},
     )
@@ -166,23 +214,39 @@ class Hosts:
 
     def used(self) -> float:
         """Return the seconds of CPU that all hosts have used."""
-        return self.cpu + sum(self._about(process)[0] for process in self._processes())
+        return self.cpu + sum(self._about(process)[0] for process in self.processes())
 
     def kill(self) -> None:
         """Kill the host process that is the oldest: over Redis it has most likely been elected."""
-        oldest = min(self._processes(), key=lambda process: self._about(process)[1])
+        oldest = min(self.processes(), key=lambda process: self._about(process)[1])
         self.cpu += self._about(oldest)[0]
         os.kill(oldest, signal.SIGKILL)
 
-    def _processes(self) -> list[int]:
+    def processes(self) -> list[int]:
+        """Return the ids of the hosts that live."""
         locks = [Path(one, "host.lock") for one in self.directories]
         found = [int(lock.read_text("ascii")) for lock in locks if lock.exists()]
-        return [process for process in found if Path(f"/proc/{process}").exists()]
+        return [process for process in found if lives(process)]
 
     def _about(self, process: int) -> tuple[float, int]:
         """Return the seconds of CPU that a process has used, and when it began."""
-        fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[19])
+        return cpu_of(process), int(_status(process)[19])
+
+
+def cpu_of(process: int) -> float:
+    """Return the seconds of CPU that a process has used."""
+    return (int(_status(process)[11]) + int(_status(process)[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def lives(process: int) -> bool:
+    """Return whether a process has not ended; its parent may not know yet."""
+    with suppress(OSError):
+        return _status(process)[0] != "Z"
+    return False
+
+
+def _status(process: int) -> list[str]:
+    return Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
 
 
 async def _run(
@@ -262,6 +326,8 @@ async def load(session: Session, requests: int) -> None:
 
 async def load_shared(requests: int) -> None:
     """Send requests through the gate of the scheduler."""
+    import chainapi.dask
+
     await load(chainapi.dask.session(), requests)
 
 
@@ -273,6 +339,10 @@ async def load_alone(requests: int) -> None:
 
 async def cluster_job(*, shared: bool) -> Outcome:
     """Run the job on four workers of a Dask cluster, with or without the scheduler's gate."""
+    import distributed
+
+    import chainapi.dask
+
     async with Simulator(limit=LIMIT, window=WINDOW, latency=ROUND_TRIP) as sim:
         os.environ.update(sim.environment())
         async with (
@@ -327,7 +397,7 @@ async def report(only: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
-        asyncio.run(work(*sys.argv[2:7]))
+        asyncio.run(work(*sys.argv[2:9]))
     else:
         os.environ.setdefault("PYTHONUNBUFFERED", "1")
         asyncio.run(report(sys.argv[1:]))
