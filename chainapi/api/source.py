@@ -313,7 +313,8 @@ class ListSource:
         route = self._route if endpoint is None else endpoint.route
         if endpoint is not None and route.items is not None and shown is None and kind is PageDecoder:
             return endpoint.page_decoder
-        return kind(route.model, route.items, route.extra, shown=shown)
+        likely = route.path.rpartition("/")[2]
+        return kind(route.model, route.items, route.extra, shown=shown, likely=likely)
 
     def _columnar_decoder(self, amounts: Amounts) -> Decode:
         if amounts not in self._to_columns:

@@ -154,7 +154,8 @@ class _FurtherField:
 class PageDecoder(Stepwise[DecodedPage]):
     """Decoder of a route's pages into rows of `model`, or into JSON values.
 
-    `items` names the list field; if it is None, it is the only field with a list of the first page.
+    `items` names the list field; if it is None, it is the only field with a list of the first page, or of
+    several the one named `likely`.
     `extra` are further fields of the envelope, each with its type; they may be missing. A row that does not
     fit the model raises `DecodeError`; with `shown`, an `Invalid` takes its place, with the error that
     `shown` returns.
@@ -171,8 +172,10 @@ class PageDecoder(Stepwise[DecodedPage]):
         extra: Sequence[tuple[str, Any]] = (),
         *,
         shown: Callable[[DecodeError], DecodeError] | None = None,
+        likely: str = "",
     ) -> None:
         self._rows = RowDecoder(model)
+        self._likely = likely
         self._extra = [_FurtherField(name, kind) for name, kind in extra]
         self._further = tuple(name for name, _ in extra)
         self._shown = shown
@@ -231,7 +234,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         return envelope_of(items, self._rows.strict, self._further)
 
     def _find_envelope(self, body: bytes) -> Envelope:
-        items = find_list(body)
+        items = find_list(body, self._likely)
         try:
             self._envelope = self._envelope_of(items)
         except ValueError:  # with a control character or a quotation mark in its name

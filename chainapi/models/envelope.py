@@ -110,16 +110,19 @@ def _first_bytes(body: bytes) -> dict[str, bytes]:
         raise to_decode_error(error) from None
 
 
-def find_list(body: bytes) -> str:
-    """Return the name of the only field with a list (or, on an empty page, null)."""
+def find_list(body: bytes, likely: str) -> str:
+    """Return the name of the only field with a list (or, on an empty page, null).
+
+    Of several it is the one named `likely`.
+    """
     fields = _first_bytes(body)
     if "statusCode" in fields and ("message" in fields or "error" in fields):
         raise DecodeError("an error body (specification, section 2) in a successful answer")
     fields.pop("nextPageToken", None)
     for first in (b"[", b"n"):
         candidates = [name for name, value in fields.items() if value == first]
-        if len(candidates) == 1:
-            return candidates[0]
+        if len(candidates) == 1 or likely in candidates:
+            return candidates[0] if len(candidates) == 1 else likely
         if candidates:
             named = ", ".join(candidates)
             raise DecodeError(f"several fields could hold the rows: choose one with items= ({named})")

@@ -102,6 +102,17 @@ async def test_later_pages_keep_the_list_field() -> None:
     assert rows == [1, 5]
 
 
+async def test_of_several_lists_the_one_of_the_route_is_read() -> None:
+    """A second list beside that of the route, named as its path ends, does not keep it from being read."""
+    chain = {"chainId": "43114", "chainName": "Avalanche (C-Chain)"}
+    body = json.dumps({"deprecated": [], "chains": [chain]}).encode()
+    async with reaching(Answering(body)) as session:
+        assert [one.chain_id for one in await session.data.chains().collect()] == [43114]
+        assert await session.data.list("/v1/chains").collect() == [chain]
+        with pytest.raises(DecodeError, match="several fields"):
+            await session.data.list("/v1/others").collect()
+
+
 UNCLEAR: list[tuple[Any, str]] = [
     ({"a": [], "b": []}, "several fields could hold the rows: choose one with items= (a, b)"),
     ({"a": None, "b": None}, "(a, b)"),
