@@ -17,9 +17,11 @@ from chainapi.core.paging.position import Start
 from chainapi.core.paging.rows import Column, Identity, column_of
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.invalid import is_raw
+from chainapi.models.schema import fields_of
 from chainapi.models.unions import raw_path, wire_name
 
 __all__ = [
+    "attribute_path",
     "cursor_of",
     "deduplicator",
     "descending_number",
@@ -217,15 +219,27 @@ def descending_number(route: Route) -> Callable[[Any], int | None]:
 def _reader(name: str, model: Any) -> Reader:
     """Return a reader of a field: an attribute of a model, or an item of a dict.
 
-    Dots in the name lead into objects.
+    Dots in the name lead into objects. Items may be named as in Python, too.
     """
     if model is not None and not typing.is_typeddict(model):
         return operator.attrgetter(name)
-    items = [operator.itemgetter(part) for part in name.split(".")]
+    parts = name.split(".")
+    if len(parts) == 1 and wire_name(name) == name:
+        return operator.itemgetter(name)
 
     def read(row: Any) -> Any:
-        for item in items:
-            row = item(row)
+        for part in parts:
+            row = row[part if part in row else wire_name(part)]
         return row
 
-    return items[0] if len(items) == 1 else read
+    return read
+
+
+def attribute_path(name: str, model: Any) -> str:
+    """Return the name of a field of a model, which may be its name in JSON."""
+    parts = list[str]()
+    for part in name.split("."):
+        field = next((one for one in fields_of(model) if part in (one.name, one.wire)), None)
+        parts.append(part if field is None else field.name)
+        model = None if field is None else field.type.hint
+    return ".".join(parts)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from chainapi._text import quoted
 from chainapi.api.endpoint import Endpoint
-from chainapi.api.identity import key_names, name_of
+from chainapi.api.identity import attribute_path, key_names, name_of
 from chainapi.api.options import NOT_SENT, OPTIONS, Options, call_options, changed_options, is_misspelt
 from chainapi.api.routes import Route, route_name
 from chainapi.api.source import ListSource, open_list
@@ -127,10 +127,10 @@ class ServiceAPI:
             items: name of the list field; by default the only field of the first page with a list.
             model: class of the rows: attrs, or any other that msgspec or cattrs supports; by default dict.
             page_size: rows per page, 1 to 10,000 (most routes accept 1 to 100); None for the default.
-            key: name of the row field (of a model: attribute), or names of the fields, that identify a row by
+            key: name of the row field, in JSON or in Python, or names of the fields, that identify a row by
                 the service's definition; dots lead into objects. Then a row that a shifted list repeats on
                 the next page is dropped, and a row that changed is not returned again after a restart.
-            descending_key: a row field (of a model: attribute) with a whole number that does not increase
+            descending_key: a row field, by either name, with a whole number that does not increase
                 from row to row; then rows returned before a restart or a resume are dropped without memory. A
                 page that breaks the order is detected: no row is lost.
             until: name of the query parameter with the upper bound of that number, to begin a restart at.
@@ -157,9 +157,9 @@ class ServiceAPI:
             checked_path(path),
             items,
             model,
-            name_of("descending_key", descending_key, "row field"),
+            attribute_path(name_of("descending_key", descending_key, "row field") or "", model) or None,
             until=name_of("until", until, "query parameter"),
-            key=key_names(key),
+            key=tuple(attribute_path(name, model) for name in key_names(key)),
         )
         options = Options(resume, on_invalid, prefetch, priority, deadline, tag)
         view, query = self._told_apart(self.list, given, params, page_size)

@@ -461,8 +461,18 @@ async def test_a_misspelt_key_names_the_field() -> None:
     rows = [{"blockNumber": 5, "value": "x"}]
     async with session_of(Service(rows)) as session:
         assert await session.data.list(ROWS, model=Narrow, key="block_number").collect() == [Narrow(5, "x")]
-        with pytest.raises(DecodeError, match="no field blockNumber, which key= names"):
-            await session.data.list(ROWS, model=Narrow, key="blockNumber").collect()
+        with pytest.raises(DecodeError, match="no field blockNo, which key= names"):
+            await session.data.list(ROWS, model=Narrow, key="blockNo").collect()
+
+
+@pytest.mark.parametrize("name", ["blockNumber", "block_number"])
+@pytest.mark.parametrize("model", [None, Narrow])
+async def test_fields_have_either_name(name: str, model: Any) -> None:
+    """`key=` and `descending_key=` take the name of a field in JSON and in Python, also with a model."""
+    rows = [{"blockNumber": number, "value": "x"} for number in (6, 5)]
+    async with session_of(Service(rows)) as session:
+        pages = session.data.list(ROWS, model=model, key=name, descending_key=name)
+        assert len(await pages.collect()) == 2
 
 
 @frozen
