@@ -33,11 +33,12 @@ def validate_webhook(body: bytes, signature: str | None, secret: str | SharedSec
             text in hexadecimal digits.
 
     Returns:
-        An `AddressActivityEvent`, or `Unknown` for an event of another kind.
+        An `AddressActivityEvent`, whose missing fields are None, or `Unknown` for an event of another kind or
+        form.
 
     Raises:
         WebhookSignatureError: the service did not sign this body.
-        DecodeError: it did, and the event does not have the documented form.
+        DecodeError: it did, and the body is no JSON object.
         ConfigurationError: an argument has another type, or the secret no hexadecimal digits.
 
     """
@@ -90,14 +91,14 @@ def _key(secret: object) -> bytes:
 
 def _event(signed: bytes) -> WebhookEvent:
     from chainapi.models.codec import decode_resource
+    from chainapi.models.unions import Unknown
     from chainapi.models.webhooks import WebhookEvent
 
     try:
         event: WebhookEvent = decode_resource(signed, WebhookEvent)
-    except DecodeError as error:
-        raise DecodeError(
-            f"{error.reason}, in the signed call of a webhook",
-            path=error.path,
-            advice="the service signed it, so read the body as JSON, or install a later version of chainapi",
-        ) from None
+    except DecodeError:
+        raw = decode_resource(signed, None)
+        if not isinstance(raw, dict):
+            raise DecodeError(f"the signed call of a webhook is a {type(raw).__name__}, no object") from None
+        return Unknown(raw)
     return event

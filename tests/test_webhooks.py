@@ -104,12 +104,37 @@ def test_a_call_without_a_signature_is_refused() -> None:
         validate_webhook(BODY, None, SECRET)
 
 
-def test_a_signed_event_of_a_wrong_form_is_a_decode_error() -> None:
-    """A signed body that does not fit the event is DecodeError with its place, not a bad signature."""
-    body = json.dumps({**EVENT, "event": {}}).encode()
-    with pytest.raises(DecodeError, match=r"signed call of a webhook; .*read the body as JSON") as caught:
-        validate_webhook(body, signed(body), SECRET)
-    assert caught.value.path == "$.event.transaction"
+def test_missing_fields_are_none() -> None:
+    """A signed event may lack fields, at any depth, and have others: only a wrong signature is refused."""
+    sent = {
+        "eventType": "address_activity",
+        "event": {
+            "transaction": {"txHash": "0x1", "erc20Transfers": [{"value": "5"}], "later": 1},
+            "logs": [{}],
+        },
+    }
+    body = json.dumps(sent).encode()
+    event = validate_webhook(body, signed(body), SECRET)
+    assert isinstance(event, AddressActivityEvent)
+    transaction = event.event.transaction
+    assert (event.message_id, transaction.tx_hash, transaction.block_time) == (None, "0x1", None)
+    assert [transfer.value for transfer in transaction.erc20_transfers or ()] == [5]
+    assert transaction.extra == {"later": 1}
+
+
+@pytest.mark.parametrize("event", [{}, None, {"transaction": {"type": "0x2"}}, [1]])
+def test_a_signed_event_of_another_form_is_unknown(event: Any) -> None:
+    """A signed object that does not fit the event is kept as it came."""
+    body = json.dumps({**EVENT, "event": event}).encode()
+    made = validate_webhook(body, signed(body), SECRET)
+    assert isinstance(made, Unknown)
+    assert (made.message_id, made.raw["event"]) == (EVENT["messageId"], event)
+
+
+def test_a_signed_body_that_is_no_object_is_a_decode_error() -> None:
+    """A signed list is no event, and no bad signature either."""
+    with pytest.raises(DecodeError, match="the signed call of a webhook is a list, no object"):
+        validate_webhook(b"[1]", signed(b"[1]"), SECRET)
 
 
 def test_arguments_of_another_type_are_refused() -> None:
@@ -132,7 +157,7 @@ def test_arguments_of_another_type_are_refused() -> None:
 
 def test_no_error_shows_the_secret() -> None:
     """No error has the secret or the expected signature in its text or its chain."""
-    wrong = json.dumps({**EVENT, "event": {}}).encode()
+    wrong = b"[1]"
     for body, signature in ((BODY, "wrong"), (b"{", "wrong"), (wrong, signed(wrong))):
         with pytest.raises((WebhookSignatureError, DecodeError)) as caught:
             validate_webhook(body, signature, SECRET)

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from chainapi.models import enums
 from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
-from chainapi.models.timestamps import UTCDatetime
+from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.models.unions import Unknown, register_union
 from chainapi.models.untracked import untracked
 
@@ -153,23 +153,23 @@ class SharedSecret(Record):
 class WebhookLog(Record):
     """A log of a transaction, in the call of a webhook."""
 
-    address: str
-    topic0: str
+    address: str | None = None
+    topic0: str | None = None
     topic1: str | None = None
     topic2: str | None = None
     topic3: str | None = None
-    data: str
-    transaction_index: int
-    log_index: int
-    removed: bool
+    data: str | None = None
+    transaction_index: int | None = None
+    log_index: int | None = None
+    removed: bool | None = None
 
 
 @frozen(kw_only=True, repr=False)
 class AccessListEntry(Record):
     """An address of an access list, and its storage keys."""
 
-    access_addresses: str
-    storage_keys: list[str]
+    access_addresses: str | None = None
+    storage_keys: list[str] | None = None
 
 
 @untracked
@@ -177,30 +177,30 @@ class AccessListEntry(Record):
 class WebhookErcToken(Record):
     """The token of a transfer, in the call of a webhook."""
 
-    address: str
-    name: str
-    symbol: str
-    decimals: int
-    value_with_decimals: str
+    address: str | None = None
+    name: str | None = None
+    symbol: str | None = None
+    decimals: int | None = None
+    value_with_decimals: str | None = None
 
 
 @frozen(kw_only=True, repr=False)
 class WebhookErcTransfer(Record):
     """A transfer of a token, in the call of a webhook."""
 
-    transaction_hash: str
-    type: str
-    from_: str
-    to: str
-    value: Annotated[int, AS_TEXT]
+    transaction_hash: str | None = None
+    type: str | None = None
+    from_: str | None = None
+    to: str | None = None
+    value: Annotated[int, AS_TEXT] | None = None
     token_id: Annotated[int, AS_TEXT] | None = None
-    block_timestamp: int
-    log_index: int
+    block_timestamp: int | None = None
+    log_index: int | None = None
     erc20_token: WebhookErcToken | None = None
     erc721_token: WebhookErcToken | None = None
     erc1155_token: WebhookErcToken | None = None
 
-    block_time = UTCDatetime("block_timestamp")
+    block_time = OptionalUTCDatetime("block_timestamp")
 
 
 @untracked
@@ -208,13 +208,13 @@ class WebhookErcTransfer(Record):
 class WebhookInternalTransaction(Record):
     """An internal transaction, in the call of a webhook."""
 
-    from_: str
-    to: str
-    internal_tx_type: str
-    value: Annotated[int, AS_TEXT]
-    gas_used: Annotated[int, AS_TEXT]
-    gas_limit: Annotated[int, AS_TEXT]
-    transaction_hash: str
+    from_: str | None = None
+    to: str | None = None
+    internal_tx_type: str | None = None
+    value: Annotated[int, AS_TEXT] | None = None
+    gas_used: Annotated[int, AS_TEXT] | None = None
+    gas_limit: Annotated[int, AS_TEXT] | None = None
+    transaction_hash: str | None = None
 
 
 @untracked
@@ -232,36 +232,36 @@ class WebhookNetworkToken(Record):
 class WebhookTransaction(Record):
     """A transaction, in the call of a webhook."""
 
-    block_hash: str
-    block_number: Annotated[int, AS_TEXT]
-    from_: str
-    gas: Annotated[int, AS_TEXT]
-    gas_price: Annotated[int, AS_TEXT]
-    max_fee_per_gas: Annotated[int, AS_TEXT]
-    max_priority_fee_per_gas: Annotated[int, AS_TEXT]
-    tx_hash: str
-    tx_status: str
-    input: str
-    nonce: Annotated[int, AS_TEXT]
-    to: str
-    transaction_index: int
-    value: Annotated[int, AS_TEXT]
-    type: int
-    chain_id: str
-    receipt_cumulative_gas_used: Annotated[int, AS_TEXT]
-    receipt_gas_used: Annotated[int, AS_TEXT]
-    receipt_effective_gas_price: Annotated[int, AS_TEXT]
-    receipt_root: str
-    block_timestamp: int
+    block_hash: str | None = None
+    block_number: Annotated[int, AS_TEXT] | None = None
+    from_: str | None = None
+    gas: Annotated[int, AS_TEXT] | None = None
+    gas_price: Annotated[int, AS_TEXT] | None = None
+    max_fee_per_gas: Annotated[int, AS_TEXT] | None = None
+    max_priority_fee_per_gas: Annotated[int, AS_TEXT] | None = None
+    tx_hash: str | None = None
+    tx_status: str | None = None
+    input: str | None = None
+    nonce: Annotated[int, AS_TEXT] | None = None
+    to: str | None = None
+    transaction_index: int | None = None
+    value: Annotated[int, AS_TEXT] | None = None
+    type: int | None = None
+    chain_id: str | None = None
+    receipt_cumulative_gas_used: Annotated[int, AS_TEXT] | None = None
+    receipt_gas_used: Annotated[int, AS_TEXT] | None = None
+    receipt_effective_gas_price: Annotated[int, AS_TEXT] | None = None
+    receipt_root: str | None = None
+    block_timestamp: int | None = None
     contract_address: str | None = None
-    erc20_transfers: list[WebhookErcTransfer]
-    erc721_transfers: list[WebhookErcTransfer]
-    erc1155_transfers: list[WebhookErcTransfer]
+    erc20_transfers: list[WebhookErcTransfer] | None = None
+    erc721_transfers: list[WebhookErcTransfer] | None = None
+    erc1155_transfers: list[WebhookErcTransfer] | None = None
     internal_transactions: list[WebhookInternalTransaction] | None = None
     access_list: list[AccessListEntry] | None = None
     network_token: WebhookNetworkToken | None = None
 
-    block_time = UTCDatetime("block_timestamp")
+    block_time = OptionalUTCDatetime("block_timestamp")
 
 
 @frozen(kw_only=True, repr=False)
@@ -276,9 +276,9 @@ class AddressActivity(Record):
 class AddressActivityEvent(Record):
     """The call of a webhook that watches addresses of an EVM chain."""
 
-    webhook_id: str
+    webhook_id: str | None = None
     event_type: Annotated[str, Literal["address_activity"]]
-    message_id: str
+    message_id: str | None = None
     event: AddressActivity
 
 
