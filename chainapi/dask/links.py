@@ -19,7 +19,7 @@ from distributed.comm.core import CommClosedError
 from chainapi.core.share.messages import Remote
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.host import Host
-from chainapi.share.link import Link, LinkEnd
+from chainapi.share.link import Link
 
 __all__ = ["DaskCarrier", "GatePlugin"]
 
@@ -29,7 +29,7 @@ OPERATION = "chainapi-share"  # name of the messages, in both directions
 MOST_UNSENT = 10_000  # messages of a stream: a peer that lets more wait does not read
 
 
-class _End(LinkEnd):
+class _End(Link):
     """One end of a link.
 
     Args:
@@ -48,7 +48,7 @@ class _End(LinkEnd):
             self.snap()
 
     def snap(self) -> None:
-        """See `LinkEnd.snap`."""
+        """See `Link.snap`."""
         if self.open:
             super().snap()
             self._forget()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chainapi.core.share.packets import GapError, Incoming, Kind, Outgoing
-from chainapi.share.link import Link, LinkEnd, PairedLink
+from chainapi.share.link import Link, PairedLink
 from chainapi.share.redis.wire import Answer, Wire
 
 __all__ = ["OwnLink", "RedisLink"]
 
 
-class RedisLink(LinkEnd):
+class RedisLink(Link):
     """One end of a link: packets to the channel of its peer, and from it.
 
     Either end breaks the link when it received nothing for `silence` seconds, when a packet is missing, and
