@@ -71,11 +71,10 @@ class Peer:
         return [one for one in messages if not isinstance(one, State)]
 
 
-def response(permit: int, status: int = 200) -> Answered:
+def response(permit: int, status: int = 200, left: float = 0.0, wait: float = 30.0) -> Answered:
     """Return the report of a response of a service with 100 requests a minute."""
-    left, wait = (0.0, 30.0) if status == 429 else (99.0, None)
-    policies = (PolicyField(100.0, 60.0),)
-    return Answered(permit, status, limits_of(RateLimitInfo(100.0, left, wait, wait, policies)))
+    policies, again = (PolicyField(100.0, 60.0),), wait if status == 429 else None
+    return Answered(permit, status, limits_of(RateLimitInfo(100.0, left, wait, again, policies)))
 
 
 MISFITS: dict[str, tuple[FromParticipant, ...]] = {
