@@ -85,14 +85,17 @@ class SharedGate:
         carrier: connects the processes.
         on_unavailable: "degrade" sends by the last known share of this process while there is no host, and
             one request at a time while it knows none; "fail" raises ShareUnavailableError.
+        secret: authenticates the frames of the quota on their way to other machines; see `frame_key`.
 
     """
 
-    def __init__(self, name: str, origin: str, carrier: Carrier, on_unavailable: OnUnavailable) -> None:
+    def __init__(
+        self, name: str, origin: str, carrier: Carrier, on_unavailable: OnUnavailable, secret: bytes = b""
+    ) -> None:
         self._origin = origin
         self._on_unavailable = on_unavailable
         self._uplink = Uplink(name, carrier, self)
-        self._remote = carrier.remote(name)
+        self._remote = carrier.remote(name, secret)
         self._joined: dict[Member, _Joined] = {}
         self._numbers = count()
         self._requests: dict[int, Request] = {}  # sent to the host, or to be sent to the next one
@@ -196,10 +199,13 @@ class SharedGate:
         if (joined := self._joined.pop(member, None)) is not None:
             self._uplink.send(Leave(joined.message.session))
 
+    @property
+    def in_use(self) -> bool:
+        """Whether a session uses the gate."""
+        return bool(self._joined)
+
     async def aclose(self) -> None:
-        """End this process's part if no session uses the gate any more."""
-        if self._joined or os.getpid() != self._process:
-            return
+        """End this process's part in the quota, after its last session left."""
         await self._uplink.aclose()
 
     # --- requests ---------------------------------------------------------------------------

@@ -10,11 +10,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from chainapi.core.share.messages import Remote
 
-__all__ = ["Authenticating", "Carrier", "Link", "PairedLink", "Serve", "linked_pair"]
+__all__ = ["Carrier", "Link", "PairedLink", "Serve", "linked_pair"]
 
 
 class Link(ABC):
@@ -110,8 +110,11 @@ class Carrier(Protocol):
         """Seconds without a host after which a session goes on alone, or fails."""
         ...
 
-    def remote(self, name: str) -> Remote | None:
-        """Return the server over which the host shares a quota with other machines."""
+    def remote(self, name: str, secret: bytes) -> Remote | None:
+        """Return the server over which the host shares a quota with other machines.
+
+        `secret` authenticates the frames of the quota there; see `frame_key`.
+        """
         ...
 
     async def connect(self, name: str) -> Link:
@@ -125,15 +128,6 @@ class Carrier(Protocol):
 
     async def aclose(self, name: str) -> None:
         """End this process's part in a quota."""
-        ...
-
-
-@runtime_checkable
-class Authenticating(Protocol):
-    """Carrier that authenticates the frames of a quota by a secret."""
-
-    def authenticate(self, name: str, secret: bytes) -> None:
-        """Authenticate the frames of the quota `name`; called before `connect`."""
         ...
 
 

@@ -123,7 +123,7 @@ class ExchangeCarrier:
         host.serve(far)
         return near
 
-    def remote(self, name: str) -> None:
+    def remote(self, name: str, secret: bytes) -> None:
         """Return None: there are no other machines."""
 
     def _store(self, name: str, memory: bytes, seconds: float) -> None:

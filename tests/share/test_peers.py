@@ -164,7 +164,7 @@ class PlayedHost:
 
     patience = 2.0
 
-    def remote(self, name: str) -> None:
+    def remote(self, name: str, secret: bytes) -> None:
         """Return None: there are no other machines."""
 
     async def connect(self, name: str) -> Link:

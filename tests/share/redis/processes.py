@@ -42,13 +42,14 @@ class Process:
         settings = {"ttl": LONG, "silence": LONG, **options}
         self.name = name
         self.carrier = RedisCarrier(url, **settings)  # type: ignore[arg-type]
+        self.secret = b""
         self.elections: list[tuple[bytes, float]] = []
         self.served: asyncio.Queue[End] = asyncio.Queue()
 
     @cached_property
     def peer(self) -> RedisPeer:
-        """Part of the process in the quota, with the options that the carrier has by then."""
-        return RedisPeer(self.carrier.remote(self.name))
+        """Part of the process in the quota, with the secret that it has by then."""
+        return RedisPeer(self.carrier.remote(self.name, self.secret))
 
     async def connect(self) -> End:
         """Return the participant's end of a new link."""

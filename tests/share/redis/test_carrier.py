@@ -110,16 +110,16 @@ async def test_redis_that_hangs(own_server: RedisServer, name: str) -> None:
 
 
 async def test_processes_with_the_secret_share(url: str, name: str) -> None:
-    """Processes with the same secret, by constructor or by `authenticate`, share; another gets no link."""
+    """Processes with the same secret, of the carrier or of the quota, share; another gets no link."""
     async with (
         processes(1, url, name, secret=b"one", ttl=0.3, silence=0.3) as (host,),
         processes(2, url, name, ttl=0.3, silence=0.3) as (participant, other),
     ):
-        host.carrier.authenticate(name, b"another")  # without effect beside a secret of its own
+        host.secret = b"another"  # without effect beside a secret of its own
         await host.connect()
-        participant.carrier.authenticate(name, b"one")
+        participant.secret = b"one"
         assert await (await participant.connect()).ask(b"x") == b"echo x"
-        other.carrier.authenticate(name, b"another")
+        other.secret = b"another"
         with pytest.raises(ShareUnavailableError, match="does not answer"):
             await other.connect()
         assert host.served.qsize() == 2

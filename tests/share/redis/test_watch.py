@@ -24,16 +24,16 @@ async def test_observer_over_redis(tmp_path: Path) -> None:
     """An observer reads the state of the host over Redis, and never becomes the host itself."""
     server = RedisServer(tmp_path).start()
     try:
-        carrier = observable(server.url, SECRET)
-        assert await carrier.observe(NAME) is None
-        hosting = RedisPeer(carrier.remote(NAME))  # type: ignore[attr-defined]
+        carrier = observable(server.url)
+        assert await carrier.observe(NAME, SECRET) is None
+        hosting = RedisPeer(carrier.remote(NAME, SECRET))  # type: ignore[arg-type]
         await hosting.connect(NAME, lambda memory, age: Host().serve)
-        link = await carrier.observe(NAME)
+        link = await carrier.observe(NAME, SECRET)
         assert link is not None
         snapshot = await Observer(link, "observer", lambda: 7.0).snapshot()
         assert (snapshot.unix_time, snapshot.waiting) == (7.0, 0)
         await hosting.aclose(NAME)
-        assert await carrier.observe(NAME) is None
+        assert await carrier.observe(NAME, SECRET) is None
         await carrier.aclose(NAME)
     finally:
         server.stop()
