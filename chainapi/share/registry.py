@@ -15,8 +15,8 @@ from chainapi.client.config import ServiceConfig
 from chainapi.client.permit import AnyGate
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError
-from chainapi.share.gate import OnUnavailable, SharedGate
 from chainapi.share.link import Carrier
+from chainapi.share.participant import OnUnavailable, SharedGate
 
 if TYPE_CHECKING:
     from chainapi.share.local import LocalCarrier
