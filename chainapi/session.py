@@ -260,7 +260,7 @@ def _gates(
         return parts.OwnGates()
     if share is None and not os.environ.get("CHAINAPI_SHARE"):
         return parts.LoopGates(transport)
-    from chainapi.share.gate import rate_of  # imported here: most sessions share nothing
+    from chainapi.share.participant import rate_of  # imported here: most sessions share nothing
     from chainapi.share.registry import SharedGates, chosen
 
     choice = chosen(share)

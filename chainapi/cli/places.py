@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
@@ -15,7 +16,10 @@ from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share.directory import share_directory
-from chainapi.share.watch import Listing, Observable, Observer
+from chainapi.share.watch import Observer
+
+if TYPE_CHECKING:
+    from chainapi.share.registry import BuiltIn
 
 __all__ = ["Places", "SharedQuota"]
 
@@ -45,27 +49,21 @@ class Places:
 
     Args:
         configs: the services, configured or not.
-        observable: returns what connects an observer to the host of a quota, for the secret of its frames.
+        carrier: connects observers.
 
     Raises:
         ConfigurationError: no service is configured, and the carrier lists no quotas.
 
     """
 
-    def __init__(
-        self, configs: Sequence[ServiceConfig | Unconfigured], observable: Callable[[bytes], Observable]
-    ) -> None:
+    def __init__(self, configs: Sequence[ServiceConfig | Unconfigured], carrier: BuiltIn) -> None:
         self._services = {_name(one): one for one in configs if isinstance(one, ServiceConfig)}
+        self._carrier = carrier
+        self._names: Callable[[], list[str]] | None = getattr(carrier, "names", None)
         self._places: dict[str, _Place] = {}
-        carrier = observable(b"")
-        self._listing = carrier if isinstance(carrier, Listing) else None
-        if self._listing is not None:
-            return
-        if not self._services:
+        if self._names is None and not self._services:
             reasons = [one.reason for one in configs if isinstance(one, Unconfigured)]
             raise ConfigurationError("; ".join(reasons))
-        for name, config in self._services.items():
-            self._places[name] = _Place(name, config, observable(frame_key(config.origin, _api_key(config))))
 
     async def read(self) -> tuple[list[SharedQuota], str]:
         """Return the quotas that processes share now, and problems with others."""
@@ -87,7 +85,7 @@ class Places:
             await place.aclose()
 
     def _nobody(self) -> str:
-        if self._listing is None:
+        if self._names is None:
             return (
                 "no process shares a quota there: start one with the same address of the server in"
                 " CHAINAPI_SHARE or Session(share=...), and with the same addresses and key of the services"
@@ -100,12 +98,11 @@ class Places:
         )
 
     def _find(self) -> None:
-        """Note the quotas that are new in the list, the configured ones first."""
-        if self._listing is None:
-            return
-        for name in sorted(self._listing.names(), key=lambda name: name not in self._services):
+        """Note the quotas that are new, the configured ones first."""
+        names = self._services if self._names is None else self._names()
+        for name in sorted(names, key=lambda name: name not in self._services):
             if name not in self._places:
-                self._places[name] = _Place(name, self._services.get(name), self._listing)
+                self._places[name] = _Place(name, self._services.get(name), self._carrier)
 
 
 @define(eq=False)
@@ -114,7 +111,7 @@ class _Place:
 
     name: str
     config: ServiceConfig | None
-    carrier: Observable
+    carrier: BuiltIn
     _observer: Observer | None = field(default=None, init=False)
 
     async def read(self) -> SharedQuota | str | None:
@@ -127,7 +124,9 @@ class _Place:
 
     async def _read(self) -> SharedQuota | None:
         if self._observer is None:
-            link = await self.carrier.observe(self.name)
+            config = self.config
+            secret = b"" if config is None else frame_key(config.origin, _api_key(config))
+            link = await self.carrier.observe(self.name, secret)
             if link is None:
                 return None
             process = f"{socket.gethostname()}:{os.getpid()}"

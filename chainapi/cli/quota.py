@@ -58,7 +58,7 @@ async def quota(
     share = _checked(share)
     places = Places(
         resolve(provider, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=None),
-        lambda secret: terminal.observable(share, secret),
+        terminal.observable(share),
     )
     as_json = json or not terminal.interactive
     try:

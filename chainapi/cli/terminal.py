@@ -25,7 +25,7 @@ from chainapi.models.exact_json import ascii_json
 from chainapi.session import Session
 
 if TYPE_CHECKING:
-    from chainapi.share.watch import Observable
+    from chainapi.share.registry import BuiltIn
 
 __all__ = ["Terminal", "standard"]
 
@@ -47,10 +47,10 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def _observable(share: str | None, secret: bytes) -> Observable:
+def _observable(share: str | None) -> BuiltIn:
     from chainapi.share.registry import observable  # imported here: no other command needs it
 
-    return observable(share, secret)
+    return observable(share)
 
 
 @frozen(eq=False)
@@ -62,7 +62,7 @@ class Terminal:
         err: the stream of messages.
         session: returns a new session.
         now: returns the local time.
-        observable: returns what connects an observer to a shared quota; see `chainapi.share.registry`.
+        observable: returns the carrier that connects observers; see `chainapi.share.registry`.
 
     """
 
@@ -70,7 +70,7 @@ class Terminal:
     err: TextIO
     session: Callable[..., Session] = Session
     now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone()
-    observable: Callable[[str | None, bytes], Observable] = _observable
+    observable: Callable[[str | None], BuiltIn] = _observable
     console: Console = field(init=False)
     messages: Console = field(init=False)
 

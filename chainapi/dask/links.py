@@ -74,7 +74,7 @@ class DaskCarrier:
             )
         return self._ends.add(link)
 
-    def remote(self, name: str) -> Remote | None:
+    def remote(self, name: str, secret: bytes) -> Remote | None:
         """Return None: the scheduler is the host."""
         return None
 

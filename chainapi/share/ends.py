@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from chainapi.share.link import LinkEnd
+from chainapi.share.link import Link
 
 __all__ = ["Ends", "RoutedEnd"]
 
 K = TypeVar("K")
 
 
-class RoutedEnd(LinkEnd):
+class RoutedEnd(Link):
     """One end of a link.
 
     Args:
@@ -32,7 +32,7 @@ class RoutedEnd(LinkEnd):
             self.snap()
 
     def snap(self) -> None:
-        """See `LinkEnd.snap`."""
+        """See `Link.snap`."""
         if self.open:
             super().snap()
             self._forget()

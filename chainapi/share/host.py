@@ -26,6 +26,7 @@ from chainapi.core.limits import verdict as verdicts
 from chainapi.core.limits.group import Group
 from chainapi.core.limits.info import hold
 from chainapi.core.limits.limit import Limit
+from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share.messages import (
     VERSION,
     Acquire,
@@ -57,7 +58,6 @@ from chainapi.core.share.messages import (
 )
 from chainapi.errors import APITimeoutError, ConfigurationError, QueueFullError, QuotaWaitError
 from chainapi.share.link import Link
-from chainapi.share.request import limit_of
 
 __all__ = ["Host"]
 
@@ -443,7 +443,7 @@ class _Peer:
             again=message.again,
             member=session.member,
             tag=message.tag,
-            limit=limit_of(message),
+            limit=_waiting_limit(message),
         )
 
     def _grant(self, message: Acquire, permit: Permit, session: _Session) -> None:
@@ -546,6 +546,13 @@ class _Peer:
 
 class _ProtocolError(Exception):
     """Message that does not fit to those before it."""
+
+
+def _waiting_limit(message: Acquire) -> WaitingLimit | None:
+    """Return the limit of a request among those that wait."""
+    if message.limit is None:
+        return None
+    return WaitingLimit(inf if message.most_waiting is None else message.most_waiting, message.limit)
 
 
 def _limit(rate: Rate) -> Limit:

@@ -10,73 +10,15 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from chainapi.core.share.messages import Remote
 
-__all__ = ["Authenticating", "Carrier", "Link", "LinkEnd", "PairedLink", "Serve", "linked_pair"]
+__all__ = ["Carrier", "Link", "PairedLink", "Serve", "linked_pair"]
 
 
-class Link(Protocol):
-    """One end of a link."""
-
-    def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
-        """Deliver frames to `on_frame`, in order, beginning with those that wait.
-
-        `on_broken` is called once, when the link ends, from whichever side; not after `close` on this side.
-        Both are called by the event loop, never from within `start`, `send` or `close`.
-        """
-        ...
-
-    def send(self, frame: bytes) -> None:
-        """Send a frame, without waiting; on a broken link do nothing."""
-        ...
-
-    def close(self) -> None:
-        """Break the link: frames sent before are still delivered if possible."""
-        ...
-
-
-Serve = Callable[[Link], None]
-
-
-class Carrier(Protocol):
-    """Connects a process to the host of a quota."""
-
-    @property
-    def patience(self) -> float:
-        """Seconds without a host after which a session goes on alone, or fails."""
-        ...
-
-    def remote(self, name: str) -> Remote | None:
-        """Return the server over which the host shares a quota with other machines."""
-        ...
-
-    async def connect(self, name: str) -> Link:
-        """Return a link to the host of the quota `name`.
-
-        Raises:
-            ShareUnavailableError: no host can be reached or started.
-
-        """
-        ...
-
-    async def aclose(self, name: str) -> None:
-        """End this process's part in a quota."""
-        ...
-
-
-@runtime_checkable
-class Authenticating(Protocol):
-    """Carrier that authenticates the frames of a quota by a secret."""
-
-    def authenticate(self, name: str, secret: bytes) -> None:
-        """Authenticate the frames of the quota `name`; called before `connect`."""
-        ...
-
-
-class LinkEnd(ABC):
-    """End of a link: order of the frames that arrive, and the break after them.
+class Link(ABC):
+    """One end of a link: order of the frames that arrive, and the break after them.
 
     The ends of the carriers derive from it. They call `deliver` for each frame that arrives, and `snap` when
     the link breaks.
@@ -89,24 +31,26 @@ class LinkEnd(ABC):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.open = True
-        self._early: deque[bytes] = deque()  # frames from before `start`
+        self._early = deque[bytes | None]()  # frames from before `start`; None is the break
         self._on_frame: Callable[[bytes], None] | None = None
         self._on_broken: Callable[[], None] | None = None
-        self._broken = False  # nothing more arrives
-        self._closed = False  # by this side, or `on_broken` was called
 
     def start(self, on_frame: Callable[[bytes], None], on_broken: Callable[[], None]) -> None:
-        """See `Link.start`."""
+        """Deliver frames to `on_frame`, in order, beginning with those that wait.
+
+        `on_broken` is called once, when the link ends, from whichever side; not after `close` on this side.
+        Both are called by the event loop, never from within `start`, `send` or `close`.
+        """
         self._on_frame, self._on_broken = on_frame, on_broken
         self._loop.call_soon(self._hand_over_early)
 
     @abstractmethod
     def send(self, frame: bytes) -> None:
-        """See `Link.send`."""
+        """Send a frame, without waiting; on a broken link do nothing."""
 
     def close(self) -> None:
-        """See `Link.close`."""
-        self._finish()
+        """Break the link: frames sent before are still delivered if possible."""
+        self._on_frame = self._on_broken = _ignore
         if self.open:
             self.open = False
             self._hang_up()
@@ -127,52 +71,81 @@ class LinkEnd(ABC):
         """Inform the other end that this one closed the link."""
 
     def _hand_over(self, frame: bytes) -> None:
-        if self._closed:
-            return
-        if self._early or self._on_frame is None:
+        if self._on_frame is None or self._early:
             self._early.append(frame)
         else:
             self._on_frame(frame)
 
-    def _hand_over_early(self) -> None:
-        """Hand over the frames from before `start`, one in each iteration of the loop."""
-        if self._early and self._on_frame is not None:
-            self._loop.call_soon(self._hand_over_early)
-            self._on_frame(self._early.popleft())
-        elif self._broken:
-            self._report()
-
     def _break(self) -> None:
-        self._broken = True
-        if not self._early:
-            self._report()
-
-    def _report(self) -> None:
-        """Call `on_broken`, once, unless the end did not start yet."""
-        if (on_broken := self._on_broken) is not None:
-            self._finish()
+        if self._on_broken is None or self._early:
+            self._early.append(None)
+        else:
+            on_broken = self._on_broken
+            self._on_frame = self._on_broken = _ignore
             on_broken()
 
-    def _finish(self) -> None:
-        self._closed, self._on_frame, self._on_broken = True, None, None
-        self._early.clear()
+    def _hand_over_early(self) -> None:
+        """Hand over what came before `start`, one frame in each iteration of the loop."""
+        if self._early and self._on_frame is not None:
+            self._loop.call_soon(self._hand_over_early)
+            frame = self._early.popleft()
+            if frame is None:
+                self._break()
+            else:
+                self._on_frame(frame)
 
 
-class PairedLink(LinkEnd):
+def _ignore(*_: object) -> None:
+    """Do nothing, on a link that has ended."""
+
+
+Serve = Callable[[Link], None]
+
+
+class Carrier(Protocol):
+    """Connects a process to the host of a quota."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds without a host after which a session goes on alone, or fails."""
+        ...
+
+    def remote(self, name: str, secret: bytes) -> Remote | None:
+        """Return the server over which the host shares a quota with other machines.
+
+        `secret` authenticates the frames of the quota there; see `frame_key`.
+        """
+        ...
+
+    async def connect(self, name: str) -> Link:
+        """Return a link to the host of the quota `name`.
+
+        Raises:
+            ShareUnavailableError: no host can be reached or started.
+
+        """
+        ...
+
+    async def aclose(self, name: str) -> None:
+        """End this process's part in a quota."""
+        ...
+
+
+class PairedLink(Link):
     """End of a link within one event loop."""
 
     def __init__(self) -> None:
         super().__init__()
         self.other: PairedLink = self
 
-    def pair(self, other: PairedLink) -> None:
-        """Make this end and another one the ends of one link."""
-        self.other, other.other = other, self
-
     def send(self, frame: bytes) -> None:
         """See `Link.send`."""
         if self.open:
             self.other.deliver(frame)
+
+    def pair(self, other: PairedLink) -> None:
+        """Make this end and another one the ends of one link."""
+        self.other, other.other = other, self
 
     def fail(self) -> None:
         """Break the link: both ends are informed."""

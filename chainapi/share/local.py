@@ -77,7 +77,7 @@ class LocalCarrier:
             " another directory"
         )
 
-    async def observe(self, name: str) -> Link | None:
+    async def observe(self, name: str, secret: bytes) -> Link | None:
         """Return a link to the host, which is not started for it; None if there is none.
 
         Raises:
@@ -102,7 +102,7 @@ class LocalCarrier:
             self._directory.prepare()
             return self._directory.quotas()
 
-    def remote(self, name: str) -> Remote | None:
+    def remote(self, name: str, secret: bytes) -> Remote | None:
         """Return None: only the processes of this machine share the quota."""
         return None
 

@@ -27,7 +27,7 @@ class RedisCarrier:
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``, with the options of redis-py.
         prefix: of all keys and channels.
-        secret: of all processes, to authenticate packets, instead of that of each quota; see `authenticate`.
+        secret: of all processes, to authenticate packets, instead of that of each quota; see `remote`.
         ttl: seconds after which a host that hangs, or that Redis cannot reach, loses the quota to another.
         silence: seconds without a packet after which a link breaks.
         timeout: seconds within which Redis has to answer.
@@ -54,10 +54,9 @@ class RedisCarrier:
         except ModuleNotFoundError as error:
             raise missing_extra("a quota shared over Redis needs", error.name, "redis") from None
         self._local = LocalCarrier(directory)
-        self._observer: Machine | None = None
+        self._observers: dict[str, Machine] = {}
         self._where = address_of(url)
         self._remote = Remote(url, prefix, secret, ttl, silence, timeout)
-        self._secrets: dict[str, bytes] = {}
 
     @property
     def patience(self) -> float:
@@ -67,32 +66,28 @@ class RedisCarrier:
     def __repr__(self) -> str:
         return f"RedisCarrier({self._where!r}, prefix={self._remote.prefix!r})"
 
-    def authenticate(self, name: str, secret: bytes) -> None:
-        """Authenticate packets of the quota `name` by a secret that its processes have.
+    def remote(self, name: str, secret: bytes) -> Remote:
+        """See `Carrier.remote`.
 
-        A session calls it before `connect`, with a digest of its API key. It has no effect if the carrier
-        has a secret of its own. Without a secret, everybody who can write to Redis can forge packets.
+        `secret` has no effect if the carrier has one of its own. Without any, everybody who can write to
+        Redis can forge packets.
         """
-        self._secrets[name] = secret
-
-    def remote(self, name: str) -> Remote:
-        """See `Carrier.remote`."""
-        return replace(self._remote, secret=self._remote.secret or self._secrets.get(name, b""))
+        return replace(self._remote, secret=self._remote.secret or secret)
 
     async def connect(self, name: str) -> Link:
         """Return a link to the host process of this machine."""
         return await self._local.connect(name)
 
-    async def observe(self, name: str) -> Link | None:
+    async def observe(self, name: str, secret: bytes) -> Link | None:
         """Return a link to the host over Redis; None if no machine hosts."""
         from chainapi.share.machines import Machine
 
-        if self._observer is None:
-            self._observer = Machine(name, self.remote(name), hosts=False)
-        return await self._observer.observe()
+        if name not in self._observers:
+            self._observers[name] = Machine(name, self.remote(name, secret), hosts=False)
+        return await self._observers[name].observe()
 
     async def aclose(self, name: str) -> None:
         """End this process's part in a quota."""
-        if self._observer is not None:
-            await self._observer.aclose()
+        if (observer := self._observers.pop(name, None)) is not None:
+            await observer.aclose()
         await self._local.aclose(name)

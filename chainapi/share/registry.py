@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from attrs import define, frozen
+from attrs import frozen
 
 from chainapi._text import quoted
 from chainapi.client.config import ServiceConfig
 from chainapi.client.permit import AnyGate
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError
-from chainapi.share.gate import OnUnavailable, SharedGate
-from chainapi.share.link import Authenticating, Carrier
-from chainapi.share.watch import Observable
+from chainapi.share.link import Carrier
+from chainapi.share.participant import OnUnavailable, SharedGate
 
-__all__ = ["SharedGates", "chosen", "observable"]
+if TYPE_CHECKING:
+    from chainapi.share.local import LocalCarrier
+    from chainapi.share.redis import RedisCarrier
 
+__all__ = ["BuiltIn", "SharedGates", "chosen", "observable"]
+
+BuiltIn: TypeAlias = "LocalCarrier | RedisCarrier"
 Choice: TypeAlias = "str | Carrier"  # "local", the address of a Redis server, or a carrier of the user
 
 LOCAL = "local"
@@ -56,16 +60,8 @@ def chosen(share: object) -> Choice | None:
     )
 
 
-@define(eq=False, repr=False)
-class _Used:
-    """Shared gate, and the number of services that use it."""
-
-    gate: SharedGate
-    users: int = 0
-
-
 _Key: TypeAlias = tuple[object, str, OnUnavailable, int]
-_LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _Used]] = WeakKeyDictionary()
+_LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, SharedGate]] = WeakKeyDictionary()
 
 
 @frozen(eq=False, repr=False)
@@ -83,66 +79,43 @@ class SharedGates:
 
     def open(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig) -> AnyGate:
         """See `Gates.open`."""
-        api_key, name = _api_key(service), self._name(service)
-        key = self._key(name)
-        used = _LOOPS.setdefault(loop, {})
-        if key not in used:
-            carrier = _carrier(self.choice, name, frame_key(service.origin, api_key))
-            gate = SharedGate(name, service.origin, carrier, self.on_unavailable)
-            used[key] = _Used(gate)
-        used[key].users += 1
-        return used[key].gate
+        api_key = _api_key(service)
+        name = quota_name(service.origin, api_key)
+        gates, key = _LOOPS.setdefault(loop, {}), self._key(name)
+        if key not in gates:
+            carrier = _built_in(self.choice) if isinstance(self.choice, str) else self.choice
+            secret = frame_key(service.origin, api_key)
+            gates[key] = SharedGate(name, service.origin, carrier, self.on_unavailable, secret)
+        return gates[key]
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
         """See `Gates.close`: the last session of the loop ends this process's part."""
-        key = self._key(self._name(service))
-        used = _LOOPS.get(loop, {}).get(key)
-        if used is None or used.gate is not gate:
-            return  # of a process before os.fork()
-        used.users -= 1
-        if not used.users:
-            del _LOOPS[loop][key]
-            await used.gate.aclose()
-
-    def _name(self, service: ServiceConfig) -> str:
-        return quota_name(service.origin, _api_key(service))
+        gates, key = _LOOPS.get(loop, {}), self._key(quota_name(service.origin, _api_key(service)))
+        known = gates.get(key)
+        if known is None or known is not gate or known.in_use:
+            return  # another session uses it, or it is of a process before os.fork()
+        del gates[key]
+        await known.aclose()
 
     def _key(self, name: str) -> _Key:
         return self.choice, name, self.on_unavailable, os.getpid()
 
 
-def observable(share: str | None, secret: bytes) -> Observable:
-    """Return what connects an observer to the host of a quota.
+def observable(share: str | None) -> BuiltIn:
+    """Return the carrier that connects observers.
 
     Args:
         share: as the argument of a session; None means the variable CHAINAPI_SHARE, or else this machine.
-        secret: see `frame_key`.
 
     Raises:
         ConfigurationError: `share` is no address, or its extra is not installed.
 
     """
-    choice = chosen(share) or LOCAL
-    carrier = _built_in(choice, secret) if isinstance(choice, str) else choice
-    if not isinstance(carrier, Observable):
-        raise ConfigurationError(f"{type(carrier).__name__} cannot be observed: it has no method observe()")
-    return carrier
+    choice = chosen(share)
+    return _built_in(choice if isinstance(choice, str) else LOCAL)
 
 
-def _api_key(service: ServiceConfig) -> str | None:
-    return None if service.key is None else service.key.reveal()
-
-
-def _carrier(choice: Choice, name: str, secret: bytes) -> Carrier:
-    """Return a carrier that authenticates the frames of the quota `name`, if it can."""
-    if isinstance(choice, str):
-        return _built_in(choice, secret)
-    if isinstance(choice, Authenticating):
-        choice.authenticate(name, secret)
-    return choice
-
-
-def _built_in(choice: str, secret: bytes) -> Carrier:
+def _built_in(choice: str) -> BuiltIn:
     """Return a carrier of the package; each imports what it needs only now."""
     if choice == LOCAL:
         from chainapi.share.local import LocalCarrier
@@ -150,4 +123,8 @@ def _built_in(choice: str, secret: bytes) -> Carrier:
         return LocalCarrier()
     from chainapi.share.redis import RedisCarrier
 
-    return RedisCarrier(choice, secret=secret)
+    return RedisCarrier(choice)
+
+
+def _api_key(service: ServiceConfig) -> str | None:
+    return None if service.key is None else service.key.reveal()

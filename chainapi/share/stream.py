@@ -14,7 +14,7 @@ from typing import cast
 from chainapi.core.share.messages import MAX_FRAME, FrameError, FrameReader, framed
 from chainapi.share import forks
 from chainapi.share.directory import is_foreign
-from chainapi.share.link import LinkEnd
+from chainapi.share.link import Link
 
 __all__ = ["StreamLink", "connected"]
 
@@ -25,7 +25,7 @@ MAX_UNSENT = 16_777_216  # bytes that wait for a session to read
 _ALIVE = framed(b"")
 
 
-class StreamLink(LinkEnd, asyncio.Protocol):
+class StreamLink(Link, asyncio.Protocol):
     """One end of a link over a stream.
 
     Waiting is counted in ticks instead of by the clock: time in which this process was stopped, or its loop

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
 
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.share.messages import (
@@ -21,39 +20,9 @@ from chainapi.core.share.messages import (
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.link import Link
 
-__all__ = ["PATIENCE", "Listing", "Observable", "Observer"]
+__all__ = ["PATIENCE", "Observer"]
 
 PATIENCE = 5.0  # seconds for the answer of the host
-
-
-@runtime_checkable
-class Observable(Protocol):
-    """Carrier, as far as an observer needs it."""
-
-    async def observe(self, name: str) -> Link | None:
-        """Return a link to the host of the quota `name`; None if no process hosts it.
-
-        Raises:
-            ShareUnavailableError: the host does not answer.
-
-        """
-
-    async def aclose(self, name: str) -> None:
-        """End all links of the quota."""
-
-
-@runtime_checkable
-class Listing(Observable, Protocol):
-    """Carrier that finds the quotas without their keys."""
-
-    def names(self) -> list[str]:
-        """Return the names of the quotas that have or had a host; see `observe`.
-
-        Raises:
-            ShareUnavailableError: the place where processes meet cannot be used.
-
-        """
-        ...
 
 
 class Observer:

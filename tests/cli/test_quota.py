@@ -28,18 +28,20 @@ class Machine:
     """
 
     def __init__(self, *, ends: bool = False, interrupt: int = 0) -> None:
-        self.asked: list[tuple[str | None, bytes]] = []
+        self.shares: list[str | None] = []
+        self.secrets: list[bytes] = []
         self.closed = 0
         self._ends, self._interrupt = ends, interrupt
         self._observed = 0
 
-    def observable(self, share: str | None, secret: bytes) -> Machine:
+    def observable(self, share: str | None) -> Machine:
         """Return the machine."""
-        self.asked.append((share, secret))
+        self.shares.append(share)
         return self
 
-    async def observe(self, name: str) -> Link | None:
+    async def observe(self, name: str, secret: bytes) -> Link | None:
         """Return a link to the host."""
+        self.secrets.append(secret)
         if name != NAME:
             return None
         self._observed += 1
@@ -66,11 +68,11 @@ class Directory(Machine):
         """Return the names of the quotas."""
         return ["hangs", "left", "other", NAME]
 
-    async def observe(self, name: str) -> Link | None:
+    async def observe(self, name: str, secret: bytes) -> Link | None:
         """Return a link to the host of a quota."""
         if name == "hangs":
             raise ShareUnavailableError("its host does not answer")
-        return None if name == "left" else await super().observe(NAME)
+        return None if name == "left" else await super().observe(NAME, secret)
 
 
 def shown(machine: Machine, *tokens: str, tty: bool = True) -> Outcome:
@@ -93,8 +95,8 @@ def test_table_of_spenders() -> None:
         ["job:2", "night", "1", "0", "0%", "1", "0", "0"],
         ["job:2", "0", "0", "0%", "0", "0", "1"],
     ]
-    secrets = [b"", frame_key(ORIGIN, None), frame_key(ORIGIN, KEY)]
-    assert machine.asked == [(None, secret) for secret in secrets]
+    assert machine.shares == [None]
+    assert machine.secrets == [frame_key(ORIGIN, None), frame_key(ORIGIN, KEY)]
     assert machine.closed == 2
 
 
@@ -140,7 +142,7 @@ def test_address_of_redis_is_passed_on() -> None:
         assert "--share must be the address of a Redis server" in outcome.err
     machine = Machine()
     assert shown(machine, "--share", "redis://localhost:6379/0").code == 0
-    assert {share for share, _ in machine.asked} == {"redis://localhost:6379/0"}
+    assert machine.shares == ["redis://localhost:6379/0"]
 
 
 def test_all_quotas_of_a_machine_are_shown() -> None:
@@ -180,11 +182,11 @@ def test_public_services_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> N
     origins = "https://metrics.avax.network", "https://data-api.avax.network"
     machine = Machine()
     assert "no process shares a quota there" in shown(machine, "--provider", "public").err
-    assert [secret for _, secret in machine.asked[1:]] == [frame_key(origin, None) for origin in origins]
+    assert machine.secrets == [frame_key(origin, None) for origin in origins]
     monkeypatch.setenv("CHAINAPI_API_KEY", KEY)
     keyed = Machine()
     shown(keyed, "--provider", "public")
-    assert keyed.asked[2] == (None, frame_key(origins[1], KEY))
+    assert keyed.secrets[1] == frame_key(origins[1], KEY)
 
 
 def test_nobody_shares_a_quota_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from chainapi.client.permit import Permit
 from chainapi.core.limits.verdict import Verdict
 from chainapi.dask.links import DaskCarrier, GatePlugin
 from chainapi.errors import ShareUnavailableError
-from chainapi.share.gate import SharedGate
+from chainapi.share.participant import SharedGate
 from chainapi.share.permits import SharedPermit
 from tests.dask.clusters import cluster_of
 from tests.share.responses import end, headers

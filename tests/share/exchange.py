@@ -11,10 +11,10 @@ from attrs import define, field
 from chainapi.client.limiter import Gate
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.host import Host
-from chainapi.share.link import Link, LinkEnd
+from chainapi.share.link import Link
 
 
-class DelayedEnd(LinkEnd):
+class DelayedEnd(Link):
     """End of a link whose frames arrive after `delay` seconds."""
 
     def __init__(self, delay: float) -> None:
@@ -123,7 +123,7 @@ class ExchangeCarrier:
         host.serve(far)
         return near
 
-    def remote(self, name: str) -> None:
+    def remote(self, name: str, secret: bytes) -> None:
         """Return None: there are no other machines."""
 
     def _store(self, name: str, memory: bytes, seconds: float) -> None:

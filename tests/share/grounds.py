@@ -193,7 +193,6 @@ class OverRedis(Apart):
             "if redis.call('PTTL', key) < 0 then left[#left + 1] = key end end "
             "return table.concat(left, ' ')"
         )
-        await asyncio.sleep(0.5)  # machines leave after the last of their sessions
         return self.server.command("EVAL", script, "0").split()
 
 

@@ -13,16 +13,11 @@ from attrs import define, field
 from tests.limits.servers import FromFirst, Server
 from tests.share.exchange import Exchange
 from tests.share.responses import end
-from tests.share.test_shared_gate import Process, processes
+from tests.share.test_shared_gate import Process, processes, time
 
 pytestmark = pytest.mark.proof
 
 LIVING = 31.4  # seconds of 2,400 requests without a death; the quota alone needs 30
-
-
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
 
 
 @define

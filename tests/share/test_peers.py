@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -33,9 +35,10 @@ from chainapi.core.share.messages import (
     read_host_frame,
 )
 from chainapi.errors import ShareUnavailableError
-from chainapi.share.gate import SharedGate
 from chainapi.share.host import Host
 from chainapi.share.link import Link, linked_pair
+from chainapi.share.participant import OnUnavailable, SharedGate
+from chainapi.share.permits import SharedPermit
 
 pytestmark = pytest.mark.rule
 
@@ -71,11 +74,10 @@ class Peer:
         return [one for one in messages if not isinstance(one, State)]
 
 
-def response(permit: int, status: int = 200) -> Answered:
+def response(permit: int, status: int = 200, left: float = 0.0, wait: float = 30.0) -> Answered:
     """Return the report of a response of a service with 100 requests a minute."""
-    left, wait = (0.0, 30.0) if status == 429 else (99.0, None)
-    policies = (PolicyField(100.0, 60.0),)
-    return Answered(permit, status, limits_of(RateLimitInfo(100.0, left, wait, wait, policies)))
+    policies, again = (PolicyField(100.0, 60.0),), wait if status == 429 else None
+    return Answered(permit, status, limits_of(RateLimitInfo(100.0, left, wait, again, policies)))
 
 
 MISFITS: dict[str, tuple[FromParticipant, ...]] = {
@@ -162,15 +164,18 @@ class PlayedHost:
         self.connections = 0
         self.link: Any = None
         self.welcomes = True
+        self.failure: Exception | None = None
 
     patience = 2.0
 
-    def remote(self, name: str) -> None:
+    def remote(self, name: str, secret: bytes) -> None:
         """Return None: there are no other machines."""
 
     async def connect(self, name: str) -> Link:
         """Return a link to the host."""
         self.connections += 1
+        if self.failure is not None:
+            raise self.failure
         near, self.link = linked_pair()
         self.link.start(lambda _: None, lambda: None)
         if self.welcomes:
@@ -181,41 +186,66 @@ class PlayedHost:
         """End nothing."""
 
 
+@asynccontextmanager
+async def asking(
+    host: PlayedHost, on_unavailable: OnUnavailable = "fail"
+) -> AsyncIterator[asyncio.Task[SharedPermit]]:
+    """Let a process ask for a permit, and leave at the end."""
+    gate, member = SharedGate("quota", "https://data.test", host, on_unavailable), Member()
+    gate.join(member)
+    task = asyncio.create_task(gate.acquire("/a", member=member))
+    await asyncio.sleep(0.001)
+    yield task
+    task.cancel()
+    gate.leave(member)
+    await gate.aclose()
+
+
 BROKEN = (b"\xc1", b"\x91\x92\x21\xa2\xff\xfe", encode([State(b"no snapshot")]), b"\x91\x93\x22\x01\xff")
 
 
 async def test_malformed_frames_of_a_host_break_the_link(caplog: pytest.LogCaptureFixture) -> None:
     """After bytes that are no message a process connects again, with a pause, and warns."""
     for frame in BROKEN:
-        host, member = PlayedHost(), Member()
-        gate = SharedGate("quota", "https://data.test", host, "degrade")
-        gate.join(member)
-        task = asyncio.create_task(gate.acquire("/a", member=member))
-        await asyncio.sleep(0.001)
-        host.link.send(frame)
-        await asyncio.sleep(0.2)
-        assert host.connections == 1
-        await asyncio.sleep(0.1)
-        assert host.connections == 2
-        assert "the link to the host of the shared quota broke: malformed" in caplog.messages[-1]
-        host.link.send(encode([Denied("you are not welcome")]))
-        task.cancel()
-        gate.leave(member)
-        await gate.aclose()
+        host = PlayedHost()
+        async with asking(host, "degrade"):
+            host.link.send(frame)
+            await asyncio.sleep(0.2)
+            assert host.connections == 1
+            await asyncio.sleep(0.1)
+            assert host.connections == 2
+            assert "the link to the host of the shared quota broke: malformed" in caplog.messages[-1]
+            host.link.send(encode([Denied("you are not welcome")]))
 
 
 async def test_a_denied_process_gets_the_reason() -> None:
     """A refusal by the host ends the link; the error of the call has the reason."""
-    host, member = PlayedHost(), Member()
+    host = PlayedHost()
     host.welcomes = False
-    gate = SharedGate("quota", "https://data.test", host, "fail")
-    gate.join(member)
-    task = asyncio.create_task(gate.acquire("/a", member=member))
-    while not task.done():
-        await asyncio.sleep(0.26)
-        host.link.send(encode([Denied("version 9 of the protocol")]))
-    with pytest.raises(ShareUnavailableError, match="version 9 of the protocol"):
-        task.result()
-    assert 2 <= host.connections <= 12
-    gate.leave(member)
-    await gate.aclose()
+    async with asking(host) as task:
+        while not task.done():
+            await asyncio.sleep(0.26)
+            host.link.send(encode([Denied("version 9 of the protocol")]))
+        with pytest.raises(ShareUnavailableError, match="version 9 of the protocol"):
+            task.result()
+        assert 2 <= host.connections <= 12
+
+
+async def test_a_carrier_that_raises_anything() -> None:
+    """Whatever a carrier of the program raises is the reason for which calls fail."""
+    host = PlayedHost()
+    host.failure = KeyError("no route")
+    async with asking(host) as task:
+        with pytest.raises(ShareUnavailableError, match="the carrier failed: KeyError: 'no route'"):
+            await task
+        assert host.connections > 1
+
+
+async def test_a_process_that_leaves_early_ends_its_link() -> None:
+    """A process that leaves before the host has accepted it ends the link."""
+    host = PlayedHost()
+    host.welcomes = False
+    async with asking(host):
+        assert host.link.open
+    await asyncio.sleep(0)
+    assert not host.link.open

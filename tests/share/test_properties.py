@@ -17,7 +17,7 @@ from chainapi.client.member import Member
 from chainapi.client.permit import Permit
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.verdict import Verdict
-from chainapi.share.gate import SharedGate
+from chainapi.share.participant import SharedGate
 from chainapi.share.permits import SharedPermit
 from chainapi.testing import VirtualLoop
 from tests.share.exchange import Exchange, ExchangeCarrier

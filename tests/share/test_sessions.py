@@ -13,9 +13,10 @@ import pytest
 from chainapi import Limit, Session
 from chainapi.core.events import Event, QuotaWaitEnded, WaitBegan
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
-from chainapi.simulator import Simulator
+from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
 from tests.share.exchange import Exchange
+from tests.share.test_shared_gate import time
 
 PATH = "/v1/chains/43114"
 
@@ -31,11 +32,6 @@ def opened(sim: Simulator, exchange: Exchange, **options: Any) -> Session:
             **options,
         }
     )
-
-
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
 
 
 async def test_pages_walk_through_a_shared_quota() -> None:
@@ -210,6 +206,23 @@ async def test_without_a_host_a_session_sends_by_its_last_share(caplog: pytest.L
     assert [("unavailable" in text, "available again" in text) for text in own].count((False, True)) >= 1
     for session in sessions:
         await session.aclose()
+
+
+async def test_a_stop_met_alone_reaches_a_host_that_begins() -> None:
+    """A 429 that a process meets while the next host has not accepted it yet stops the other processes."""
+    faults = [Fault(at=2, status=429, headers={"retry-after": "30"})]
+    sim, exchange = Simulator(faults=faults), Exchange()
+    async with opened(sim, exchange) as one, opened(sim, exchange) as two:
+        await one.data.get(PATH)
+        exchange.cut()
+        await asyncio.sleep(5.0)
+        exchange.away, exchange.delay = False, 0.5
+        await asyncio.sleep(1.2)
+        refused = asyncio.create_task(one.data.get(PATH))
+        await asyncio.sleep(10.0)
+        await two.data.get(PATH)
+        await refused
+    assert (sim.stats.answered[429], sim.stats.sent_while_stopped) == (1, 0)
 
 
 async def test_a_longer_timeout_of_a_view_counts() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from chainapi.client.member import Member
 from chainapi.core.limits.verdict import Verdict
-from chainapi.share.gate import OnUnavailable, SharedGate
+from chainapi.share.participant import OnUnavailable, SharedGate
 from chainapi.share.permits import SharedPermit
 from tests.share.exchange import Exchange, ExchangeCarrier
 from tests.share.responses import end, headers
@@ -74,7 +74,7 @@ async def test_first_response_waits_for_no_host_that_hangs() -> None:
     exchange = Exchange(delay=0.001)
     async with processes(2, exchange) as (host, process):
         permit = await process.acquire()
-        exchange.links[-1][2].other.delay = 60.0  # frames to the process are late
+        exchange.links[-1][2].delay = 60.0  # frames to the process are late
         began = time()
         await end(permit, 200, headers(99))
         assert time() - began == pytest.approx(0.5)
@@ -107,13 +107,15 @@ async def test_without_a_host_requests_leave_by_the_last_share(caplog: pytest.Lo
         (await two.acquire()).unsent()
         exchange.cut()
         for _ in range(3):
-            permit = await one.acquire()
-            assert permit.alone is not None
-            await end(permit, 200, headers(50))
+            await end(await one.acquire(), 200, headers(50))
         assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]  # of two processes
+        under_way = await one.acquire()
         exchange.away = False
         await asyncio.sleep(1)
-        assert (await one.acquire()).alone is None
+        assert exchange.gate("quota").snapshot().in_flight == 1
+        await end(under_way, 200, headers(50))
+        await asyncio.sleep(0.001)
+        assert exchange.gate("quota").snapshot().limit == 100
 
 
 async def test_second_outage_begins_without_the_requests_of_the_first() -> None:
@@ -134,9 +136,7 @@ async def test_second_outage_begins_without_the_requests_of_the_first() -> None:
     exchange.cut()
     await asyncio.sleep(3)
     await end(await process.acquire(), 429, headers(0, 5.0))
-    permit = await process.acquire()
-    assert permit.alone is not None
-    await end(permit, 200, headers(99))
+    await end(await process.acquire(), 200, headers(99))
     await process.aclose()
 
 

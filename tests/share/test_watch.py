@@ -6,74 +6,29 @@ import asyncio
 
 import pytest
 
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
-from chainapi.core.share.messages import (
-    VERSION,
-    Acquire,
-    Answered,
-    Denied,
-    FromParticipant,
-    Granted,
-    Hello,
-    Join,
-    State,
-    encode,
-    limits_of,
-    read_host_frame,
-)
+from chainapi.core.share.messages import VERSION, Acquire, Denied, Hello, Join, State, encode
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.host import Host
 from chainapi.share.link import Link, linked_pair
 from chainapi.share.watch import PATIENCE, Observer
+from tests.share.test_peers import Peer, response
 
 pytestmark = pytest.mark.rule
 
 ORIGIN = "https://data.test"
-MINUTE = (PolicyField(100.0, 60.0),)
-
-
-class Process:
-    """Process that spends a quota, message by message."""
-
-    def __init__(self, host: Host, name: str, *, tag: str = "", origin: str = "") -> None:
-        self._link, far = linked_pair()
-        host.serve(far)
-        self._link.start(self._receive, lambda: None)
-        self.permits: list[int] = []
-        self.send(Hello(VERSION, name, origin), Join(1, tag=tag))
-
-    def send(self, *messages: FromParticipant) -> None:
-        """Send some messages in one frame."""
-        self._link.send(encode(messages))
-
-    async def ask(self, number: int, tag: str | None = None) -> None:
-        """Ask for a permit; those that were granted are in `permits` soon."""
-        self.send(Acquire(number, 1, "route", tag=tag))
-        await asyncio.sleep(0.01)
-
-    async def answer(self, left: float, status: int = 200) -> None:
-        """Report the response to the first request under way."""
-        limits = limits_of(RateLimitInfo(100.0, left, 60.0, 60.0 if status == 429 else None, MINUTE))
-        self.send(Answered(self.permits.pop(0), status, limits))
-        await asyncio.sleep(0.01)
-
-    def _receive(self, frame: bytes) -> None:
-        for message in read_host_frame(frame):
-            if isinstance(message, Granted):
-                self.permits.append(message.permit)
 
 
 async def busy_host() -> Host:
     """Return a host with two processes: one sent two requests, the other was refused and waits."""
     host = Host()
-    web, job = Process(host, "web:1", tag="api", origin=ORIGIN), Process(host, "job:2", origin=ORIGIN)
-    await web.ask(1)
-    await web.answer(99.0)
-    await web.ask(2)
-    await web.answer(98.0)
-    await job.ask(1, tag="night")
-    await job.answer(0.0, status=429)
-    await job.ask(2)
+    web = Peer(host, Hello(VERSION, "web:1", ORIGIN), Join(1, tag="api"))
+    job = Peer(host, Hello(VERSION, "job:2", ORIGIN), Join(1))
+    for permit, left in ((0, 99.0), (1, 98.0)):
+        await web.after(Acquire(permit, 1, "route"))
+        await web.after(response(permit, left=left, wait=60.0))
+    await job.after(Acquire(0, 1, "route", tag="night"))
+    await job.after(response(0, 429, left=0.0, wait=60.0))
+    await job.after(Acquire(1, 1, "route"))
     return host
 
 

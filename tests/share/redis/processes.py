@@ -62,7 +62,7 @@ class Process:
         settings = {"ttl": LONG, "silence": LONG, **options}
         self.name = name
         self.carrier = RedisCarrier(url, **settings)  # type: ignore[arg-type]
-        self.machine = Machine(name, self.carrier.remote(name))
+        self.machine = Machine(name, self.carrier.remote(name, b""))
         self._sessions = count()
 
     async def connect(self, stopped: float = 0.0) -> End:

@@ -78,18 +78,18 @@ async def test_an_abandoned_election(own_server: RedisServer, name: str) -> None
 
 async def test_an_observer_never_becomes_the_host(url: str, name: str) -> None:
     """An observer reads the state of the host, and finds none without one or after its end."""
-    carrier = observable(url, b"s")
+    carrier = observable(url)
     async with Attacker.at(url, name) as attacker, processes(1, url, name, secret=b"s") as (host,):
-        assert await carrier.observe(name) is None
+        assert await carrier.observe(name, b"s") is None
         await host.connect()
-        link = await carrier.observe(name)
+        link = await carrier.observe(name, b"s")
         assert link is not None
         snapshot = await Observer(link, "observer", lambda: 7.0, name).snapshot()
         assert (snapshot.unix_time, snapshot.waiting) == (7.0, 0)
         await host.aclose()
-        assert await carrier.observe(name) is None
+        assert await carrier.observe(name, b"s") is None
         await attacker.redis.set(attacker.base + "host", "0" * 32)
-        assert await carrier.observe(name) is None
+        assert await carrier.observe(name, b"s") is None
         await carrier.aclose(name)
 
 
