@@ -16,9 +16,8 @@ from distributed.comm.core import CommClosedError
 
 from chainapi.core.share.messages import Remote
 from chainapi.errors import ShareUnavailableError
-from chainapi.share.ends import Ends
 from chainapi.share.host import Host
-from chainapi.share.link import Link
+from chainapi.share.link import Ends, Link
 
 __all__ = ["DaskCarrier", "GatePlugin"]
 

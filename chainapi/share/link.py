@@ -10,11 +10,14 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from chainapi.core.share.messages import Remote
 
-__all__ = ["Carrier", "Link", "PairedLink", "Serve", "linked_pair"]
+__all__ = ["Carrier", "Ends", "Link", "RoutedEnd", "linked_pair"]
+
+K = TypeVar("K")
 
 
 class Link(ABC):
@@ -99,9 +102,6 @@ def _ignore(*_: object) -> None:
     """Do nothing, on a link that has ended."""
 
 
-Serve = Callable[[Link], None]
-
-
 class Carrier(Protocol):
     """Connects a process to the host of a quota."""
 
@@ -131,33 +131,72 @@ class Carrier(Protocol):
         ...
 
 
-class PairedLink(Link):
-    """End of a link within one event loop."""
+class RoutedEnd(Link):
+    """End of a link that travels over a connection of others, or within a loop.
 
-    def __init__(self) -> None:
+    Args:
+        pass_on: sends a frame to the other end, or with None the end of the link; False if it cannot.
+        forget: called once, when the link ended; its result has no meaning.
+
+    """
+
+    def __init__(
+        self, pass_on: Callable[[bytes | None], bool], forget: Callable[[], object] = lambda: None
+    ) -> None:
         super().__init__()
-        self.other: PairedLink = self
+        self._pass_on, self._forget = pass_on, forget
 
     def send(self, frame: bytes) -> None:
         """See `Link.send`."""
+        if self.open and not self._pass_on(frame):
+            self.snap()
+
+    def take(self, frame: bytes | None) -> bool:
+        """Take what the other end passed on; return whether the link is open."""
+        if frame is None:
+            self.snap()
+        else:
+            self.deliver(frame)
+        return self.open
+
+    def snap(self) -> None:
+        """See `Link.snap`."""
         if self.open:
-            self.other.deliver(frame)
-
-    def pair(self, other: PairedLink) -> None:
-        """Make this end and another one the ends of one link."""
-        self.other, other.other = other, self
-
-    def fail(self) -> None:
-        """Break the link: both ends are informed."""
-        self.snap()
-        self.other.snap()
+            super().snap()
+            self._forget()
 
     def _hang_up(self) -> None:
-        self.other.snap()
+        self._pass_on(None)
+        self._forget()
 
 
-def linked_pair() -> tuple[PairedLink, PairedLink]:
+def linked_pair() -> tuple[RoutedEnd, RoutedEnd]:
     """Return both ends of a link within the running event loop."""
-    one, other = PairedLink(), PairedLink()
-    one.pair(other)
+    one: RoutedEnd = RoutedEnd(lambda frame: other.take(frame))
+    other: RoutedEnd = RoutedEnd(lambda frame: one.take(frame))
     return one, other
+
+
+class Ends(dict[K, RoutedEnd]):
+    """Open ends of links in one process, by key.
+
+    Args:
+        send: sends a frame of a link to its other end, or with None the end of the link; False if it cannot.
+
+    """
+
+    def __init__(self, send: Callable[[K, bytes | None], bool]) -> None:
+        super().__init__()
+        self._send = send
+
+    def add(self, key: K) -> RoutedEnd:
+        """Open an end."""
+        end = self[key] = RoutedEnd(partial(self._send, key), partial(self.pop, key, None))
+        return end
+
+    def receive(self, key: K, frame: bytes | None) -> None:
+        """Take a frame that arrived, or with None the end of the link."""
+        if key in self:
+            self[key].take(frame)
+        elif frame is not None:  # so the other process is informed that nobody reads
+            self._send(key, None)

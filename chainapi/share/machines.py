@@ -42,9 +42,8 @@ from chainapi.core.share.packets import (
     unseal_memory,
 )
 from chainapi.errors import ConfigurationError, ShareUnavailableError
-from chainapi.share.ends import Ends
 from chainapi.share.host import Host
-from chainapi.share.link import linked_pair
+from chainapi.share.link import Ends, linked_pair
 
 if TYPE_CHECKING:
     from chainapi.share.link import Link
