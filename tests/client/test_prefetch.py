@@ -79,7 +79,7 @@ async def test_not_beyond_a_limit(limit: int, requests: int) -> None:
         assert len(await pages.collect()) == 1_000 - limit
 
 
-@pytest.mark.parametrize(("left", "given"), [("items", 1), ("batches", 100), ("arrow_batches", 100)])
+@pytest.mark.parametrize(("left", "given"), [("items", 1), ("batches", 100), ("arrow_batches", 200)])
 async def test_not_beyond_the_limit_of_the_last_reader(left: str, given: int) -> None:
     """A reader with a limit that was left by `break` does not change how far the next one fetches ahead."""
     simulator = Simulator(points=1_000)
