@@ -165,7 +165,7 @@ def test_layout_page_names_each_module() -> None:
     declared = ("groups", "formats", "simulator", "cli", "_tooling")  # named as folders
     modules = {path.name for path in package.rglob("*.py") if path.parent.name not in declared}
     records = {
-        path.name for path in (package / "models").glob("*.py") if "(Record)" in path.read_text("utf-8")
+        path.name for path in (package / "models").glob("*.py") if "(Record, " in path.read_text("utf-8")
     }
     missing = {name for name in modules - records if not name.startswith("_") and name not in text}
     assert missing == set(), "add a line for each to the tree of docs/layout.md"

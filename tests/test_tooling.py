@@ -193,7 +193,7 @@ def test_a_document_becomes_a_record_and_a_route(checkout: Path) -> None:
     """Records have the fields of the schema; methods have the route's parameters."""
     generated(a_document(), checkout)
     model = (checkout / "chainapi/models/evm.py").read_text("utf-8")
-    assert "class EvmBlock(Record):" in model
+    assert "class EvmBlock(Record, frozen=True, kw_only=True):" in model
     assert re.findall(r"    block_number: Annotated\[int, AS_TEXT\]$", model, re.MULTILINE)
     assert "    block_timestamp_milliseconds: int | None = None\n" in model
     assert '    block_time = UTCDatetime("block_timestamp")' in model

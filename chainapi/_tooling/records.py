@@ -34,7 +34,8 @@ class Field:
         """Return the line that declares it; a `tag` is its value in each request."""
         kind = f"{self.type} | None" if self.missing and self.type != "Any" else self.type
         secret = f"{record}.{self.wire}" in fields.SECRETS
-        default = " = field(repr=False)" if secret else " = None" if self.missing else ""
+        kind = f"Annotated[{kind}, NOT_SHOWN]" if secret else kind
+        default = " = None" if self.missing else ""
         if tag is not None:
             default = f' = "{tag}"'
         return f"    {self.name}: {kind}{default}"
@@ -57,11 +58,6 @@ class Record:
     uses: set[str] = field(factory=set[str])
     tags: dict[str, str] = field(factory=dict[str, str])
     groups: set[str] = field(factory=set[str])
-
-    @property
-    def scalar(self) -> bool:
-        """Whether each field holds a scalar; the garbage collector tracks no scalars."""
-        return not self.uses and not any(re.search(r"Any|dict|list", entry.type) for entry in self.fields)
 
 
 class Records:
@@ -293,15 +289,13 @@ def head(module: str, foreign: dict[str, set[str]], public: list[str]) -> Iterat
     yield ""
     yield "from decimal import Decimal"
     yield "from typing import Annotated, Any, Literal, TypeAlias"
-    yield "from attrs import field, frozen"
     yield "from chainapi.models import enums"
     for name, used in sorted(foreign.items()):
         yield f"from chainapi.models.{name} import {', '.join(sorted(used))}"
     yield "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime"
     yield "from chainapi.models.records import Record"
-    yield "from chainapi.models.schema import AS_TEXT"
+    yield "from chainapi.models.schema import AS_TEXT, NOT_SHOWN"
     yield "from chainapi.models.unions import Unknown, register_union"
-    yield "from chainapi.models.untracked import untracked"
     yield ""
     yield f"__all__ = [{', '.join(repr(name) for name in public)}]"
 
@@ -310,9 +304,7 @@ def class_text(record: Record) -> str:
     """Return the source of a class; in records of requests, tags have their values."""
     defaults = record.tags if record.groups == {record_names.REQUESTS} else {}
     lines = [
-        *(["@untracked"] if record.scalar and record_names.REQUESTS not in record.groups else []),
-        "@frozen(kw_only=True, repr=False)",
-        f"class {record.name}(Record):",
+        f"class {record.name}(Record, frozen=True, kw_only=True):",
         f'    """{sentence(record.name)}"""',
         "",
         *(entry.declaration(record.name, defaults.get(entry.wire)) for entry in record.fields),

@@ -6,13 +6,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from attrs import frozen
-
 from chainapi.models import enums
 from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
-from chainapi.models.untracked import untracked
 
 __all__ = [
     "IcmPoint",
@@ -26,9 +23,7 @@ __all__ = [
 ]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class MetricsChain(Record):
+class MetricsChain(Record, frozen=True, kw_only=True):
     """A metrics chain."""
 
     evm_chain_id: int
@@ -38,9 +33,7 @@ class MetricsChain(Record):
     network: Annotated[str, enums.NetworkType]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class RollingWindow(Record):
+class RollingWindow(Record, frozen=True, kw_only=True):
     """A metric over windows that end now."""
 
     last_hour: float | None = None
@@ -52,25 +45,20 @@ class RollingWindow(Record):
     all_time: float | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class RollingWindowMetrics(Record):
+class RollingWindowMetrics(Record, frozen=True, kw_only=True):
     """Rolling window metrics."""
 
     result: RollingWindow
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class RankedAddress(Record):
+class RankedAddress(Record, frozen=True, kw_only=True):
     """An address, and the number by which the list is sorted."""
 
     address: str
     sort_key: Annotated[Decimal, AS_TEXT]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class IcmPoint(Record):
+class IcmPoint(Record, frozen=True, kw_only=True):
     """A count of messages at a time."""
 
     value: float
@@ -81,9 +69,7 @@ class IcmPoint(Record):
     time = UTCDatetime("timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class IcmRollingWindow(Record):
+class IcmRollingWindow(Record, frozen=True, kw_only=True):
     """An ICM rolling window."""
 
     last_hour: float | None = None
@@ -97,15 +83,13 @@ class IcmRollingWindow(Record):
     dest_blockchain_id: str
 
 
-@frozen(kw_only=True, repr=False)
-class IcmSummary(Record):
+class IcmSummary(Record, frozen=True, kw_only=True):
     """An ICM summary."""
 
     result: IcmRollingWindow
 
 
-@frozen(kw_only=True, repr=False)
-class RankedAddresses(Record):
+class RankedAddresses(Record, frozen=True, kw_only=True):
     """Addresses of one owner, and the number by which the list is sorted."""
 
     addresses: list[str]

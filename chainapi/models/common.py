@@ -6,13 +6,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from attrs import frozen
-
 from chainapi.models import enums
 from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
-from chainapi.models.untracked import untracked
 
 __all__ = [
     "AggregatedSignatures",
@@ -28,16 +25,13 @@ __all__ = [
 ]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class HealthIndicator(Record):
+class HealthIndicator(Record, frozen=True, kw_only=True):
     """A health indicator."""
 
     status: Annotated[str, enums.IndicatorStatus] | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class HealthCheck(Record):
+class HealthCheck(Record, frozen=True, kw_only=True):
     """A health check."""
 
     status: Annotated[str, enums.HealthStatus] | None = None
@@ -46,9 +40,7 @@ class HealthCheck(Record):
     details: dict[str, HealthIndicator] | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class NetworkToken(Record):
+class NetworkToken(Record, frozen=True, kw_only=True):
     """A network token."""
 
     name: str | None = None
@@ -58,16 +50,13 @@ class NetworkToken(Record):
     description: str | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class UtilityAddresses(Record):
+class UtilityAddresses(Record, frozen=True, kw_only=True):
     """Utility addresses."""
 
     multicall: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class ChainInfo(Record):
+class ChainInfo(Record, frozen=True, kw_only=True):
     """A chain; the specification shows no field, so each may be missing."""
 
     chain_id: Annotated[int, AS_TEXT] | None = None
@@ -89,9 +78,7 @@ class ChainInfo(Record):
     enabled_features: list[Annotated[str, enums.ChainFeature]] | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class AvaxSupply(Record):
+class AvaxSupply(Record, frozen=True, kw_only=True):
     """The supply of AVAX, in whole AVAX."""
 
     circulating_supply: Annotated[Decimal, AS_TEXT]
@@ -107,9 +94,7 @@ class AvaxSupply(Record):
     l1_validator_fees: Annotated[Decimal, AS_TEXT]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class ExportMetadata(Record):
+class ExportMetadata(Record, frozen=True, kw_only=True):
     """Export metadata."""
 
     code: Annotated[str, enums.OperationStatusCode] | None = None
@@ -117,8 +102,7 @@ class ExportMetadata(Record):
     next_date: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class Operation(Record):
+class Operation(Record, frozen=True, kw_only=True):
     """An operation."""
 
     operation_id: str
@@ -133,17 +117,13 @@ class Operation(Record):
     updated_at_time = UTCDatetime("updated_at_timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class AggregatedSignatures(Record):
+class AggregatedSignatures(Record, frozen=True, kw_only=True):
     """Aggregated signatures."""
 
     signed_message: str
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class Money(Record):
+class Money(Record, frozen=True, kw_only=True):
     """An exact amount of money."""
 
     currency_code: Annotated[str, enums.Currency]

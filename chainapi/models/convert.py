@@ -28,7 +28,7 @@ from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.metrics import MetricPoint
 from chainapi.models.native import NativeRows, has_decimals, has_native_numbers, misread
 from chainapi.models.pydantic_model import PydanticRows, is_pydantic
-from chainapi.models.records import AnyRecord
+from chainapi.models.records import Record, RecordMeta
 from chainapi.models.row_type import (
     FastDecoder,
     FastPath,
@@ -42,7 +42,6 @@ from chainapi.models.row_type import (
 from chainapi.models.schema import fields_of, list_of, row_classes
 from chainapi.models.structs import direct_type, fast_struct, fast_type, wire_type
 from chainapi.models.unions import Tag, Unknown, tags_of, wire_name
-from chainapi.models.untracked import is_untracked
 
 __all__ = ["fast_path", "row_type"]
 
@@ -76,7 +75,7 @@ def _names_fields(model: Any) -> bool:
     They keep fields that they do not name.
     """
     classes = row_classes(model)
-    return bool(classes) and all(issubclass(kind, AnyRecord) for kind in classes)
+    return bool(classes) and all(issubclass(kind, Record) for kind in classes)
 
 
 @lru_cache(maxsize=256)
@@ -168,7 +167,7 @@ def _direct_path(model: Any, strict: bool, struct: Any) -> FastPath:
 
 def _fast_maker(model: Any) -> Maker:
     convert = partial(msgspec.convert, type=list_of(model), from_attributes=True)
-    return Maker(partial(guarded, convert), model if is_untracked(model) else None)
+    return Maker(partial(guarded, convert), model if isinstance(model, RecordMeta) else None)
 
 
 def _fast_union(tags: Sequence[Tag], strict: bool, maker_of: MakerOf) -> FastPath | None:

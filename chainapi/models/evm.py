@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from attrs import frozen
-
 from chainapi.models import enums
 from chainapi.models.common import ChainInfo, Money, NetworkToken
 from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
-from chainapi.models.untracked import untracked
 
 __all__ = [
     "AddressChains",
@@ -62,9 +59,7 @@ __all__ = [
 ]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class EvmBlock(Record):
+class EvmBlock(Record, frozen=True, kw_only=True):
     """An EVM block."""
 
     chain_id: Annotated[int, AS_TEXT] | None = None
@@ -85,9 +80,7 @@ class EvmBlock(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class ContractMethod(Record):
+class ContractMethod(Record, frozen=True, kw_only=True):
     """A contract method."""
 
     call_type: Annotated[str, enums.TransactionMethodType]
@@ -95,9 +88,7 @@ class ContractMethod(Record):
     method_name: str | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class RichAddress(Record):
+class RichAddress(Record, frozen=True, kw_only=True):
     """A rich address."""
 
     name: str | None = None
@@ -107,8 +98,7 @@ class RichAddress(Record):
     address: str
 
 
-@frozen(kw_only=True, repr=False)
-class NativeTransaction(Record):
+class NativeTransaction(Record, frozen=True, kw_only=True):
     """A native transaction."""
 
     block_number: Annotated[int, AS_TEXT]
@@ -133,17 +123,14 @@ class NativeTransaction(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class AddressChains(Record):
+class AddressChains(Record, frozen=True, kw_only=True):
     """The EVM chains that an address is active on."""
 
     indexed_chains: list[ChainInfo] | None = None
     unindexed_chains: list[str] | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class Erc1155TokenMetadata(Record):
+class Erc1155TokenMetadata(Record, frozen=True, kw_only=True):
     """ERC-1155 token metadata."""
 
     index_status: Annotated[str, enums.NftTokenMetadataStatus]
@@ -161,8 +148,7 @@ class Erc1155TokenMetadata(Record):
     metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class Erc1155Token(Record):
+class Erc1155Token(Record, frozen=True, kw_only=True):
     """An ERC-1155 token."""
 
     address: str
@@ -172,8 +158,7 @@ class Erc1155Token(Record):
     metadata: Erc1155TokenMetadata
 
 
-@frozen(kw_only=True, repr=False)
-class Erc1155TransferDetails(Record):
+class Erc1155TransferDetails(Record, frozen=True, kw_only=True):
     """ERC-1155 transfer details."""
 
     from_: RichAddress
@@ -183,8 +168,7 @@ class Erc1155TransferDetails(Record):
     erc1155_token: Erc1155Token
 
 
-@frozen(kw_only=True, repr=False)
-class Erc20Token(Record):
+class Erc20Token(Record, frozen=True, kw_only=True):
     """An ERC-20 token."""
 
     address: str
@@ -196,8 +180,7 @@ class Erc20Token(Record):
     price: Money | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class Erc20TransferDetails(Record):
+class Erc20TransferDetails(Record, frozen=True, kw_only=True):
     """ERC-20 transfer details."""
 
     from_: RichAddress
@@ -207,9 +190,7 @@ class Erc20TransferDetails(Record):
     erc20_token: Erc20Token
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class Erc721TokenMetadata(Record):
+class Erc721TokenMetadata(Record, frozen=True, kw_only=True):
     """ERC-721 token metadata."""
 
     index_status: Annotated[str, enums.NftTokenMetadataStatus]
@@ -226,8 +207,7 @@ class Erc721TokenMetadata(Record):
     metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class Erc721Token(Record):
+class Erc721Token(Record, frozen=True, kw_only=True):
     """An ERC-721 token."""
 
     address: str
@@ -240,8 +220,7 @@ class Erc721Token(Record):
     owner_address: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class Erc721TransferDetails(Record):
+class Erc721TransferDetails(Record, frozen=True, kw_only=True):
     """ERC-721 transfer details."""
 
     from_: RichAddress
@@ -250,8 +229,7 @@ class Erc721TransferDetails(Record):
     erc721_token: Erc721Token
 
 
-@frozen(kw_only=True, repr=False)
-class FullNativeTransaction(Record):
+class FullNativeTransaction(Record, frozen=True, kw_only=True):
     """A full native transaction."""
 
     block_number: Annotated[int, AS_TEXT]
@@ -280,8 +258,7 @@ class FullNativeTransaction(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class InternalTransactionDetails(Record):
+class InternalTransactionDetails(Record, frozen=True, kw_only=True):
     """Internal transaction details."""
 
     from_: RichAddress
@@ -293,8 +270,7 @@ class InternalTransactionDetails(Record):
     gas_limit: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True, repr=False)
-class NetworkTokenDetails(Record):
+class NetworkTokenDetails(Record, frozen=True, kw_only=True):
     """Network token details."""
 
     network_token: NetworkToken
@@ -302,9 +278,7 @@ class NetworkTokenDetails(Record):
     historical_price: Money | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class TeleporterMessageInfo(Record):
+class TeleporterMessageInfo(Record, frozen=True, kw_only=True):
     """A teleporter message info."""
 
     teleporter_message_id: str
@@ -313,8 +287,7 @@ class TeleporterMessageInfo(Record):
     destination_chain_id: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class EvmTransaction(Record):
+class EvmTransaction(Record, frozen=True, kw_only=True):
     """An EVM transaction."""
 
     erc20_transfers: list[Erc20TransferDetails] | None = None
@@ -326,8 +299,7 @@ class EvmTransaction(Record):
     teleporter_message_info: TeleporterMessageInfo | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class NativeTokenBalance(Record):
+class NativeTokenBalance(Record, frozen=True, kw_only=True):
     """A native token balance."""
 
     name: str
@@ -340,15 +312,13 @@ class NativeTokenBalance(Record):
     balance_value: Money | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class NativeBalance(Record):
+class NativeBalance(Record, frozen=True, kw_only=True):
     """A native balance."""
 
     native_token_balance: NativeTokenBalance
 
 
-@frozen(kw_only=True, repr=False)
-class Erc20TokenBalance(Record):
+class Erc20TokenBalance(Record, frozen=True, kw_only=True):
     """An ERC-20 token balance."""
 
     address: str
@@ -364,8 +334,7 @@ class Erc20TokenBalance(Record):
     token_reputation: Annotated[str, enums.TokenReputation] | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class Erc721TokenBalance(Record):
+class Erc721TokenBalance(Record, frozen=True, kw_only=True):
     """An ERC-721 token balance."""
 
     address: str
@@ -379,8 +348,7 @@ class Erc721TokenBalance(Record):
     chain_id: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True, repr=False)
-class Erc1155TokenBalance(Record):
+class Erc1155TokenBalance(Record, frozen=True, kw_only=True):
     """An ERC-1155 token balance."""
 
     address: str
@@ -392,9 +360,7 @@ class Erc1155TokenBalance(Record):
     balance: Annotated[int, AS_TEXT]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class ContractDeployment(Record):
+class ContractDeployment(Record, frozen=True, kw_only=True):
     """A contract deployment."""
 
     tx_hash: str
@@ -402,26 +368,21 @@ class ContractDeployment(Record):
     deployer_contract_address: str | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class ImageAsset(Record):
+class ImageAsset(Record, frozen=True, kw_only=True):
     """An image asset."""
 
     asset_id: str | None = None
     image_uri: str | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class ResourceLink(Record):
+class ResourceLink(Record, frozen=True, kw_only=True):
     """A resource link."""
 
     type: Annotated[str, enums.ResourceLinkType]
     url: str
 
 
-@frozen(kw_only=True, repr=False)
-class Erc721Contract(Record):
+class Erc721Contract(Record, frozen=True, kw_only=True):
     """An ERC-721 contract."""
 
     name: str | None = None
@@ -439,16 +400,13 @@ class Erc721Contract(Record):
     symbol: str | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class PricingProviders(Record):
+class PricingProviders(Record, frozen=True, kw_only=True):
     """Pricing providers."""
 
     coingecko_coin_id: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class Erc1155Contract(Record):
+class Erc1155Contract(Record, frozen=True, kw_only=True):
     """An ERC-1155 contract."""
 
     name: str | None = None
@@ -467,8 +425,7 @@ class Erc1155Contract(Record):
     pricing_providers: PricingProviders | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class Erc20Contract(Record):
+class Erc20Contract(Record, frozen=True, kw_only=True):
     """An ERC-20 contract."""
 
     name: str | None = None
@@ -488,8 +445,7 @@ class Erc20Contract(Record):
     pricing_providers: PricingProviders | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class UnknownContract(Record):
+class UnknownContract(Record, frozen=True, kw_only=True):
     """An unknown contract."""
 
     name: str | None = None
@@ -506,8 +462,7 @@ class UnknownContract(Record):
     erc_type: Annotated[str, Literal["UNKNOWN"]]
 
 
-@frozen(kw_only=True, repr=False)
-class Erc20Transfer(Record):
+class Erc20Transfer(Record, frozen=True, kw_only=True):
     """An ERC-20 transfer."""
 
     block_number: Annotated[int, AS_TEXT]
@@ -524,8 +479,7 @@ class Erc20Transfer(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class Erc721Transfer(Record):
+class Erc721Transfer(Record, frozen=True, kw_only=True):
     """An ERC-721 transfer."""
 
     block_number: Annotated[int, AS_TEXT]
@@ -541,8 +495,7 @@ class Erc721Transfer(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class Erc1155Transfer(Record):
+class Erc1155Transfer(Record, frozen=True, kw_only=True):
     """An ERC-1155 transfer."""
 
     block_number: Annotated[int, AS_TEXT]
@@ -559,8 +512,7 @@ class Erc1155Transfer(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class AddressTransaction(Record):
+class AddressTransaction(Record, frozen=True, kw_only=True):
     """A transaction of an address, with its transfers."""
 
     native_transaction: NativeTransaction
@@ -570,8 +522,7 @@ class AddressTransaction(Record):
     internal_transactions: list[InternalTransactionDetails] | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class Erc20TokenV2(Record):
+class Erc20TokenV2(Record, frozen=True, kw_only=True):
     """An ERC-20 token v2."""
 
     address: str
@@ -584,8 +535,7 @@ class Erc20TokenV2(Record):
     token_reputation: Annotated[str, enums.TokenReputation] | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class Erc20TransferDetailsV2(Record):
+class Erc20TransferDetailsV2(Record, frozen=True, kw_only=True):
     """An ERC-20 transfer details v2."""
 
     from_: RichAddress
@@ -595,8 +545,7 @@ class Erc20TransferDetailsV2(Record):
     erc20_token: Erc20TokenV2
 
 
-@frozen(kw_only=True, repr=False)
-class AddressTransactionV2(Record):
+class AddressTransactionV2(Record, frozen=True, kw_only=True):
     """A transaction of an address, with its transfers and the reputation of tokens."""
 
     native_transaction: NativeTransaction
@@ -606,8 +555,7 @@ class AddressTransactionV2(Record):
     internal_transactions: list[InternalTransactionDetails] | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class InternalTransaction(Record):
+class InternalTransaction(Record, frozen=True, kw_only=True):
     """An internal transaction."""
 
     block_number: Annotated[int, AS_TEXT]

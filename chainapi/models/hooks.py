@@ -23,7 +23,7 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.decode_errors import fault_of_code, to_decode_error
 from chainapi.models.exact_json import encode_json
 from chainapi.models.native import has_decimals, json_decoder, misread, with_numbers
-from chainapi.models.records import AnyRecord, with_unnamed
+from chainapi.models.records import Record, with_unnamed
 from chainapi.models.schema import fields_of, is_record, list_of, type_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def converter() -> cattrs.Converter:
             field.name: cattrs.gen.override(rename=field.wire) for field in fields_of(cls)
         }
         make = cattrs.gen.make_dict_structure_fn(cls, made, **names)
-        return _own(_checked(dict, _with_extra(make) if issubclass(_class_of(cls), AnyRecord) else make))
+        return _own(_checked(dict, _with_extra(make) if issubclass(_class_of(cls), Record) else make))
 
     under_way = set[Any]()
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from attrs import frozen
-
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import Unknown, register_union
-from chainapi.models.untracked import untracked
 
 __all__ = [
     "DeliveredIcmMessage",
@@ -31,17 +28,14 @@ __all__ = [
 ]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class IcmReceipt(Record):
+class IcmReceipt(Record, frozen=True, kw_only=True):
     """An ICM receipt."""
 
     received_message_nonce: Annotated[int, AS_TEXT]
     relayer_reward_address: str
 
 
-@frozen(kw_only=True, repr=False)
-class IcmReward(Record):
+class IcmReward(Record, frozen=True, kw_only=True):
     """An ICM reward."""
 
     address: str
@@ -54,9 +48,7 @@ class IcmReward(Record):
     value: Annotated[int, AS_TEXT]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class IcmSourceTransaction(Record):
+class IcmSourceTransaction(Record, frozen=True, kw_only=True):
     """An ICM source transaction."""
 
     tx_hash: str
@@ -66,8 +58,7 @@ class IcmSourceTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class PendingTeleporterMessage(Record):
+class PendingTeleporterMessage(Record, frozen=True, kw_only=True):
     """A pending teleporter message."""
 
     message_id: str
@@ -88,9 +79,7 @@ class PendingTeleporterMessage(Record):
     status: Annotated[str, Literal["pending"]]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class IcmDestinationTransaction(Record):
+class IcmDestinationTransaction(Record, frozen=True, kw_only=True):
     """An ICM destination transaction."""
 
     tx_hash: str
@@ -102,8 +91,7 @@ class IcmDestinationTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class DeliveredTeleporterMessage(Record):
+class DeliveredTeleporterMessage(Record, frozen=True, kw_only=True):
     """A delivered teleporter message."""
 
     message_id: str
@@ -125,8 +113,7 @@ class DeliveredTeleporterMessage(Record):
     status: Annotated[str, Literal["delivered"]]
 
 
-@frozen(kw_only=True, repr=False)
-class DeliveredSourceNotIndexedTeleporterMessage(Record):
+class DeliveredSourceNotIndexedTeleporterMessage(Record, frozen=True, kw_only=True):
     """A delivered source not indexed teleporter message."""
 
     message_id: str
@@ -147,8 +134,7 @@ class DeliveredSourceNotIndexedTeleporterMessage(Record):
     status: Annotated[str, Literal["delivered_source_not_indexed"]]
 
 
-@frozen(kw_only=True, repr=False)
-class DeliveredSourceNotIndexedIcmMessage(Record):
+class DeliveredSourceNotIndexedIcmMessage(Record, frozen=True, kw_only=True):
     """A delivered source not indexed ICM message."""
 
     message_id: str
@@ -169,8 +155,7 @@ class DeliveredSourceNotIndexedIcmMessage(Record):
     status: Annotated[str, Literal["delivered_source_not_indexed"]]
 
 
-@frozen(kw_only=True, repr=False)
-class PendingIcmMessage(Record):
+class PendingIcmMessage(Record, frozen=True, kw_only=True):
     """A pending ICM message."""
 
     message_id: str
@@ -191,8 +176,7 @@ class PendingIcmMessage(Record):
     status: Annotated[str, Literal["pending"]]
 
 
-@frozen(kw_only=True, repr=False)
-class DeliveredIcmMessage(Record):
+class DeliveredIcmMessage(Record, frozen=True, kw_only=True):
     """A delivered ICM message."""
 
     message_id: str

@@ -31,7 +31,6 @@ def in_place(struct: Any, fields: Sequence[tuple[str, Any, Any]], *, strict: boo
     """
     namespace = {name: given for name, _, given in fields}
     namespace["__annotations__"] = {name: kind for name, kind, _ in fields}
-    # `defstruct` would leave the choice of the bases to the class of an untracked record.
     return msgspec.StructMeta.__new__(
         type(struct), struct.__name__, (struct,), namespace, kw_only=True, forbid_unknown_fields=strict
     )

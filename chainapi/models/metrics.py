@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from chainapi.models.records import Record
 from chainapi.models.timestamps import UTCDatetime
-from chainapi.models.untracked import untracked
 
 __all__ = ["MetricPoint"]
 
 
-@untracked
-@frozen(repr=False)
-class MetricPoint(Record):
+class MetricPoint(Record, frozen=True):
     """One data point of a metric (specification, section 2).
 
     `timestamp` is Unix time in whole seconds; `value` is the metric's value at that time.

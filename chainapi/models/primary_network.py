@@ -6,15 +6,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeAlias
 
-from attrs import frozen
-
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
-from chainapi.models.untracked import untracked
 
 __all__ = [
     "ActiveDelegator",
@@ -80,18 +77,14 @@ __all__ = [
 ]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class DelegatorsDetails(Record):
+class DelegatorsDetails(Record, frozen=True, kw_only=True):
     """Delegators details."""
 
     delegator_count: int
     total_amount_staked: Annotated[int, AS_TEXT]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class StakingDistribution(Record):
+class StakingDistribution(Record, frozen=True, kw_only=True):
     """A staking distribution."""
 
     version: str
@@ -99,8 +92,7 @@ class StakingDistribution(Record):
     validator_count: int
 
 
-@frozen(kw_only=True, repr=False)
-class ValidatorsDetails(Record):
+class ValidatorsDetails(Record, frozen=True, kw_only=True):
     """Validators details."""
 
     validator_count: int
@@ -110,17 +102,14 @@ class ValidatorsDetails(Record):
     staking_ratio: Annotated[Decimal, AS_TEXT]
 
 
-@frozen(kw_only=True, repr=False)
-class NetworkDetails(Record):
+class NetworkDetails(Record, frozen=True, kw_only=True):
     """Network details."""
 
     validator_details: ValidatorsDetails
     delegator_details: DelegatorsDetails
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class AssetAmount(Record):
+class AssetAmount(Record, frozen=True, kw_only=True):
     """An asset amount."""
 
     asset_id: str
@@ -131,8 +120,7 @@ class AssetAmount(Record):
     amount: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True, repr=False)
-class BlockchainInfo(Record):
+class BlockchainInfo(Record, frozen=True, kw_only=True):
     """A blockchain info."""
 
     chain_name: str
@@ -140,17 +128,14 @@ class BlockchainInfo(Record):
     genesis_data: Any = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class BlsCredentials(Record):
+class BlsCredentials(Record, frozen=True, kw_only=True):
     """BLS keys."""
 
     public_key: str
     proof_of_possession: str
 
 
-@frozen(kw_only=True, repr=False)
-class L1ValidatorChange(Record):
+class L1ValidatorChange(Record, frozen=True, kw_only=True):
     """An L1 validator change."""
 
     validation_id: str
@@ -163,17 +148,14 @@ class L1ValidatorChange(Record):
     bls_credentials: dict[str, Any] | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class L1ValidatorManager(Record):
+class L1ValidatorManager(Record, frozen=True, kw_only=True):
     """An L1 validator manager."""
 
     blockchain_id: str
     contract_address: str
 
 
-@frozen(kw_only=True, repr=False)
-class PChainUtxo(Record):
+class PChainUtxo(Record, frozen=True, kw_only=True):
     """A P-Chain UTXO."""
 
     addresses: list[str]
@@ -206,8 +188,7 @@ class PChainUtxo(Record):
     utxo_start_time = OptionalUTCDatetime("utxo_start_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class SubnetOwnership(Record):
+class SubnetOwnership(Record, frozen=True, kw_only=True):
     """A subnet ownership."""
 
     locktime: int
@@ -215,8 +196,7 @@ class SubnetOwnership(Record):
     addresses: list[str]
 
 
-@frozen(kw_only=True, repr=False)
-class PChainTransaction(Record):
+class PChainTransaction(Record, frozen=True, kw_only=True):
     """A P-Chain transaction."""
 
     tx_hash: str
@@ -253,9 +233,7 @@ class PChainTransaction(Record):
     end_time = OptionalUTCDatetime("end_timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class TransactionVertex(Record):
+class TransactionVertex(Record, frozen=True, kw_only=True):
     """A transaction vertex."""
 
     hash: str
@@ -265,17 +243,14 @@ class TransactionVertex(Record):
     time = UTCDatetime("timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class UtxoCredential(Record):
+class UtxoCredential(Record, frozen=True, kw_only=True):
     """A UTXO credential."""
 
     signature: str | None = None
     public_key: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class Utxo(Record):
+class Utxo(Record, frozen=True, kw_only=True):
     """A UTXO."""
 
     addresses: list[str]
@@ -300,9 +275,7 @@ class Utxo(Record):
     time = UTCDatetime("timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class XChainAsset(Record):
+class XChainAsset(Record, frozen=True, kw_only=True):
     """An X-Chain asset."""
 
     asset_id: str
@@ -316,8 +289,7 @@ class XChainAsset(Record):
     created_at_time = UTCDatetime("created_at_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class XChainNonLinearTransaction(Record):
+class XChainNonLinearTransaction(Record, frozen=True, kw_only=True):
     """An X-Chain non linear transaction."""
 
     tx_hash: str
@@ -337,8 +309,7 @@ class XChainNonLinearTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class XChainLinearTransaction(Record):
+class XChainLinearTransaction(Record, frozen=True, kw_only=True):
     """An X-Chain linear transaction."""
 
     tx_hash: str
@@ -359,8 +330,7 @@ class XChainLinearTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class EvmInput(Record):
+class EvmInput(Record, frozen=True, kw_only=True):
     """An EVM input."""
 
     from_address: str
@@ -368,8 +338,7 @@ class EvmInput(Record):
     credentials: list[UtxoCredential]
 
 
-@frozen(kw_only=True, repr=False)
-class CChainExportTransaction(Record):
+class CChainExportTransaction(Record, frozen=True, kw_only=True):
     """A C-Chain export transaction."""
 
     tx_hash: str
@@ -388,16 +357,14 @@ class CChainExportTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class EvmOutput(Record):
+class EvmOutput(Record, frozen=True, kw_only=True):
     """An EVM output."""
 
     to_address: str
     asset: AssetAmount
 
 
-@frozen(kw_only=True, repr=False)
-class CChainImportTransaction(Record):
+class CChainImportTransaction(Record, frozen=True, kw_only=True):
     """A C-Chain import transaction."""
 
     tx_hash: str
@@ -416,17 +383,14 @@ class CChainImportTransaction(Record):
     time = UTCDatetime("timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class PrimaryNetworkChain(Record):
+class PrimaryNetworkChain(Record, frozen=True, kw_only=True):
     """A Primary Network chain."""
 
     chain_name: Annotated[str, enums.PrimaryNetworkChainName]
     network: Annotated[str, enums.Network]
 
 
-@frozen(kw_only=True, repr=False)
-class PendingReward(Record):
+class PendingReward(Record, frozen=True, kw_only=True):
     """A pending reward."""
 
     addresses: list[str]
@@ -443,8 +407,7 @@ class PendingReward(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class PricedAsset(Record):
+class PricedAsset(Record, frozen=True, kw_only=True):
     """A priced asset."""
 
     asset_id: str
@@ -456,8 +419,7 @@ class PricedAsset(Record):
     historical_price: Money | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class HistoricalReward(Record):
+class HistoricalReward(Record, frozen=True, kw_only=True):
     """A historical reward."""
 
     addresses: list[str]
@@ -476,9 +438,7 @@ class HistoricalReward(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class LastActivity(Record):
+class LastActivity(Record, frozen=True, kw_only=True):
     """A last activity."""
 
     timestamp: int
@@ -492,9 +452,7 @@ class LastActivity(Record):
     time = UTCDatetime("timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class AggregatedAssetAmount(Record):
+class AggregatedAssetAmount(Record, frozen=True, kw_only=True):
     """An aggregated asset amount."""
 
     asset_id: str
@@ -506,9 +464,7 @@ class AggregatedAssetAmount(Record):
     utxo_count: int
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class PChainSharedAsset(Record):
+class PChainSharedAsset(Record, frozen=True, kw_only=True):
     """A P-Chain shared asset."""
 
     asset_id: str
@@ -522,8 +478,7 @@ class PChainSharedAsset(Record):
     status: str
 
 
-@frozen(kw_only=True, repr=False)
-class PChainBalance(Record):
+class PChainBalance(Record, frozen=True, kw_only=True):
     """A P-Chain balance."""
 
     unlocked_unstaked: list[AggregatedAssetAmount]
@@ -536,17 +491,14 @@ class PChainBalance(Record):
     atomic_memory_locked: list[PChainSharedAsset]
 
 
-@frozen(kw_only=True, repr=False)
-class PChainBalances(Record):
+class PChainBalances(Record, frozen=True, kw_only=True):
     """P-Chain balances."""
 
     balances: PChainBalance
     chain_info: PrimaryNetworkChain
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class SharedAsset(Record):
+class SharedAsset(Record, frozen=True, kw_only=True):
     """A shared asset."""
 
     asset_id: str
@@ -559,8 +511,7 @@ class SharedAsset(Record):
     shared_with_chain_id: str
 
 
-@frozen(kw_only=True, repr=False)
-class XChainBalance(Record):
+class XChainBalance(Record, frozen=True, kw_only=True):
     """An X-Chain balance."""
 
     locked: list[AggregatedAssetAmount]
@@ -569,33 +520,28 @@ class XChainBalance(Record):
     atomic_memory_locked: list[SharedAsset]
 
 
-@frozen(kw_only=True, repr=False)
-class XChainBalances(Record):
+class XChainBalances(Record, frozen=True, kw_only=True):
     """X-Chain balances."""
 
     balances: XChainBalance
     chain_info: PrimaryNetworkChain
 
 
-@frozen(kw_only=True, repr=False)
-class CChainAtomicBalance(Record):
+class CChainAtomicBalance(Record, frozen=True, kw_only=True):
     """A C-Chain atomic balance."""
 
     atomic_memory_unlocked: list[SharedAsset]
     atomic_memory_locked: list[SharedAsset]
 
 
-@frozen(kw_only=True, repr=False)
-class CChainAtomicBalances(Record):
+class CChainAtomicBalances(Record, frozen=True, kw_only=True):
     """C-Chain atomic balances."""
 
     balances: CChainAtomicBalance
     chain_info: PrimaryNetworkChain
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class ProposerDetails(Record):
+class ProposerDetails(Record, frozen=True, kw_only=True):
     """Proposer details."""
 
     proposer_id: str | None = None
@@ -607,8 +553,7 @@ class ProposerDetails(Record):
     proposer_time = OptionalUTCDatetime("proposer_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class PrimaryNetworkBlock(Record):
+class PrimaryNetworkBlock(Record, frozen=True, kw_only=True):
     """A Primary Network block."""
 
     block_number: Annotated[int, AS_TEXT]
@@ -627,8 +572,7 @@ class PrimaryNetworkBlock(Record):
     block_time = UTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class XChainVertex(Record):
+class XChainVertex(Record, frozen=True, kw_only=True):
     """An X-Chain vertex."""
 
     vertex_hash: str
@@ -643,16 +587,14 @@ class XChainVertex(Record):
     vertex_time = UTCDatetime("vertex_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class AddressChainIds(Record):
+class AddressChainIds(Record, frozen=True, kw_only=True):
     """An address of the Primary Network, and the chains that it is active on."""
 
     address: str
     blockchain_ids: list[Annotated[str, enums.BlockchainIds]]
 
 
-@frozen(kw_only=True, repr=False)
-class Blockchain(Record):
+class Blockchain(Record, frozen=True, kw_only=True):
     """A blockchain."""
 
     create_block_timestamp: int
@@ -667,8 +609,7 @@ class Blockchain(Record):
     create_block_time = UTCDatetime("create_block_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class Subnet(Record):
+class Subnet(Record, frozen=True, kw_only=True):
     """A subnet."""
 
     create_block_timestamp: int
@@ -686,8 +627,7 @@ class Subnet(Record):
     create_block_time = UTCDatetime("create_block_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class Rewards(Record):
+class Rewards(Record, frozen=True, kw_only=True):
     """Rewards."""
 
     validation_reward_amount: Annotated[int, AS_TEXT]
@@ -696,8 +636,7 @@ class Rewards(Record):
     reward_tx_hash: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class CompletedValidator(Record):
+class CompletedValidator(Record, frozen=True, kw_only=True):
     """A completed validator."""
 
     tx_hash: str
@@ -717,9 +656,7 @@ class CompletedValidator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class Geolocation(Record):
+class Geolocation(Record, frozen=True, kw_only=True):
     """A geolocation."""
 
     city: str
@@ -729,9 +666,7 @@ class Geolocation(Record):
     longitude: float
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class ValidatorHealth(Record):
+class ValidatorHealth(Record, frozen=True, kw_only=True):
     """A validator health."""
 
     reachability_percent: float
@@ -740,8 +675,7 @@ class ValidatorHealth(Record):
     benched_c_chain_requests_percent: float
 
 
-@frozen(kw_only=True, repr=False)
-class ActiveValidator(Record):
+class ActiveValidator(Record, frozen=True, kw_only=True):
     """An active validator."""
 
     tx_hash: str
@@ -767,8 +701,7 @@ class ActiveValidator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class PendingValidator(Record):
+class PendingValidator(Record, frozen=True, kw_only=True):
     """A pending validator."""
 
     tx_hash: str
@@ -785,8 +718,7 @@ class PendingValidator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class RemovedValidator(Record):
+class RemovedValidator(Record, frozen=True, kw_only=True):
     """A removed validator."""
 
     tx_hash: str
@@ -806,8 +738,7 @@ class RemovedValidator(Record):
     remove_time = UTCDatetime("remove_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class CompletedDelegator(Record):
+class CompletedDelegator(Record, frozen=True, kw_only=True):
     """A completed delegator."""
 
     tx_hash: str
@@ -825,8 +756,7 @@ class CompletedDelegator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class ActiveDelegator(Record):
+class ActiveDelegator(Record, frozen=True, kw_only=True):
     """An active delegator."""
 
     tx_hash: str
@@ -844,8 +774,7 @@ class ActiveDelegator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class PendingDelegator(Record):
+class PendingDelegator(Record, frozen=True, kw_only=True):
     """A pending delegator."""
 
     tx_hash: str
@@ -863,16 +792,14 @@ class PendingDelegator(Record):
     end_time = UTCDatetime("end_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class BalanceOwner(Record):
+class BalanceOwner(Record, frozen=True, kw_only=True):
     """A balance owner."""
 
     addresses: list[str]
     threshold: int
 
 
-@frozen(kw_only=True, repr=False)
-class L1Validator(Record):
+class L1Validator(Record, frozen=True, kw_only=True):
     """An L1 validator."""
 
     validation_id: str

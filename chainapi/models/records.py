@@ -2,47 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import attrs
 import msgspec
+from msgspec.structs import force_setattr
 
 from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import EXACT, decode_leniently
 from chainapi.models.plain import dict_of, wire_of
-from chainapi.models.schema import Type, fields_of
+from chainapi.models.schema import NOT_SHOWN, Type, fields_of, type_of
 from chainapi.models.shown import shown
+from chainapi.models.unions import wire_name
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core.core_schema import CoreSchema
 
-__all__ = ["NULL", "SET_EXTRA", "AnyRecord", "Record", "keep", "unnamed", "with_unnamed"]
+__all__ = ["NULL", "Record", "RecordMeta", "keep", "unnamed", "with_unnamed"]
 
 NULL = msgspec.Raw(b"null")
 
 
-class AnyRecord:
-    """Record of a service, however its fields are stored.
+class RecordMeta(msgspec.StructMeta):
+    """Type of records, whose fields attrs knows too."""
+
+    @property
+    def __attrs_attrs__(self) -> Any:
+        """Fields as attrs has them: `attrs.fields`, `asdict` and `evolve` read them here."""
+        return _attributes(self)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Signature of the constructor, without what a record keeps of its JSON."""
+        given = type.__getattribute__(msgspec.StructMeta, "__signature__").__get__(self)
+        parameters = [one for one in given.parameters.values() if one.name != "_extra"]
+        return inspect.Signature(parameters)
+
+
+@cache
+def _attributes(kind: Any) -> Any:
+    """Return the fields of a class of records, as attrs has them."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {}
+    for entry in msgspec.structs.fields(kind):
+        if entry.name != "_extra":
+            default = attrs.NOTHING if entry.default is msgspec.NODEFAULT else entry.default
+            shown = NOT_SHOWN not in type_of(hints[entry.name]).notes
+            fields[entry.name] = attrs.field(
+                default=default, kw_only=True, repr=shown, type=hints[entry.name]
+            )
+    return attrs.fields(attrs.make_class(kind.__name__, fields))
+
+
+class Record(
+    msgspec.Struct,
+    metaclass=RecordMeta,
+    frozen=True,
+    kw_only=True,
+    rename=wire_name,
+    forbid_unknown_fields=True,
+    gc=False,  # rows of JSON have no cycles
+):
+    """Record of a service.
 
     If a response has fields that no record names, each record keeps its JSON until `extra` is read. The JSON
-    is not a field: comparisons, `repr` and `attrs.asdict` leave it out.
+    is no field for comparisons, `repr` and attrs.
     """
 
-    __slots__ = ()
-
     if TYPE_CHECKING:
-        _extra: bytes | dict[str, Any]
-
-        def _with_extra(self, extra: bytes | dict[str, Any]) -> AnyRecord:
-            """Return the record with its JSON or further fields; maybe another object."""
-            raise NotImplementedError
-
-    @classmethod
-    def _all_with_extra(cls, records: Sequence[Any], extras: Iterable[bytes]) -> list[Any]:
-        """Return records of this class with their JSON; maybe other objects."""
-        return [*map(cls._with_extra, records, extras)]
+        __attrs_attrs__: ClassVar[Any]
+    else:  # no argument; under a name that no service sends
+        _extra: Any = msgspec.field(default=msgspec.UNSET, name="\x7f")
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -52,13 +88,11 @@ class AnyRecord:
             DecodeError: one of them is nested too deeply.
 
         """
-        kept: bytes | dict[str, Any] | None = getattr(self, "_extra", None)
-        if kept is None:
-            return {}
+        kept: Any = self._extra  # type: ignore[attr-defined]
         if isinstance(kept, bytes):
             kept = _unnamed(type(self), kept)
-            SET_EXTRA(self, kept)
-        return kept
+            force_setattr(self, "_extra", kept)
+        return {} if kept is msgspec.UNSET else kept
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by their names in Python, records inside as dicts.
@@ -85,30 +119,31 @@ class AnyRecord:
 
         return record_schema(cls, handler, _with_extra)
 
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        read = _reader(type(self))
+        return bool(read(self) == read(other))
+
+    def __hash__(self) -> int:
+        return hash((type(self), _reader(type(self))(self)))
+
     def __repr__(self) -> str:
         return shown(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self.__getstate__(), self.extra)
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Return the fields that `rich` shows: that of a Struct would show secrets too."""
+        return [(field.name, getattr(self, field.name)) for field in fields_of(type(self)) if field.shown]
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Yield names in Python and values, as a model of Pydantic does."""
+        return ((field.name, getattr(self, field.name)) for field in fields_of(type(self)))
 
 
-class Record(AnyRecord):
-    """Record of a service in slots."""
-
-    __slots__ = ("_extra",)
-
-    def _with_extra(self, extra: bytes | dict[str, Any]) -> AnyRecord:
-        SET_EXTRA(self, extra)
-        return self
-
-
-SET_EXTRA = Record.__dict__["_extra"].__set__  # records are frozen
-
-
-def _restored(kind: Any, state: Any, extra: Mapping[str, Any]) -> Any:
-    record = kind.__new__(kind)
-    record.__setstate__(state)
-    return _with_extra(record, extra) if extra else record
+@cache
+def _reader(kind: type[Record]) -> Callable[[Any], Any]:
+    """Return a reader of the values of all fields."""
+    return attrgetter(*(name for name in kind.__struct_fields__ if name != "_extra"))
 
 
 def with_unnamed(record: Any, sent: Mapping[str, Any]) -> Any:
@@ -117,8 +152,10 @@ def with_unnamed(record: Any, sent: Mapping[str, Any]) -> Any:
     return _with_extra(record, extra) if extra else record
 
 
-def _with_extra(record: AnyRecord, extra: Any) -> AnyRecord:
-    return record._with_extra(extra)  # noqa: SLF001 - of this module
+def _with_extra(record: Any, extra: bytes | Mapping[str, Any]) -> Any:
+    """Give a new record the JSON that it keeps, or fields of it."""
+    force_setattr(record, "_extra", extra)
+    return record
 
 
 def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
@@ -128,24 +165,19 @@ def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
         MsgspecError, UnicodeError, RecursionError: the JSON does not fit one of them.
 
     """
-    kinds = {type(row) for row in rows}
-    kind: Any = kinds.pop() if len(kinds) == 1 else object
-    if issubclass(kind, AnyRecord) and _records_in(kind)[1] is None:
-        records: list[Any] = kind._all_with_extra(rows, map(bytes, raws))  # noqa: SLF001 - of this module
-        return records
     return [*map(_kept, rows, raws)]
 
 
 def _kept(value: Any, raw: bytes | msgspec.Raw) -> Any:
     """Return a value whose records keep their JSON."""
-    if isinstance(value, AnyRecord):
+    if isinstance(value, Record):
         kind: Any = type(value)
         record = _with_extra(value, bytes(raw))
         names, look = _records_in(kind)
         if look is not None:
             found = look.decode(raw)
             for name in names:
-                object.__setattr__(record, name, _kept(getattr(value, name), getattr(found, name)))
+                _kept(getattr(value, name), getattr(found, name))
         return record
     if type(value) in (list, tuple):
         return type(value)(map(_kept, value, _LIST.decode(raw)))
@@ -171,7 +203,7 @@ def unnamed(record: Any) -> dict[str, Any]:
 
 def _unnamed_within(value: Any) -> Any:
     """Return the unnamed fields in a value; None, or something empty, without any."""
-    if isinstance(value, AnyRecord):
+    if isinstance(value, Record):
         return unnamed(value)
     if isinstance(value, list | tuple):
         entries = [_unnamed_within(entry) or {} for entry in value]
@@ -195,7 +227,7 @@ def _records_in(kind: Any) -> tuple[tuple[str, ...], msgspec.json.Decoder[Any] |
 
 
 def _is_record(kind: Type) -> bool:
-    return kind.kind == "record" and issubclass(kind.hint, AnyRecord)
+    return kind.kind == "record" and issubclass(kind.hint, Record)
 
 
 def _unnamed(kind: Any, raw: bytes) -> dict[str, Any]:

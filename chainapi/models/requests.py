@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from attrs import frozen
-
 from chainapi.models import enums
 from chainapi.models.records import Record
 from chainapi.models.unions import Unknown, register_union
@@ -46,16 +44,14 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True, repr=False)
-class EvmExportOptions(Record):
+class EvmExportOptions(Record, frozen=True, kw_only=True):
     """EVM export options."""
 
     addresses: list[str]
     include_chains: list[str]
 
 
-@frozen(kw_only=True, repr=False)
-class EvmTransactionExport(Record):
+class EvmTransactionExport(Record, frozen=True, kw_only=True):
     """An EVM transaction export."""
 
     type: Annotated[str, Literal["TRANSACTION_EXPORT_EVM"]] = "TRANSACTION_EXPORT_EVM"
@@ -66,8 +62,7 @@ class EvmTransactionExport(Record):
     options: EvmExportOptions
 
 
-@frozen(kw_only=True, repr=False)
-class PrimaryNetworkExportOptions(Record):
+class PrimaryNetworkExportOptions(Record, frozen=True, kw_only=True):
     """Primary Network export options."""
 
     addresses: list[str] | None = None
@@ -75,8 +70,7 @@ class PrimaryNetworkExportOptions(Record):
     include_chains: list[Annotated[str, enums.BlockchainId]]
 
 
-@frozen(kw_only=True, repr=False)
-class PrimaryNetworkTransactionExport(Record):
+class PrimaryNetworkTransactionExport(Record, frozen=True, kw_only=True):
     """A Primary Network transaction export."""
 
     type: Annotated[str, enums.PrimaryNetworkOperationType]
@@ -87,8 +81,7 @@ class PrimaryNetworkTransactionExport(Record):
     options: PrimaryNetworkExportOptions
 
 
-@frozen(kw_only=True, repr=False)
-class EvmAddressWebhookRequest(Record):
+class EvmAddressWebhookRequest(Record, frozen=True, kw_only=True):
     """An EVM address webhook request."""
 
     event_type: Annotated[str, Literal["address_activity"]] = "address_activity"
@@ -101,8 +94,7 @@ class EvmAddressWebhookRequest(Record):
     include_logs: bool | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class PrimaryNetworkAddressWebhookRequest(Record):
+class PrimaryNetworkAddressWebhookRequest(Record, frozen=True, kw_only=True):
     """A Primary Network address webhook request."""
 
     event_type: Annotated[str, Literal["primary_network_address_activity"]] = (
@@ -116,8 +108,7 @@ class PrimaryNetworkAddressWebhookRequest(Record):
     metadata: PrimaryNetworkAddressWebhookMetadata
 
 
-@frozen(kw_only=True, repr=False)
-class ValidatorWebhookRequest(Record):
+class ValidatorWebhookRequest(Record, frozen=True, kw_only=True):
     """A validator webhook request."""
 
     event_type: Annotated[str, Literal["validator_activity"]] = "validator_activity"
@@ -128,8 +119,7 @@ class ValidatorWebhookRequest(Record):
     metadata: ValidatorWebhookMetadata
 
 
-@frozen(kw_only=True, repr=False)
-class DateRangeMinBalance(Record):
+class DateRangeMinBalance(Record, frozen=True, kw_only=True):
     """A least native balance between two days, such as 2026-01-31."""
 
     first_date: str
@@ -138,8 +128,7 @@ class DateRangeMinBalance(Record):
     evm_chain_id: str
 
 
-@frozen(kw_only=True, repr=False)
-class AllTimeNativeBalanceQuery(Record):
+class AllTimeNativeBalanceQuery(Record, frozen=True, kw_only=True):
     """An all time native balance query."""
 
     id: str
@@ -147,8 +136,7 @@ class AllTimeNativeBalanceQuery(Record):
     params: DateRangeMinBalance
 
 
-@frozen(kw_only=True, repr=False)
-class AnyTimeNativeBalanceQuery(Record):
+class AnyTimeNativeBalanceQuery(Record, frozen=True, kw_only=True):
     """An any time native balance query."""
 
     id: str
@@ -156,8 +144,7 @@ class AnyTimeNativeBalanceQuery(Record):
     params: DateRangeMinBalance
 
 
-@frozen(kw_only=True, repr=False)
-class DateRangeErc20MinBalance(Record):
+class DateRangeErc20MinBalance(Record, frozen=True, kw_only=True):
     """A least balance of an ERC-20 token between two days, such as 2026-01-31."""
 
     first_date: str
@@ -167,8 +154,7 @@ class DateRangeErc20MinBalance(Record):
     contract_address: str
 
 
-@frozen(kw_only=True, repr=False)
-class AllTimeErc20BalanceQuery(Record):
+class AllTimeErc20BalanceQuery(Record, frozen=True, kw_only=True):
     """An all time ERC-20 balance query."""
 
     id: str
@@ -176,8 +162,7 @@ class AllTimeErc20BalanceQuery(Record):
     params: DateRangeErc20MinBalance
 
 
-@frozen(kw_only=True, repr=False)
-class AnyTimeErc20BalanceQuery(Record):
+class AnyTimeErc20BalanceQuery(Record, frozen=True, kw_only=True):
     """An any time ERC-20 balance query."""
 
     id: str
@@ -185,8 +170,7 @@ class AnyTimeErc20BalanceQuery(Record):
     params: DateRangeErc20MinBalance
 
 
-@frozen(kw_only=True, repr=False)
-class NftHoldersRange(Record):
+class NftHoldersRange(Record, frozen=True, kw_only=True):
     """Holders of a collection between two days, such as 2026-01-31, or two Unix times."""
 
     evm_chain_id: str
@@ -197,8 +181,7 @@ class NftHoldersRange(Record):
     last_date: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class AllTimeNftHoldersQuery(Record):
+class AllTimeNftHoldersQuery(Record, frozen=True, kw_only=True):
     """An all time NFT holders query."""
 
     id: str
@@ -206,8 +189,7 @@ class AllTimeNftHoldersQuery(Record):
     params: NftHoldersRange
 
 
-@frozen(kw_only=True, repr=False)
-class AnyTimeNftHoldersQuery(Record):
+class AnyTimeNftHoldersQuery(Record, frozen=True, kw_only=True):
     """An any time NFT holders query."""
 
     id: str
@@ -215,8 +197,7 @@ class AnyTimeNftHoldersQuery(Record):
     params: NftHoldersRange
 
 
-@frozen(kw_only=True, repr=False)
-class LatestMinBalance(Record):
+class LatestMinBalance(Record, frozen=True, kw_only=True):
     """A least balance of a token now."""
 
     min_balance: str
@@ -225,8 +206,7 @@ class LatestMinBalance(Record):
     contract_address: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class LatestBalanceQuery(Record):
+class LatestBalanceQuery(Record, frozen=True, kw_only=True):
     """A latest balance query."""
 
     id: str
@@ -234,8 +214,7 @@ class LatestBalanceQuery(Record):
     params: LatestMinBalance
 
 
-@frozen(kw_only=True, repr=False)
-class DateRangeStarsArenaMinBalance(Record):
+class DateRangeStarsArenaMinBalance(Record, frozen=True, kw_only=True):
     """A least balance on Stars Arena between two days, such as 2026-01-31."""
 
     first_date: str
@@ -244,8 +223,7 @@ class DateRangeStarsArenaMinBalance(Record):
     subject_address: str
 
 
-@frozen(kw_only=True, repr=False)
-class AllTimeStarsArenaBalanceQuery(Record):
+class AllTimeStarsArenaBalanceQuery(Record, frozen=True, kw_only=True):
     """An all time stars arena balance query."""
 
     id: str
@@ -253,8 +231,7 @@ class AllTimeStarsArenaBalanceQuery(Record):
     params: DateRangeStarsArenaMinBalance
 
 
-@frozen(kw_only=True, repr=False)
-class AnyTimeStarsArenaBalanceQuery(Record):
+class AnyTimeStarsArenaBalanceQuery(Record, frozen=True, kw_only=True):
     """An any time stars arena balance query."""
 
     id: str
@@ -262,16 +239,14 @@ class AnyTimeStarsArenaBalanceQuery(Record):
     params: DateRangeStarsArenaMinBalance
 
 
-@frozen(kw_only=True, repr=False)
-class LatestStarsArenaMinBalance(Record):
+class LatestStarsArenaMinBalance(Record, frozen=True, kw_only=True):
     """A least balance on Stars Arena now."""
 
     min_balance: str
     subject_address: str
 
 
-@frozen(kw_only=True, repr=False)
-class LatestStarsArenaBalanceQuery(Record):
+class LatestStarsArenaBalanceQuery(Record, frozen=True, kw_only=True):
     """A latest stars arena balance query."""
 
     id: str

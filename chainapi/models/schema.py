@@ -70,6 +70,7 @@ _UNIONS = (typing.Union, types.UnionType)
 
 # Note of a number that the services send as a string: `Annotated[int, AS_TEXT]`.
 AS_TEXT = "sent as a string"
+NOT_SHOWN = "not shown"  # note of a field whose value no repr shows
 
 
 class Type(Struct, frozen=True):

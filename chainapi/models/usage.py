@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from attrs import frozen
-
 from chainapi.models import enums
 from chainapi.models.records import Record
 from chainapi.models.timestamps import UTCDatetime
-from chainapi.models.untracked import untracked
 
 __all__ = [
     "ApiLog",
@@ -25,9 +22,7 @@ __all__ = [
 ]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class UsageValue(Record):
+class UsageValue(Record, frozen=True, kw_only=True):
     """A usage value."""
 
     grouped_by: Annotated[str, enums.UsageGroupedBy]
@@ -41,8 +36,7 @@ class UsageValue(Record):
     api_credits_wasted: float
 
 
-@frozen(kw_only=True, repr=False)
-class UsageMetric(Record):
+class UsageMetric(Record, frozen=True, kw_only=True):
     """A usage metric."""
 
     timestamp: int
@@ -51,8 +45,7 @@ class UsageMetric(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class UsageMetrics(Record):
+class UsageMetrics(Record, frozen=True, kw_only=True):
     """Usage metrics."""
 
     aggregate_duration: str
@@ -60,9 +53,7 @@ class UsageMetrics(Record):
     metrics: list[UsageMetric]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class ApiLogMetadata(Record):
+class ApiLogMetadata(Record, frozen=True, kw_only=True):
     """API log metadata."""
 
     ip_address: str
@@ -70,8 +61,7 @@ class ApiLogMetadata(Record):
     user_agent: str
 
 
-@frozen(kw_only=True, repr=False)
-class ApiLog(Record):
+class ApiLog(Record, frozen=True, kw_only=True):
     """An API log."""
 
     org_id: str
@@ -92,9 +82,7 @@ class ApiLog(Record):
     event_time = UTCDatetime("event_timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class RpcUsageValue(Record):
+class RpcUsageValue(Record, frozen=True, kw_only=True):
     """An RPC usage value."""
 
     total_requests: int
@@ -108,8 +96,7 @@ class RpcUsageValue(Record):
     group_value: str | int | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class RpcUsageMetric(Record):
+class RpcUsageMetric(Record, frozen=True, kw_only=True):
     """An RPC usage metric."""
 
     timestamp: int
@@ -118,8 +105,7 @@ class RpcUsageMetric(Record):
     time = UTCDatetime("timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class SubnetRpcUsage(Record):
+class SubnetRpcUsage(Record, frozen=True, kw_only=True):
     """A subnet RPC usage."""
 
     aggregate_duration: str
@@ -127,8 +113,7 @@ class SubnetRpcUsage(Record):
     chain_id: str
 
 
-@frozen(kw_only=True, repr=False)
-class PrimaryNetworkRpcUsage(Record):
+class PrimaryNetworkRpcUsage(Record, frozen=True, kw_only=True):
     """A Primary Network RPC usage."""
 
     aggregate_duration: str

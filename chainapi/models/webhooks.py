@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from attrs import field, frozen
-
 from chainapi.models import enums
 from chainapi.models.records import Record
-from chainapi.models.schema import AS_TEXT
+from chainapi.models.schema import AS_TEXT, NOT_SHOWN
 from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.models.unions import Unknown, register_union
-from chainapi.models.untracked import untracked
 
 __all__ = [
     "AccessListEntry",
@@ -39,16 +36,14 @@ __all__ = [
 ]
 
 
-@frozen(kw_only=True, repr=False)
-class EvmAddressWebhookMetadata(Record):
+class EvmAddressWebhookMetadata(Record, frozen=True, kw_only=True):
     """EVM address webhook metadata."""
 
     event_signatures: list[str] | None = None
     addresses: list[str]
 
 
-@frozen(kw_only=True, repr=False)
-class EvmAddressWebhook(Record):
+class EvmAddressWebhook(Record, frozen=True, kw_only=True):
     """An EVM address webhook."""
 
     id: str
@@ -64,23 +59,20 @@ class EvmAddressWebhook(Record):
     include_logs: bool | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class BalanceThresholdFilter(Record):
+class BalanceThresholdFilter(Record, frozen=True, kw_only=True):
     """A balance threshold filter."""
 
     balance_type: Annotated[str, enums.CommonBalanceType]
     balance_threshold: Annotated[int, AS_TEXT]
 
 
-@frozen(kw_only=True, repr=False)
-class PrimaryNetworkAddressSubEvents(Record):
+class PrimaryNetworkAddressSubEvents(Record, frozen=True, kw_only=True):
     """Primary Network address sub events."""
 
     address_activity_sub_events: list[Annotated[str, enums.PrimaryNetworkAddressActivitySubEventType]]
 
 
-@frozen(kw_only=True, repr=False)
-class PrimaryNetworkAddressWebhookMetadata(Record):
+class PrimaryNetworkAddressWebhookMetadata(Record, frozen=True, kw_only=True):
     """Primary Network address webhook metadata."""
 
     event_signatures: list[str] | None = None
@@ -90,8 +82,7 @@ class PrimaryNetworkAddressWebhookMetadata(Record):
     balance_threshold_filter: BalanceThresholdFilter | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class PrimaryNetworkAddressWebhook(Record):
+class PrimaryNetworkAddressWebhook(Record, frozen=True, kw_only=True):
     """A Primary Network address webhook."""
 
     id: str
@@ -105,15 +96,13 @@ class PrimaryNetworkAddressWebhook(Record):
     metadata: PrimaryNetworkAddressWebhookMetadata
 
 
-@frozen(kw_only=True, repr=False)
-class ValidatorSubEvents(Record):
+class ValidatorSubEvents(Record, frozen=True, kw_only=True):
     """Validator sub events."""
 
     validator_activity_sub_events: list[Annotated[str, enums.ValidatorActivitySubEvent]]
 
 
-@frozen(kw_only=True, repr=False)
-class ValidatorWebhookMetadata(Record):
+class ValidatorWebhookMetadata(Record, frozen=True, kw_only=True):
     """Validator webhook metadata."""
 
     event_signatures: list[str] | None = None
@@ -125,8 +114,7 @@ class ValidatorWebhookMetadata(Record):
     l1_validator_fee_balance_threshold: Annotated[int, AS_TEXT] | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class ValidatorWebhook(Record):
+class ValidatorWebhook(Record, frozen=True, kw_only=True):
     """A validator webhook."""
 
     id: str
@@ -140,17 +128,13 @@ class ValidatorWebhook(Record):
     metadata: ValidatorWebhookMetadata
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class SharedSecret(Record):
+class SharedSecret(Record, frozen=True, kw_only=True):
     """The secret that signs the webhooks' calls; no repr shows it."""
 
-    secret: str = field(repr=False)
+    secret: Annotated[str, NOT_SHOWN]
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class WebhookLog(Record):
+class WebhookLog(Record, frozen=True, kw_only=True):
     """A log of a transaction, in the call of a webhook."""
 
     address: str | None = None
@@ -164,17 +148,14 @@ class WebhookLog(Record):
     removed: bool | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class AccessListEntry(Record):
+class AccessListEntry(Record, frozen=True, kw_only=True):
     """An address of an access list, and its storage keys."""
 
     access_addresses: str | None = None
     storage_keys: list[str] | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class WebhookErcToken(Record):
+class WebhookErcToken(Record, frozen=True, kw_only=True):
     """The token of a transfer, in the call of a webhook."""
 
     address: str | None = None
@@ -184,8 +165,7 @@ class WebhookErcToken(Record):
     value_with_decimals: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class WebhookErcTransfer(Record):
+class WebhookErcTransfer(Record, frozen=True, kw_only=True):
     """A transfer of a token, in the call of a webhook."""
 
     transaction_hash: str | None = None
@@ -203,9 +183,7 @@ class WebhookErcTransfer(Record):
     block_time = OptionalUTCDatetime("block_timestamp")
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class WebhookInternalTransaction(Record):
+class WebhookInternalTransaction(Record, frozen=True, kw_only=True):
     """An internal transaction, in the call of a webhook."""
 
     from_: str | None = None
@@ -217,9 +195,7 @@ class WebhookInternalTransaction(Record):
     transaction_hash: str | None = None
 
 
-@untracked
-@frozen(kw_only=True, repr=False)
-class WebhookNetworkToken(Record):
+class WebhookNetworkToken(Record, frozen=True, kw_only=True):
     """The token of a chain, in the call of a webhook."""
 
     token_name: str | None = None
@@ -228,8 +204,7 @@ class WebhookNetworkToken(Record):
     value_with_decimals: str | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class WebhookTransaction(Record):
+class WebhookTransaction(Record, frozen=True, kw_only=True):
     """A transaction, in the call of a webhook."""
 
     block_hash: str | None = None
@@ -264,16 +239,14 @@ class WebhookTransaction(Record):
     block_time = OptionalUTCDatetime("block_timestamp")
 
 
-@frozen(kw_only=True, repr=False)
-class AddressActivity(Record):
+class AddressActivity(Record, frozen=True, kw_only=True):
     """A transaction of an address that a webhook watches, and its logs."""
 
     transaction: WebhookTransaction
     logs: list[WebhookLog] | None = None
 
 
-@frozen(kw_only=True, repr=False)
-class AddressActivityEvent(Record):
+class AddressActivityEvent(Record, frozen=True, kw_only=True):
     """The call of a webhook that watches addresses of an EVM chain."""
 
     webhook_id: str | None = None

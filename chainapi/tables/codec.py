@@ -23,7 +23,6 @@ from chainapi.models.row_type import RowType
 from chainapi.models.schema import row_classes
 from chainapi.models.shown import shown
 from chainapi.models.unions import Unknown, tags_of, wire_name
-from chainapi.models.untracked import class_with_extra
 from chainapi.tables.columns import (
     SOURCE,
     Column,
@@ -78,7 +77,6 @@ class Codec:
         self._shapes: dict[type, Shape] = {
             kind: Shape(kind, chosen, row=True, extra=self._extra) for kind in row_classes(model)
         }
-        self._shapes |= {class_with_extra(kind): shape for kind, shape in self._shapes.items()}
         self._models: dict[type, type] = {}  # of Structs
         self._known = {wire_name(one.name): one for one in columns if one.name != extra}
 

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from chainapi._text import nearest, quoted
 from chainapi.errors import ConfigurationError
-from chainapi.models.records import AnyRecord
+from chainapi.models.records import Record
 from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import tags_of
 from chainapi.tables.types import A_MODEL, AMOUNT_KINDS, INT64, Amounts, Kind
@@ -136,7 +136,7 @@ def checked_names(argument: str, what: str, given: Any) -> tuple[str, ...] | Non
 
 def has_extra(model: Any) -> bool:
     """Return whether a model has the column `extra`, for fields that it does not name."""
-    return bool(tags_of(model)) or any(issubclass(kind, AnyRecord) for kind in row_classes(model))
+    return bool(tags_of(model)) or any(issubclass(kind, Record) for kind in row_classes(model))
 
 
 def named_fields(model: type, taken: Iterable[str] = ()) -> Iterator[tuple[str, Field]]:

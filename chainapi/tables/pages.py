@@ -232,7 +232,12 @@ def _columns_of_points(points: list[Any]) -> Sequence[Sequence[Any]]:
 def _columns(names: Sequence[str], structs: list[Any]) -> Sequence[Sequence[Any]]:
     if len(structs) > WIDEST:
         return [list(map(attrgetter(name), structs)) for name in names]
-    return list(zip(*map(astuple, structs), strict=True)) if structs else [()] * len(names)
+    if not structs:
+        return [()] * len(names)
+    columns = zip(*map(astuple, structs), strict=True)
+    return [
+        column for name, column in zip(structs[0].__struct_fields__, columns, strict=True) if name in names
+    ]
 
 
 # Checks of the values of a field. They raise the error that sends a page to rows of the model.

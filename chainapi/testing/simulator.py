@@ -10,7 +10,7 @@ import msgspec
 from attrs import define, field
 
 from chainapi.models.codec import PageDecoder
-from chainapi.models.records import AnyRecord
+from chainapi.models.records import Record
 from chainapi.simulator import Exchange, MemoryTransport, Simulator
 from chainapi.simulator.matching import first_segment, match_path, parse_pattern
 
@@ -144,7 +144,7 @@ class CheckedSimulator(Simulator):
 def _as_rows(wire: list[dict[str, Any]], path: str, given: list[Any]) -> list[Any]:
     """Return rows of the services as rows of the kind that was given."""
     model = type(given[0]) if given and not isinstance(given[0], dict | str) else None
-    if model is not None and issubclass(model, AnyRecord):  # a list may have rows of several kinds
+    if model is not None and issubclass(model, Record):  # a list may have rows of several kinds
         model = _model_of(path)
     return [*PageDecoder(model, "rows")(_encode({"rows": wire})).rows]
 

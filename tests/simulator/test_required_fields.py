@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import operator
+import types
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import attrs
 import pytest
-from attrs import frozen
 from msgspec.structs import replace
 
 from chainapi.api.catalogue import ROUTES
 from chainapi.models import Unknown
 from chainapi.models.codec import PageDecoder, decode_resource
-from chainapi.models.records import AnyRecord, Record
+from chainapi.models.records import Record
 from chainapi.models.schema import fields_of, row_classes, type_of
 from chainapi.models.unions import register_union
 from tests.simulator.test_routes import Caller, needed_by, path_of
@@ -25,8 +25,7 @@ pytestmark = pytest.mark.rule  # models are replaced
 Colour = Literal["red", "green"]
 
 
-@frozen(kw_only=True)
-class Inner(Record):
+class Inner(Record, frozen=True, kw_only=True):
     """A record in a row."""
 
     inner_name: str
@@ -70,16 +69,18 @@ def extended(model: Any) -> Any:
         }
         register_union(union, {rule: kinds[kind] for rule, kind in rules.items()})
         return union
-    added = {name: attrs.field(type=kind) for name, (kind, _) in ADDED.items()}
+    added, defaults = {name: kind for name, (kind, _) in ADDED.items()}, dict[str, None]()
     known = {field.name: field for field in fields_of(model)}
     for name, field in known.items():
         added.pop(name, None)
         if field.type.kind == "record":
             hint = extended(field.type.hint)
-            added[name] = (
-                attrs.field(type=hint) if field.required else attrs.field(type=hint | None, default=None)
-            )
-    return attrs.make_class(model.__name__, added, (model,), frozen=True, kw_only=True, slots=True)
+            added[name] = hint if field.required else hint | None
+            if not field.required:
+                defaults[name] = None
+    namespace = {**defaults, "__annotations__": added}
+    options = {"frozen": True, "kw_only": True}
+    return types.new_class(model.__name__, (model,), options, lambda made: made.update(namespace))
 
 
 def extend(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
@@ -116,7 +117,7 @@ def test_required_fields_that_a_model_gains_have_values() -> None:
                 rows = [decode_resource(body, model)]
             else:
                 page = PageDecoder(model, endpoint.route.items, endpoint.route.extra).decode(body)
-                rows = [*page.rows, *(other for other in page.extra if isinstance(other, AnyRecord))]
+                rows = [*page.rows, *(other for other in page.extra if isinstance(other, Record))]
                 assert page.rows, name
             for row in rows:
                 assert_complete(row)
