@@ -7,12 +7,13 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
 import msgspec
 from msgspec.structs import force_setattr
 
+from chainapi._text import closest
 from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import EXACT, decode_leniently
 from chainapi.models.plain import dict_of, wire_of
@@ -77,8 +78,18 @@ class Record(
 
     if TYPE_CHECKING:
         __attrs_attrs__: ClassVar[Any]
-    else:  # no argument; under a name that no service sends
+    else:
+        # No argument; under a name that no service sends.
         _extra: Any = msgspec.field(default=msgspec.UNSET, name="\x7f")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            likely = None if name.startswith("_") else _likely(type(self), name)
+            hint = "" if likely is None else f"; did you mean {likely!r}?"
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+
+        def __getitem__(self, name: object) -> NoReturn:
+            likely = _likely(type(self), str(name)) or "NAME"
+            raise TypeError(f"{type(self).__name__} is no dict: read row.{likely}, or row.to_dict()")
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -138,6 +149,12 @@ class Record(
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """Yield names in Python and values, as a model of Pydantic does."""
         return ((field.name, getattr(self, field.name)) for field in fields_of(type(self)))
+
+
+def _likely(kind: Any, name: str) -> str | None:
+    """Return the attribute that a name in JSON, or a misspelt one, may mean."""
+    names = {field.wire: field.name for field in fields_of(kind)}
+    return names.get(name) or closest(name, names.values())
 
 
 @cache

@@ -64,6 +64,7 @@ class Decoded(msgspec.Struct):
 
     _label: ClassVar[msgspec.UnsetType] = msgspec.UNSET
     _unnamed: ClassVar[None] = None
+    _extra: ClassVar[msgspec.UnsetType] = msgspec.UNSET  # of a record, likewise
 
 
 def may_hold_null_text(content: bytes) -> bool:

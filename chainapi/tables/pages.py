@@ -18,7 +18,6 @@ from typing import Any, Literal
 import attrs
 import msgspec
 from attrs import define, evolve, frozen
-from msgspec.structs import astuple
 
 from chainapi.models.codec import DecodedPage, PageDecoder
 from chainapi.models.convert import row_type
@@ -230,14 +229,9 @@ def _columns_of_points(points: list[Any]) -> Sequence[Sequence[Any]]:
 
 
 def _columns(names: Sequence[str], structs: list[Any]) -> Sequence[Sequence[Any]]:
-    if len(structs) > WIDEST:
+    if not structs or len(names) == 1 or len(structs) > WIDEST:
         return [list(map(attrgetter(name), structs)) for name in names]
-    if not structs:
-        return [()] * len(names)
-    columns = zip(*map(astuple, structs), strict=True)
-    return [
-        column for name, column in zip(structs[0].__struct_fields__, columns, strict=True) if name in names
-    ]
+    return list(zip(*map(attrgetter(*names), structs), strict=True))
 
 
 # Checks of the values of a field. They raise the error that sends a page to rows of the model.

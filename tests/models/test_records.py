@@ -20,14 +20,17 @@ from typing import Any
 import attrs
 import cattrs
 import cloudpickle  # type: ignore[import-untyped]
+import httpx
 import msgspec
 import pytest
+from fastapi import FastAPI
 from rich.pretty import pretty_repr
 
 import chainapi
 from chainapi import MetricPoint, models
 from chainapi.api.catalogue import ROUTES
-from chainapi.models import EvmBlock, Money, SharedSecret, Unknown
+from chainapi.models import EvmBlock, Money, NativeTransaction, SharedSecret, Unknown
+from chainapi.testing import run
 from tests.answers import called, decoded, refused, rows_of
 from tests.documents import RECORDS, RETURNED, Maker
 
@@ -193,6 +196,40 @@ def test_a_secret_is_not_shown() -> None:
     (made,) = decoded(SharedSecret, {"secret": "hush"})
     assert made.secret == "hush"
     assert "hush" not in repr(made) + pretty_repr(made)
+
+
+# Names, for a program
+
+
+def test_another_name_of_a_field_names_the_attribute() -> None:
+    """A name in JSON, a subscript or a misspelt name is an error with the attribute that was meant."""
+    row: Any = decoded(EvmBlock, a_block())[0]
+    for name in ("blockNumber", "block_numbr"):
+        with pytest.raises(AttributeError, match=r"no attribute .*did you mean 'block_number'\?"):
+            getattr(row, name)
+        with pytest.raises(TypeError, match=r"EvmBlock is no dict: read row\.block_number"):
+            row[name]
+    with pytest.raises(AttributeError, match="EvmBlock has no attribute 'xyz'"):
+        _ = row.xyz
+    assert not hasattr(row, "__array__")
+
+
+def test_a_handler_without_an_annotation_returns_a_record() -> None:
+    """FastAPI encodes a record that a handler returns without a return type, by its names in Python."""
+    (made,) = decoded(NativeTransaction, Maker(seed=1, whole=True).record(NativeTransaction))
+    app = FastAPI()
+
+    @app.get("/")
+    async def newest():  # type: ignore[no-untyped-def]
+        return made
+
+    async def shown() -> Any:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+            return (await client.get("/")).json()
+
+    assert run(shown()) == made.to_dict()
+    assert dict(made)["tx_hash"] == made.tx_hash
 
 
 # As attrs classes, for a program

@@ -76,8 +76,7 @@ def extended(model: Any) -> Any:
         if field.type.kind == "record":
             hint = extended(field.type.hint)
             added[name] = hint if field.required else hint | None
-            if not field.required:
-                defaults[name] = None
+            defaults.update({} if field.required else {name: None})
     namespace = {**defaults, "__annotations__": added}
     options = {"frozen": True, "kw_only": True}
     return types.new_class(model.__name__, (model,), options, lambda made: made.update(namespace))
