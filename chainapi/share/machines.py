@@ -313,6 +313,9 @@ class _Term:
                 await self._elect(hosts=hosts)
                 began(self)
                 await self._work()
+            except exceptions.TimeoutError:
+                self._candidate = False  # to give up the lock would take as long again
+                raise
             finally:
                 await self._leave()
 
@@ -338,7 +341,7 @@ class _Term:
         if self._gate is not None:
             self._deliver(b"", number, frame)
         else:
-            for host in self._peers.values():
+            for host in [*self._peers.values()]:  # one, unless it was just lost
                 self._post(host, number, frame)
 
     # --- election -------------------------------------------------------------------------------
@@ -511,7 +514,10 @@ class _Term:
         if self._memory is not None:
             memory, self._memory = seal_memory(self._key, self._memory), None
             pipe.set(self._base + "memory", memory, ex=KEEP)
-        for peer, receivers in zip(peers, await pipe.execute(), strict=False):
+        answers = await pipe.execute(raise_on_error=False)
+        for peer, receivers in zip(peers, answers, strict=False):  # the last answer may be that of the memory
+            if isinstance(receivers, Exception):
+                raise receivers
             if not receivers and peer.packets.name in self._peers:
                 self._lose(peer)
 

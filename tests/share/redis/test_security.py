@@ -144,6 +144,18 @@ async def test_a_host_that_hangs_serves_no_frame_that_waited(url: str, name: str
         assert end.messages.empty()
 
 
+async def test_memory_that_is_not_stored_breaks_no_link(own_server: RedisServer, name: str) -> None:
+    """A Redis without room for what a host learned passes messages on."""
+    async with processes(2, own_server.url, name) as (host, guest):
+        own, _ = await connected(host, guest)
+        own_server.command("CONFIG", "SET", "maxmemory", "1")
+        await guest.connect(stopped=100.0)  # which the host is to store at once
+        await asyncio.sleep(0.2)
+        assert not own.broken.is_set()
+        assert (await own.state()).stopped > 90.0
+        assert own_server.command("EXISTS", f"chainapi:{{{name}}}:memory") == ":0"
+
+
 async def test_redis_that_does_not_read(own_server: RedisServer, name: str) -> None:
     """A link breaks when more than 16 MiB waits for Redis to take it."""
     async with processes(2, own_server.url, name) as (host, guest):
