@@ -23,7 +23,6 @@ from chainapi.core.share.messages import Remote
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share.directory import Directory
 from chainapi.share.link import Link
-from chainapi.share.process import HostProcess
 from chainapi.share.stream import StreamLink, connected
 
 __all__ = ["LocalCarrier"]
@@ -206,6 +205,8 @@ def _start(directory: Directory) -> subprocess.Popen[bytes] | None:
         " be started for them: %s",
         reason,
     )
+    from chainapi.share.process import HostProcess  # with all rules of limits
+
     host = HostProcess(directory, replaceable=False)
     threading.Thread(target=lambda: asyncio.run(host.run()), name="chainapi-share", daemon=True).start()
     return None

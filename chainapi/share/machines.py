@@ -322,9 +322,7 @@ class _Term:
     async def hosted(self) -> bool:
         """Return whether a machine is the host."""
         async with self._redis:
-            held = await self._get("host")
-            if held is None:
-                return False
+            held = await self._get("host") or b"nobody"
             [(_, listeners)] = await self._redis.pubsub_numsub(self._channel(held.decode("latin-1")))
             return bool(listeners)
 

@@ -60,7 +60,6 @@ from chainapi.errors import (
     SessionClosedError,
     ShareUnavailableError,
 )
-from chainapi.share.host import Host
 from chainapi.share.link import Carrier, Link, linked_pair
 from chainapi.share.permits import Permits, SharedPermit
 
@@ -518,6 +517,8 @@ class SharedGate:
             else "by its last share",
             reason,
         )
+        from chainapi.share.host import Host  # only now: a process beside a host needs no rules
+
         near, far = linked_pair()
         Host().serve(far)
         uplink = self._greet(near, own=True)
