@@ -129,7 +129,7 @@ class Shape:
         for row, line in zip(rows, lines.split(b"\n"), strict=False):
             made.append(head if line == b"{}" else before + line[1:-1])
             if self._extra is not None:
-                found = unnamed(row) if getattr(row, "_extra", None) is not None else {}
+                found = {} if getattr(row, "_extra", msgspec.UNSET) is msgspec.UNSET else unnamed(row)
                 more = b"" if made[-1] == b"{" else b","
                 name = msgspec.json.encode(self._extra)
                 made.append(b"%b%b:%b" % (more, name, encode_json(found) if found else b"null"))
