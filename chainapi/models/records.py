@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -17,7 +16,7 @@ from chainapi._text import closest
 from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import EXACT, decode_leniently
 from chainapi.models.plain import dict_of, wire_of
-from chainapi.models.schema import NOT_SHOWN, Type, fields_of, type_of
+from chainapi.models.schema import KEPT, Type, fields_of
 from chainapi.models.shown import shown
 from chainapi.models.unions import wire_name
 
@@ -41,23 +40,17 @@ class RecordMeta(msgspec.StructMeta):
     @property
     def __signature__(self) -> inspect.Signature:
         """Signature of the constructor, without what a record keeps of its JSON."""
-        given = type.__getattribute__(msgspec.StructMeta, "__signature__").__get__(self)
-        parameters = [one for one in given.parameters.values() if one.name != "_extra"]
+        parameters = [one for one in super().__signature__.parameters.values() if one.name != "_extra"]
         return inspect.Signature(parameters)
 
 
 @cache
 def _attributes(kind: Any) -> Any:
     """Return the fields of a class of records, as attrs has them."""
-    hints = typing.get_type_hints(kind, include_extras=True)
-    fields: dict[str, Any] = {}
-    for entry in msgspec.structs.fields(kind):
-        if entry.name != "_extra":
-            default = attrs.NOTHING if entry.default is msgspec.NODEFAULT else entry.default
-            shown = NOT_SHOWN not in type_of(hints[entry.name]).notes
-            fields[entry.name] = attrs.field(
-                default=default, kw_only=True, repr=shown, type=hints[entry.name]
-            )
+    fields = {
+        field.name: attrs.field(default=field.default, kw_only=True, repr=field.shown, type=field.hint)
+        for field in fields_of(kind)
+    }
     return attrs.fields(attrs.make_class(kind.__name__, fields))
 
 
@@ -79,8 +72,7 @@ class Record(
     if TYPE_CHECKING:
         __attrs_attrs__: ClassVar[Any]
     else:
-        # No argument; under a name that no service sends.
-        _extra: Any = msgspec.field(default=msgspec.UNSET, name="\x7f")
+        _extra: Any = msgspec.field(default=msgspec.UNSET, name=KEPT)
 
         def __getattr__(self, name: str) -> NoReturn:
             likely = None if name.startswith("_") else _likely(type(self), name)
@@ -175,32 +167,26 @@ def _with_extra(record: Any, extra: bytes | Mapping[str, Any]) -> Any:
     return record
 
 
-def keep(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
-    """Return records that keep their original JSON, and so do the records inside them.
+def keep(value: Any, raw: bytes | msgspec.Raw) -> None:
+    """Let the records in a new value keep their original JSON.
 
     Raises:
         MsgspecError, UnicodeError, RecursionError: the JSON does not fit one of them.
 
     """
-    return [*map(_kept, rows, raws)]
-
-
-def _kept(value: Any, raw: bytes | msgspec.Raw) -> Any:
-    """Return a value whose records keep their JSON."""
     if isinstance(value, Record):
-        kind: Any = type(value)
-        record = _with_extra(value, bytes(raw))
-        names, look = _records_in(kind)
+        _with_extra(value, bytes(raw))
+        names, look = _records_in(type(value))
         if look is not None:
             found = look.decode(raw)
             for name in names:
-                _kept(getattr(value, name), getattr(found, name))
-        return record
-    if type(value) in (list, tuple):
-        return type(value)(map(_kept, value, _LIST.decode(raw)))
-    if isinstance(value, dict):
-        return {name: _kept(value[name], its) for name, its in _OBJECT.decode(raw).items()}
-    return value
+                keep(getattr(value, name), getattr(found, name))
+    elif type(value) in (list, tuple):
+        for entry, its in zip(value, _LIST.decode(raw), strict=False):
+            keep(entry, its)
+    elif isinstance(value, dict):
+        for name, its in _OBJECT.decode(raw).items():
+            keep(value[name], its)
 
 
 def unnamed(record: Any) -> dict[str, Any]:

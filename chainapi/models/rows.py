@@ -42,8 +42,7 @@ class RowDecoder:
         except DecodeError as fault:
             if not fault.reason.startswith(UNKNOWN_FIELD):
                 raise
-        row = decoder_of(row_type(self._model)).one(raw)
-        return _kept([row], [raw])[0]
+        return _kept([decoder_of(row_type(self._model)).one(raw)], [raw])[0]
 
     def several(self, raws: Sequence[bytes | msgspec.Raw], *, unnamed: bool = False) -> list[Any]:
         """Decode rows; with `unnamed`, some have fields that no record names.
@@ -61,9 +60,11 @@ class RowDecoder:
         return _kept(decoder_of(row_type(self._model)).several(raws), raws)
 
 
-def _kept(rows: Sequence[Any], raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
-    """Return rows that keep their JSON."""
+def _kept(rows: list[Any], raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
+    """Return new rows, after they have kept their JSON."""
     try:
-        return keep(rows, raws)
+        for row, raw in zip(rows, raws, strict=True):
+            keep(row, raw)
     except DECODING_ERRORS as error:  # nested deeper than the stack that is left
         raise to_decode_error(error) from None
+    return rows

@@ -71,6 +71,7 @@ _UNIONS = (typing.Union, types.UnionType)
 # Note of a number that the services send as a string: `Annotated[int, AS_TEXT]`.
 AS_TEXT = "sent as a string"
 NOT_SHOWN = "not shown"  # note of a field whose value no repr shows
+KEPT = "\x7f"  # name, which no service sends, of what a record keeps of its JSON; it is no field
 
 
 class Type(Struct, frozen=True):
@@ -262,7 +263,7 @@ class Field(Struct, frozen=True):
 def is_record(model: Any) -> bool:
     """Check whether a model is an attrs class, a dataclass or a msgspec Struct."""
     return isinstance(model, type) and (
-        attrs.has(model) or dataclasses.is_dataclass(model) or issubclass(model, msgspec.Struct)
+        issubclass(model, msgspec.Struct) or attrs.has(model) or dataclasses.is_dataclass(model)
     )
 
 
@@ -308,23 +309,25 @@ def _declared(model: Any, hints: Mapping[str, Any]) -> Iterator[Field]:
     for name, wire, default, direct, shown in _attributes(model):
         hint = hints.get(name)
         kind = unknown if hint is None else type_of(hint)
+        shown = shown and NOT_SHOWN not in kind.notes
         yield Field(name, wire, kind, hint, default, direct, name in timestamps, shown)
 
 
 def _attributes(model: Any) -> Iterator[tuple[str, str, Any, bool, bool]]:
     """Yield each field's name, JSON name, default, whether it is direct, and shown."""
-    if attrs.has(model):
+    if issubclass(model, msgspec.Struct):  # attrs reads the fields of our records from here
+        for entry in msgspec.structs.fields(model):
+            if entry.encode_name != KEPT:
+                default = _default(entry.default, entry.default_factory, msgspec.NODEFAULT)
+                yield entry.name, entry.encode_name, default, True, True
+    elif attrs.has(model):
         for attribute in attrs.fields(model):
             direct = attribute.init and attribute.converter is None and attribute.alias == attribute.name
             yield attribute.name, _wire(attribute), attribute.default, direct, attribute.repr is True
-    elif dataclasses.is_dataclass(model):
+    else:
         for field in dataclasses.fields(model):
             default = _default(field.default, field.default_factory, dataclasses.MISSING)
             yield field.name, field.name, default, field.init, field.repr
-    else:
-        for entry in msgspec.structs.fields(model):
-            default = _default(entry.default, entry.default_factory, msgspec.NODEFAULT)
-            yield entry.name, entry.encode_name, default, True, True
 
 
 def _wire(attribute: attrs.Attribute[Any]) -> str:

@@ -241,6 +241,12 @@ class Labelled(MetricPoint, frozen=True):
     label: str = ""
 
 
+class Listed(MetricPoint, frozen=True):
+    """Point with a field of a user's whose default is a new list."""
+
+    labels: list[str] = msgspec.field(default_factory=list[str])
+
+
 class Doubled(MetricPoint, frozen=True):
     """Point with a method of a user's."""
 
@@ -354,3 +360,5 @@ def test_a_class_of_a_user_may_derive_from_a_point() -> None:
         rows[0].label = "y"  # type: ignore[attr-defined]
     sent = {"timestamp": 1, "value": 2.5, "label": "x"}
     assert decoded(Labelled, sent) == [Labelled(1, 2.5, "x")]
+    assert decoded(Listed, {"timestamp": 1, "value": 2.5}) == [Listed(1, 2.5)]
+    assert attrs.fields(Listed).labels.default.factory() == []
