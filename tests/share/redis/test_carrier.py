@@ -209,7 +209,8 @@ async def test_a_user_with_the_documented_permissions(own_server: RedisServer, n
         await host.connect(stopped=100.0)
         end = await guest.connect()
         assert (await end.state()).processes == 2
-        await asyncio.sleep(1.5)  # the lease is renewed
+        renewals = "return string.match(redis.call('INFO', 'commandstats'), 'pexpire:calls=(%d+)') or '0'"
+        await until(lambda: int(own_server.command("EVAL", renewals, "0")) > 5)  # after more than a lease
         await host.aclose()
         await end.broken.wait()
         assert (await (await guest.connect()).state()).stopped > 90.0

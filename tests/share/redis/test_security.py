@@ -14,7 +14,7 @@ from chainapi.core.share.packets import NONCE, Kind, Packet, PacketLink, quota_k
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.registry import observable
 from chainapi.share.watch import Observer
-from tests.raw_server import let_pass, settle
+from tests.raw_server import let_pass, settle, until
 from tests.share.redis.processes import Process, connected, processes
 from tests.share.redis.server import RedisServer
 
@@ -147,12 +147,14 @@ async def test_a_host_that_hangs_serves_no_frame_that_waited(url: str, name: str
 async def test_memory_that_is_not_stored_breaks_no_link(own_server: RedisServer, name: str) -> None:
     """A Redis without room for what a host learned passes messages on."""
     async with processes(2, own_server.url, name) as (host, guest):
-        own, _ = await connected(host, guest)
+        own, end = await connected(host, guest)
         own_server.command("CONFIG", "SET", "maxmemory", "1")
         await guest.connect(stopped=100.0)  # which the host is to store at once
-        await asyncio.sleep(0.2)
+        refusals = "return string.match(redis.call('INFO', 'errorstats'), 'OOM:count=(%d+)') or '0'"
+        await until(lambda: own_server.command("EVAL", refusals, "0") != "0")
+        for _ in range(3):  # each goes to the host and back
+            assert (await end.state()).stopped > 90.0
         assert not own.broken.is_set()
-        assert (await own.state()).stopped > 90.0
         assert own_server.command("EXISTS", f"chainapi:{{{name}}}:memory") == ":0"
 
 
