@@ -98,7 +98,7 @@ def gets(route: Route) -> Callable[[F], F]:
     return declare
 
 
-writes = gets  # something in the service: `Route.idempotency` decides after which faults it is repeated
+writes = gets  # `Route.idempotency` decides after which faults a write is repeated
 
 
 def endpoints_in(kind: type) -> dict[str, Endpoint]:

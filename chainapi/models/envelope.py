@@ -121,8 +121,10 @@ def find_list(body: bytes, likely: str) -> str:
     fields.pop("nextPageToken", None)
     for first in (b"[", b"n"):
         candidates = [name for name, value in fields.items() if value == first]
-        if len(candidates) == 1 or likely in candidates:
-            return candidates[0] if len(candidates) == 1 else likely
+        if likely in candidates:
+            return likely
+        if len(candidates) == 1:
+            return candidates[0]
         if candidates:
             named = ", ".join(candidates)
             raise DecodeError(f"several fields could hold the rows: choose one with items= ({named})")

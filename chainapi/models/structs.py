@@ -1,4 +1,4 @@
-"""Private Structs, derived from attrs classes, into which msgspec decodes.
+"""Private Structs of records and attrs classes, into which msgspec decodes.
 
 There are two kinds. A strict decoder reads a `wire_type`; whole numbers may come as strings of digits, which
 a pattern checks. A lax decoder reads a `fast_type`: it makes whole numbers of strings without a pattern. It

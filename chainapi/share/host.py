@@ -468,8 +468,10 @@ class _Peer:
 
     def _end_unanswered(self, message: Lost | Unsent) -> None:
         permit = self._end(message.permit)
-        if permit is not None:
-            (permit.lost if isinstance(message, Lost) else permit.unsent)()
+        if permit is not None and isinstance(message, Lost):
+            permit.lost()
+        elif permit is not None:
+            permit.unsent()
 
     def _answered_late(self, message: Answered) -> None:
         """Honor a refusal although its permit was overdue."""

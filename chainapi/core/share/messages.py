@@ -4,11 +4,9 @@ A frame is a MessagePack array of messages, each an array that begins with its n
 delivers bytes instead of frames puts the length before each (`FrameReader`). All times are durations in
 seconds from the time of sending, because the clocks of two processes differ. No message has an API key.
 
-The processes that share a quota are its participants; one of them is the host, and has a link to itself.
-
-A participant begins with `Hello` and then sends `Join` for each session, and `Holding` for each request whose
-response it still expects. The host answers with `Welcome`, or with `Denied` and the end of the link. From
-then on, in any order:
+The processes that share a quota are its participants. A participant begins with `Hello`, and the host answers
+with `Welcome`, or with `Denied` and the end of the link. Then the participant sends `Join` for each session,
+and `Holding` for each request whose response it still expects. From then on, in any order:
 
 - `Acquire` requests a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
 - A participant ends each permit once: `Answered`, `Lost`, or `Unsent`. `Answered` with a 429 has a `Verdict`.
