@@ -331,8 +331,8 @@ class Pages(Generic[T]):
     ) -> pd.DataFrame:
         """Return all rows as a data frame of pandas; its columns have the types of Arrow.
 
-        By default columns of amounts are objects, Python ints of any size: their sums are right. Amounts in
-        records and lists are strings then. Arguments and errors are those of `to_arrow()`.
+        By default amounts are Python ints of any size in columns of objects, so that sums are right; inside
+        of records and lists they are strings. Arguments and errors are as in `to_arrow()`.
 
         Raises:
             ChainAPIError: as `to_arrow()` raises.

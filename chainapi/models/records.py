@@ -138,7 +138,7 @@ class Record(
         return shown(self)
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Return the fields that `rich` shows: that of a Struct would show secrets too."""
+        """Return the fields that `rich` shows: by default it would show secrets too."""
         return [(field.name, getattr(self, field.name)) for field in fields_of(type(self)) if field.shown]
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:

@@ -492,7 +492,7 @@ class _Term:
                 self._read(packet)
 
     async def _packet(self, seconds: float) -> Packet | None:
-        """Return the next packet; None if there is none so long, or somebody else sent it."""
+        """Return the next packet; None after `seconds` without one, or for a forged one."""
         message = await self._inbox.get_message(ignore_subscribe_messages=True, timeout=seconds)
         return None if message is None else unseal(self._key, message["data"])
 
@@ -513,7 +513,7 @@ class _Term:
             memory, self._memory = seal_memory(self._key, self._memory), None
             pipe.set(self._base + "memory", memory, ex=KEEP)
         answers = await pipe.execute(raise_on_error=False)
-        for peer, receivers in zip(peers, answers, strict=False):  # the last answer may be that of the memory
+        for peer, receivers in zip(peers, answers, strict=False):  # the memory may have one more
             if isinstance(receivers, Exception):
                 raise receivers
             if not receivers and peer.packets.name in self._peers:

@@ -27,7 +27,7 @@ class RedisCarrier:
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``, with the options of redis-py.
         prefix: of all keys and channels.
-        secret: of all processes, to authenticate packets, instead of that of each quota; see `remote`.
+        secret: authenticates the packets of all quotas, in place of a secret for each; see `remote`.
         ttl: seconds after which a host that hangs, or that Redis cannot reach, loses the quota to another.
         silence: seconds without a packet after which a link breaks.
         timeout: seconds within which Redis has to answer.
