@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,6 +17,7 @@ from chainapi import Session
 from chainapi.simulator import Simulator
 from tests.dask.clusters import cluster_of
 from tests.share.exchange import Exchange, ExchangeCarrier
+from tests.share.folders import share_folder
 from tests.share.members import PATH, Outcome, Processes, Worker
 from tests.share.redis.server import RedisServer
 
@@ -131,8 +131,8 @@ class OneMachine(Apart):
     @asynccontextmanager
     async def made(cls, **settings: Any) -> AsyncIterator[OneMachine]:
         """Make the ground, and end all processes at the end."""
-        with tempfile.TemporaryDirectory(prefix="share") as folder:
-            directory = Path(folder, "chainapi")
+        with share_folder() as folder:
+            directory = folder / "chainapi"
             async with (
                 Simulator(log=True, **settings) as sim,
                 Processes.started(CHAINAPI_SHARE_DIR=str(directory)) as processes,
@@ -160,8 +160,8 @@ class OverRedis(Apart):
     @asynccontextmanager
     async def made(cls, **settings: Any) -> AsyncIterator[OverRedis]:
         """Make the ground, and end all processes and the server at the end."""
-        with tempfile.TemporaryDirectory(prefix="redis") as folder:
-            server, key = RedisServer(Path(folder)).start(), uuid.uuid4().hex
+        with share_folder() as folder:
+            server, key = RedisServer(folder).start(), uuid.uuid4().hex
             try:
                 async with (
                     Simulator(log=True, api_key=key, **settings) as sim,

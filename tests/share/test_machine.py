@@ -24,6 +24,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.share.process import HostProcess
 from chainapi.simulator import Fault, Simulator
 from tests.real_loop import RealLoop
+from tests.share.folders import share_folder
 
 PATH = "/v1/chains/43114"
 KEY = "key-that-no-file-may-have"
@@ -34,9 +35,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has nei
 @pytest.fixture
 def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return the path that CHAINAPI_SHARE_DIR names, short enough for a Unix socket."""
-    with tempfile.TemporaryDirectory(prefix="share") as folder:
+    with share_folder() as folder:
         monkeypatch.setenv("CHAINAPI_SHARE_DIR", f"{folder}/chainapi")
-        yield Path(folder, "chainapi")
+        yield folder / "chainapi"
 
 
 @asynccontextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedErr
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
 from tests.share.exchange import Exchange
+from tests.share.folders import share_folder
 from tests.share.test_shared_gate import time
 
 PATH = "/v1/chains/43114"
@@ -149,8 +148,8 @@ async def test_variable_chooses_for_all_sessions(monkeypatch: pytest.MonkeyPatch
     """CHAINAPI_SHARE counts where share= is not given."""
     sim, shared = Simulator(), dict[str, bool]()
     for value in ("", "0", "1", "local", "local, share=False"):
-        with tempfile.TemporaryDirectory() as short:  # paths of sockets have at most 107 bytes
-            folder = Path(short, "chainapi")
+        with share_folder() as short:
+            folder = short / "chainapi"
             monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(folder))
             monkeypatch.setenv("CHAINAPI_SHARE", value.partition(",")[0])
             options: dict[str, Any] = {"share": False} if "," in value else {}
