@@ -194,8 +194,8 @@ def test_a_document_becomes_a_record_and_a_route(checkout: Path) -> None:
     generated(a_document(), checkout)
     model = (checkout / "chainapi/models/evm.py").read_text("utf-8")
     assert "class EvmBlock(Record, frozen=True, kw_only=True):" in model
-    assert re.findall(r"    block_number: Annotated\[int, AS_TEXT\]$", model, re.MULTILINE)
-    assert "    block_timestamp_milliseconds: int | None = None\n" in model
+    assert re.findall(r"    block_number: Annotated\[Int, AS_TEXT\]$", model, re.MULTILINE)
+    assert "    block_timestamp_milliseconds: Int | None = None\n" in model
     assert '    block_time = UTCDatetime("block_timestamp")' in model
     group = (checkout / "chainapi/api/groups/evm.py").read_text("utf-8")
     assert "page_size: PageSize | None = 100," in group

@@ -27,7 +27,7 @@ from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
-from chainapi.models.schema import AS_TEXT
+from chainapi.models.schema import AS_TEXT, REFUSED
 from chainapi.models.unions import tags_of, wire_name
 
 __all__ = ["Difference", "compare", "examples", "main"]
@@ -317,11 +317,12 @@ def _is_union(hint: Any) -> bool:
 def _plain(hint: Any) -> tuple[Any, set[str]]:
     """Return a type without None and annotations, and the values that it lists."""
     if _is_union(hint) and not tags_of(hint):
-        kept = [argument for argument in typing.get_args(hint) if argument is not type(None)]
+        given = typing.get_args(hint)
+        kept = [one for one in given if one is not type(None) and one not in REFUSED]
         if len(kept) == 1:
             return _plain(kept[0])
     if typing.get_origin(hint) is Annotated and hint.__metadata__ == (AS_TEXT,):
-        return hint.__origin__, set()
+        return _plain(hint.__origin__)
     if typing.get_origin(hint) is Annotated:
         return _plain(typing.get_args(hint)[1])[0], set(typing.get_args(typing.get_args(hint)[1]))
     if typing.get_origin(hint) is Literal:

@@ -43,7 +43,7 @@ class Field:
     @property
     def time(self) -> str | None:
         """Property that returns a timestamp as a datetime; None for other fields."""
-        if not self.name.endswith("timestamp") or self.type != "int":
+        if not self.name.endswith("timestamp") or self.type != "Int":
             return None
         kind = "OptionalUTCDatetime" if self.missing else "UTCDatetime"
         return f'    {self.name.removesuffix("timestamp")}time = {kind}("{self.name}")'
@@ -212,15 +212,16 @@ def scalar(record: str, wire: str, kind: str) -> str:
     exact = wire in fields.DECIMALS or f"{record}.{wire}" in fields.DECIMALS
     if kind == "string":
         whole = wire in fields.WHOLE_STRINGS or (wire == "chainId" and record in fields.WHOLE_CHAIN_IDS)
-        return f"Annotated[{'int' if whole else 'Decimal'}, AS_TEXT]" if whole or exact else "str"
+        return f"Annotated[{'Int' if whole else 'Decimal'}, AS_TEXT]" if whole or exact else "str"
     if kind in ("number", "integer"):
-        return "Decimal" if exact else "float" if wire in fields.FLOATS else "int"
+        return "Decimal" if exact else "Float" if wire in fields.FLOATS else "Int"
     return {"boolean": "bool"}[kind]
 
 
 def without_note(kind: str) -> str:
-    """Return a type in Python without the notes of numbers that are sent as strings."""
-    return re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", kind)
+    """Return a type in Python without what numbers have for the decoder."""
+    plain = re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", kind)
+    return re.sub(r"\b(Int|Float)\b", lambda found: found[1].lower(), plain)
 
 
 def write_records(records: Records, writer: Writer) -> None:
@@ -294,7 +295,7 @@ def head(module: str, foreign: dict[str, set[str]], public: list[str]) -> Iterat
         yield f"from chainapi.models.{name} import {', '.join(sorted(used))}"
     yield "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime"
     yield "from chainapi.models.records import Record"
-    yield "from chainapi.models.schema import AS_TEXT, NOT_SHOWN"
+    yield "from chainapi.models.schema import AS_TEXT, NOT_SHOWN, Float, Int"
     yield "from chainapi.models.unions import Unknown, register_union"
     yield ""
     yield f"__all__ = [{', '.join(repr(name) for name in public)}]"
@@ -365,7 +366,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from chainapi.models.hooks import converter as converter
+from chainapi.models.own import converter as converter
 from chainapi.models.invalid import Invalid as Invalid
 from chainapi.models.metrics import MetricPoint as MetricPoint
 from chainapi.models.unions import Unknown as Unknown
