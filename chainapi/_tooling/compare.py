@@ -317,14 +317,12 @@ def _is_union(hint: Any) -> bool:
 def _plain(hint: Any) -> tuple[Any, set[str]]:
     """Return a type without None and annotations, and the values that it lists."""
     if _is_union(hint) and not tags_of(hint):
-        given = typing.get_args(hint)
-        kept = [one for one in given if one is not type(None) and one not in REFUSED]
+        kept = [one for one in typing.get_args(hint) if one not in (type(None), *REFUSED)]
         if len(kept) == 1:
             return _plain(kept[0])
-    if typing.get_origin(hint) is Annotated and hint.__metadata__ == (AS_TEXT,):
-        return _plain(hint.__origin__)
     if typing.get_origin(hint) is Annotated:
-        return _plain(typing.get_args(hint)[1])[0], set(typing.get_args(typing.get_args(hint)[1]))
+        of, note, *_ = typing.get_args(hint)
+        return _plain(of) if note == AS_TEXT else (_plain(note)[0], set(typing.get_args(note)))
     if typing.get_origin(hint) is Literal:
         return str, set(typing.get_args(hint))
     return hint, set()
