@@ -170,6 +170,7 @@ class Groups:
             yield page_size(bounded["minimum"], bounded["maximum"])
         if items:
             yield "resume: Checkpoint | None = None"
+            yield "page_token: str | None = None"
             yield 'on_invalid: OnInvalid = "raise"'
             yield "prefetch: int = 0"
         yield "priority: int | None = None"
