@@ -170,9 +170,9 @@ class APIStatusError(ChainAPIError):
         attempts: int = 1,
         elapsed: float = 0.0,
     ) -> None:
-        self.status = self.default_status if status is None else status
+        self.status: int = self.default_status if status is None else status
         self.error = error
-        self.messages = tuple(messages)
+        self.messages: tuple[str, ...] = tuple(messages)
         self.where = where
         self.attempts = attempts
         self.elapsed = elapsed
@@ -272,7 +272,7 @@ class APIConnectionError(ChainAPIError):
     sent: ClassVar[bool] = True
 
     def __init__(self, reason: str, *, where: str = "", attempts: int = 1, elapsed: float = 0.0) -> None:
-        self.reason = _plain(reason)
+        self.reason: str = _plain(reason)
         self.where = where
         self.attempts = attempts
         self.elapsed = elapsed
@@ -314,7 +314,7 @@ class OutcomeUnknownError(ChainAPIError):
     def __init__(
         self, reason: str, *, where: str = "", lookup: str = "", attempts: int = 1, elapsed: float = 0.0
     ) -> None:
-        self.reason = _plain(reason)
+        self.reason: str = _plain(reason)
         self.where = where
         self.lookup = lookup
         self.attempts = attempts
@@ -429,8 +429,8 @@ class DecodeError(ChainAPIError):
         attempts: int = 1,
         elapsed: float = 0.0,
     ) -> None:
-        self.reason = _plain(reason)
-        self.path = _plain(path)
+        self.reason: str = _plain(reason)
+        self.path: str = _plain(path)
         self.where = where
         self.malformed = malformed
         self.row = row
@@ -519,7 +519,8 @@ class QueueFullError(QuotaWaitError):
         )
         self.retry_at = retry_at
         self.retry_after = retry_after
-        self.max_wait = self.deadline = None
+        self.max_wait: float | None = None
+        self.deadline: float | None = None
         self.max_waiting = max_waiting
 
 
@@ -581,7 +582,7 @@ class IncompleteExportError(ExportError):
 
     def __init__(self, message: str = "", failures: Mapping[str, ChainAPIError] | None = None) -> None:
         super().__init__(message)
-        self.failures = dict(failures or {})
+        self.failures: dict[str, ChainAPIError] = dict(failures or {})
 
 
 class TargetInUseError(ExportError):

@@ -109,7 +109,7 @@ class Part:
         self._within = within
         self._grid = ranged.grid
         self._number = number_reader(ranged.number)
-        self.query = _bounded(query, ranged, within)
+        self.query: Query = _bounded(query, ranged, within)
 
     def own_rows(self, page: DecodedPage) -> DecodedPage:
         """Return a page without the rows of neighboring ranges.

@@ -14,6 +14,7 @@ from chainapi.api.options import Options
 from chainapi.api.ranges import ListRanges, Part, can_be_cut
 from chainapi.api.routes import Route
 from chainapi.client.connection import Connection
+from chainapi.client.emitter import Emitter
 from chainapi.client.service import Service
 from chainapi.client.source import Numbered
 from chainapi.core.call import Call, CallOptions, Exchange, GivenUp
@@ -102,10 +103,10 @@ class ListSource:
         endpoint: Endpoint | None,
         within: Interval | None = None,
     ) -> None:
-        self.emit = service.events.emit
-        self.prefetch = options.prefetch
+        self.emit: Emitter = service.events.emit
+        self.prefetch: int = options.prefetch
         self.on_invalid: OnInvalid = options.on_invalid
-        self.extra = tuple(name for name, _ in route.extra)
+        self.extra: tuple[str, ...] = tuple(name for name, _ in route.extra)
         self._connection = connection
         self._service = service
         self._route = route

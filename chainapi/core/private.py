@@ -14,7 +14,9 @@ class Private:
     """
 
     __slots__ = ()
-    __repr__ = object.__repr__
+
+    def __repr__(self) -> str:
+        return object.__repr__(self)
 
     def __rich_repr__(self) -> Any:
         """Return None: `rich` shows the repr then, and all values of another Struct."""

@@ -31,7 +31,8 @@ class GeneralDecoder:
     """
 
     def __init__(self, model: Any, shape: Shape) -> None:
-        wire, self.finish = _maker_of(model)
+        wire, finish = _maker_of(model)
+        self.finish: Finish = finish
         self._decoder = msgspec.json.Decoder(shape(wire), float_hook=exact_number)
 
     def decode(self, content: bytes | msgspec.Raw) -> Any:

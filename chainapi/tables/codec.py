@@ -24,6 +24,7 @@ from chainapi.models.shown import shown
 from chainapi.models.unions import Unknown, tags_of, wire_name
 from chainapi.tables.columns import (
     SOURCE,
+    Column,
     chosen_columns,
     columns_of,
     free_name,
@@ -64,7 +65,9 @@ class Codec:
         self.model = model
         columns = columns_of(model, amounts)
         extra = columns[-1].name if has_extra(model) else None
-        self.columns = columns if fields is None else chosen_columns(columns, fields, last=extra)
+        self.columns: tuple[Column, ...] = (
+            columns if fields is None else chosen_columns(columns, fields, last=extra)
+        )
         self._raw = on_invalid == "raw"
         chosen = {column.name: column for column in self.columns}
         self._extra = extra if extra in chosen else None

@@ -72,7 +72,7 @@ class Shape:
         self, model: type, columns: Mapping[str, Column], *, row: bool = False, extra: str | None = None
     ) -> None:
         named = dict(named_fields(model, TAKEN if row else ()))
-        self.names = [name for name in columns if name in named]
+        self.names: list[str] = [name for name in columns if name in named]
         self._model: Any = model
         self._extra = extra
         checked = issubclass(model, Record)
