@@ -104,13 +104,6 @@ def limits(session: nox.Session) -> None:
 
 
 @nox.session
-def compare(session: nox.Session) -> None:
-    """Compare routes and records with the OpenAPI documents, or with those that are named."""
-    session.install("-e", ".[dev]")
-    session.run("python", "-m", "chainapi._tooling.compare", "--examples", *session.posargs)
-
-
-@nox.session
 def conform(session: nox.Session) -> None:
     """Check responses of the simulator against the OpenAPI documents, or those that are named."""
     session.install("-e", ".[test]")

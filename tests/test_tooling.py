@@ -1,8 +1,7 @@
-"""Generator and comparison: the files they write and their errors."""
+"""Generator: the files that it writes, and its errors."""
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import warnings
@@ -15,7 +14,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from chainapi import Session
-from chainapi._tooling import calls, compare, generate, keys, pages, record_names, records, route_names
+from chainapi._tooling import calls, generate, keys, pages, record_names, records, route_names
 from chainapi._tooling.calls import check_names
 from chainapi._tooling.files import COMMAND, HEADER, ROOT, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, snake
@@ -267,6 +266,11 @@ STEPS = {
         f"EvmBlock, WebhookLog, which are no union yet: add one to UNIONS in {RECORD_TABLES}",
         BLOCKS[0],
     ),
+    "attribute": (
+        change(f"{BLOCK} required 8", None),
+        "data.evm.blocks: the key names block_hash, but EvmBlock need not have blockHash",
+        BLOCKS[0],
+    ),
     "enumeration": (
         change(f"{BLOCK} properties status", TWO_ENUMS),
         f"in ENUMS in {RECORD_TABLES}",
@@ -342,87 +346,36 @@ def test_a_list_without_a_decision_is_named() -> None:
         assert said in str(caught.value)
 
 
-# The comparison
+# Changes of a document
 
 
-def differences(content: dict[str, Any], tmp_path: Path) -> list[str]:
-    """Return the unexplained differences of the one route."""
-    found = compare.compare([document_of(content, tmp_path)])
-    return [str(one) for one in found if one.reason is None and one.what != "not in the document"]
-
-
-def test_the_same_is_the_same(tmp_path: Path) -> None:
-    """A document that agrees with the route has no unexplained difference."""
-    assert differences(a_document(), tmp_path) == []
-
-
-DIFFERENCES = [
-    (change(f"{GET} x-execution-weight", "xl"), "weight: data.evm.blocks: 'small' is 'xl'"),
-    (change(f"{GET} deprecated", True), "deprecated: data.evm.blocks: False is True"),
-    (change(f"{GET} parameters 1 schema maximum", 500), "bounds: data.evm.blocks pageSize"),
-    (change(f"{GET} parameters 1 schema maximum", 500), "default: data.evm.blocks pageSize"),
-    (change(f"{GET} parameters 1 schema type", "string"), "type: data.evm.blocks pageSize"),
-    (change(f"{GET} parameters 1 required", True), "required: data.evm.blocks pageSize"),
-    (change(f"{GET} parameters 1 name", "size"), "parameter: data.evm.blocks size: not ours"),
-    (change(f"{GET} parameters 1 name", "size"), "parameter: data.evm.blocks pageSize: ours only"),
-    (change(f"{GET} parameters 2 in", "query"), "place: data.evm.blocks chainId"),
-    (change(f"{GET} parameters 2 schema enum", ["1"]), "values: data.evm.blocks chainId"),
-    (change(f"{ANSWER} more", {"type": "string"}), "envelope: data.evm.blocks more: not ours"),
-    (change(f"{BLOCK} properties txCount", None), "field: data.evm.blocks EvmBlock.txCount: ours only"),
-    (
-        change(f"{BLOCK} properties size", {"type": "number"}),
-        "field: data.evm.blocks EvmBlock.size: not ours",
-    ),
-    (change(f"{BLOCK} properties txCount type", "boolean"), "type: data.evm.blocks EvmBlock.txCount"),
-    (change(f"{BLOCK} properties blockHash enum", ["0x"]), "values: data.evm.blocks EvmBlock.blockHash"),
-    (
-        change(f"{BLOCK} required 0", None),
-        "required: data.evm.blocks EvmBlock.blockNumber: True is False",
-    ),
-    (
-        change(f"{BLOCK} required 8", None),
-        "key: data.evm.blocks block_hash: EvmBlock need not have blockHash",
-    ),
-    (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "EvmBlock.blockMinDelayExcess: False is True"),
-    (
-        change("paths /v1/news", {"get": a_document()["paths"][PATH]["get"]}),
-        "not declared: data /v1/news",
-    ),
+# Change of a document -> the line that is written for it.
+CHANGES = [
+    (change(f"{GET} x-execution-weight", "xl"), 'weight="xl"'),
+    (change(f"{GET} deprecated", True), "deprecated=True"),
+    (change(f"{GET} parameters 1 schema maximum", 500), "page_size: PageSize500 | None = 500"),
+    (change(f"{GET} parameters 1 name", "size"), "size: Annotated[int, Bounds(1, 100)] | None = None"),
+    (change(f"{ANSWER} more", {"type": "string"}), 'extra=(("more", "str"),)'),
+    (change(f"{BLOCK} properties size", {"type": "number"}), "    size: int | None = None"),
+    (change(f"{BLOCK} properties txCount type", "boolean"), "    tx_count: bool"),
+    (change(f"{BLOCK} properties status", {"enum": ["0x"]}), 'Status: TypeAlias = Literal["0x"]'),
+    (change(f"{BLOCK} required 0", None), "    block_number: Annotated[int, AS_TEXT] | None = None"),
+    (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "    block_min_delay_excess: int\n"),
 ]
 
 
-def test_each_difference_is_noticed(tmp_path: Path) -> None:
-    """A single change of the document is one line with the place."""
+def test_each_change_of_a_document_is_written(checkout: Path) -> None:
+    """A single change of the document changes a generated file: nothing of a document goes unnoticed."""
+    generated(a_document(), checkout)
+    before = {path: path.read_text("utf-8") for path in checkout.rglob("*.py")}
     unnoticed = []
-    for changed, said in DIFFERENCES:
-        content = copy.deepcopy(a_document())
+    for changed, said in CHANGES:
+        content = a_document()
         changed(content)
-        if not any(said in line for line in differences(content, tmp_path)):
+        written = [(checkout / name).read_text("utf-8") for name in generated(content, checkout).changed]
+        if not any(said in text for text in written) or any(said in text for text in before.values()):
             unnoticed.append(said)
-    assert not unnoticed
-
-
-def test_the_command_reports_routes_that_the_document_lacks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The command prints unexplained differences, fails, and decodes examples."""
-    place = tmp_path / "document.json"
-    place.write_text(json.dumps(a_document()), "utf-8")
-    others = len([name for name in compare.DECLARED if name.startswith("data.")]) - 1
-    assert compare.main([str(place), "--examples"]) == others
-    printed = capsys.readouterr().out
-    assert "not in the document: data.evm.block: /v1/chains/{chainId}/blocks/{blockId}" in printed
-    assert f"{others} of them without a reason" in printed
-    assert "2 answers of examples, 0 of them cannot be decoded" in printed
-
-
-def test_comparison_without_documents_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without a document the comparison fails and says so, rather than finding no difference."""
-    monkeypatch.setenv("CHAINAPI_OPENAPI", str(tmp_path))
-    assert compare.main([]) == 1
-    assert "no OpenAPI documents" in capsys.readouterr().out
+    assert unnoticed == []
 
 
 def test_names_become_those_of_python() -> None:

@@ -40,7 +40,7 @@ FLOATS = frozenset(
         " requestsPerSecond stakePercentage successRatePercent uptimePerformance value"
     ).split()
 )
-# Fields that the documents require and that answers may lack, with the reason; `nox -s compare` accepts them.
+# Fields that the documents require and that answers may lack, with the reason.
 OPTIONAL = {
     "EvmBlock.chainId": "real answers lack it",
     "NativeTransaction.chainId": "real answers of the same kind lack it",

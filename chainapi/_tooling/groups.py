@@ -15,6 +15,7 @@ from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, Operation, Schema, snake
 from chainapi._tooling.records import Record, Records, union_of, without_note
 from chainapi.core.idempotency import Idempotency
+from chainapi.models.unions import wire_name
 
 __all__ = ["Groups", "identity_parts", "write_groups"]
 
@@ -50,7 +51,7 @@ class Groups:
                 f" declare the group in chainapi/api/{group.partition('.')[0]}.py; then run {COMMAND}"
             )
         items = document.list_field(operation)
-        rows = self.rows(document, operation, items, group) if operation.answer else "None"
+        rows = self.rows(document, operation, items, dotted) if operation.answer else "None"
         if operation.method == "DELETE":
             rows = f"{rows} | None"  # of a repeated one
         decorator = "writes" if dotted in route_names.WRITES else "lists" if items else "gets"
@@ -66,7 +67,7 @@ class Groups:
         )
         self.methods.setdefault(group, []).append("\n".join(text))
 
-    def rows(self, document: Document, operation: Operation, items: str | None, group: str) -> str:
+    def rows(self, document: Document, operation: Operation, items: str | None, dotted: str) -> str:
         """Return the type of the rows of a list, or of a single resource."""
         variants: list[Schema] = []
         for variant in document.variants(operation.answer):
@@ -74,8 +75,9 @@ class Groups:
                 variants.append(variant)
             else:
                 variants += document.variants(document.follow(variant)["properties"][items]["items"])
+        group = dotted.rpartition(".")[0]
         module = "metrics.icm" if group == "metrics.icm" else group.rpartition(".")[2]
-        found: dict[str, None] = {}
+        found: dict[str, Schema] = {}
         for variant in variants:
             schema = document.follow(variant)
             if "properties" not in schema:
@@ -86,8 +88,11 @@ class Groups:
                     f"{operation.path}: the schema of its rows has no name. Move it to components/schemas of"
                     " the document, and refer to it with $ref"
                 )
-            found[self.records.add(document, name, schema, module)] = None
-        return next(iter(found)) if len(found) == 1 else union_of(operation.path, set(found))
+            found[self.records.add(document, name, schema, module)] = schema
+        name = next(iter(found)) if len(found) == 1 else union_of(operation.path, set(found))
+        for kind, row in found.items() if items else ():
+            check_key(document, dotted, kind, row)
+        return name
 
     def route(self, document: Document, operation: Operation, items: str | None, dotted: str) -> str:
         """Return the declaration of a route."""
@@ -221,6 +226,22 @@ class Groups:
         if "minimum" in kind or "maximum" in kind:
             return f"Annotated[{plain}, {bounds(kind.get('minimum'), kind.get('maximum'))}]"
         return plain
+
+
+def check_key(document: Document, dotted: str, kind: str, row: Schema) -> None:
+    """Check that the document requires the attributes of the key of a row.
+
+    Raises:
+        GeneratorError: a row need not have one of them.
+
+    """
+    identity = keys.identity_of(dotted)
+    for path in identity.kinds.get(kind, identity.key):
+        schema = row
+        for wire in map(wire_name, path.split(".")):
+            if wire not in schema.get("required", ()):
+                raise GeneratorError(f"{dotted}: the key names {path}, but {kind} need not have {wire}")
+            schema = document.follow(schema["properties"][wire])
 
 
 def page_size(least: int, most: int) -> str:
