@@ -14,11 +14,12 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from chainapi import Session
-from chainapi._tooling import calls, generate, keys, pages, record_names, records, route_names
-from chainapi._tooling.calls import check_names
+from chainapi._tooling import calls, generate, pages
+from chainapi._tooling.entries import RECORDS, ROUTES, Entries
 from chainapi._tooling.files import COMMAND, HEADER, ROOT, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, snake
-from chainapi.api.catalogue import ROUTES, WRITES
+from chainapi._tooling.records import sentence
+from chainapi.api import catalogue
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.documents import Maker, path_pattern
@@ -28,8 +29,7 @@ pytestmark = pytest.mark.rule
 
 # The generated files of the checkout
 
-ROUTE_TABLES = "chainapi/_tooling/route_names.py"
-RECORD_TABLES = "chainapi/_tooling/record_names.py"
+ENTRIES = Entries.read()
 
 
 def test_docs_are_up_to_date() -> None:
@@ -42,18 +42,18 @@ def test_docs_are_up_to_date() -> None:
 def test_generated_files_name_the_command() -> None:
     """Modules that the generator writes completely have their command in the first line."""
     groups = [path for path in (ROOT / "chainapi/api/groups").glob("*.py") if path.stem != "__init__"]
-    modules = [ROOT / f"chainapi/models/{name}.py" for name in (*record_names.MODULES, "enums", "__init__")]
+    modules = [ROOT / f"chainapi/models/{name}.py" for name in (*ENTRIES.names.modules, "enums", "__init__")]
     first = {path: path.read_text("utf-8").splitlines()[0] for path in (*groups, *modules)}
     assert [path for path, line in first.items() if line != HEADER] == []
     assert COMMAND in HEADER
 
 
 def test_all_routes_are_there() -> None:
-    """Sessions have every route of the tables, each at most three names away."""
-    listed = {dotted for paths in route_names.ROUTES.values() for dotted, _ in paths.values()}
-    assert {*ROUTES, *WRITES} == {*listed, "metrics.avg_tps"}, f"run {COMMAND}"
-    assert set(WRITES) == set(route_names.WRITES)
-    assert max(name.count(".") for name in ROUTES) == 2
+    """Sessions have every route with an entry, each at most three names away."""
+    names = {*catalogue.ROUTES, *catalogue.WRITES}
+    assert names == {*ENTRIES.routes, "metrics.avg_tps"}, f"run {COMMAND}"
+    assert set(catalogue.WRITES) == {name for name, entry in ENTRIES.routes.items() if entry.writes}
+    assert max(name.count(".") for name in names) == 2
 
 
 # Typed calls
@@ -68,9 +68,9 @@ async def test_the_typed_calls_run() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             await calls_of["call_every_route"](session)
-    singles = [name for name, endpoint in ROUTES.items() if endpoint.single]
+    singles = [name for name, endpoint in catalogue.ROUTES.items() if endpoint.single]
     assert simulator.stats.answered == {200: len(singles) - 1, 201: 1}
-    maker, declared = Maker(seed=2), iter(WRITES.values())
+    maker, declared = Maker(seed=2), iter(catalogue.WRITES.values())
 
     def answer(request: Request) -> Response:
         endpoint = next(declared)
@@ -81,7 +81,7 @@ async def test_the_typed_calls_run() -> None:
     transport = scripted(answer)
     async with session_of(transport) as session:
         await calls_of["call_every_write"](session)
-    assert len(transport.requests) == len(WRITES)
+    assert len(transport.requests) == len(catalogue.WRITES)
 
 
 def test_generated_pages_name_the_command() -> None:
@@ -167,13 +167,30 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-BLOCKS = ("data.evm.blocks", "Walk the blocks of a chain, newest first.")
+BLOCKS = f"""
+[data]
+records = "common"
+
+[data.evm]
+class = "EVM"
+doc = "Blocks."
+
+[data.evm.blocks]
+path = "{PATH}"
+doc = "Walk the blocks of a chain, newest first."
+key.by = ["block_hash"]
+key.why = "the hash finds one block"
+order.by = ["block_timestamp"]
+order.why = "the route sorts by block timestamp, descending"
+"""
 
 
-def generated(content: dict[str, Any], checkout: Path, *, check: bool = False) -> Writer:
+def generated(
+    content: dict[str, Any], checkout: Path, entries: str = BLOCKS, *, check: bool = False
+) -> Writer:
     """Generate the files of a checkout from a document with one route."""
     writer = Writer(checkout, check=check)
-    generate.write_sources([document_of(content, checkout)], writer, {"data": {PATH: BLOCKS}, "metrics": {}})
+    generate.write_sources([document_of(content, checkout)], writer, Entries.read(entries))
     return writer
 
 
@@ -206,11 +223,19 @@ def test_a_fragment_is_a_document(checkout: Path) -> None:
     """Documents of one service are merged: a fragment with a new route is enough."""
     fragment = a_document()
     fragment["paths"] = {"/v1/chains/{chainId}/logs": fragment["paths"][PATH]}
-    found = generate.operations_of(
-        [document_of(a_document(), checkout), document_of(fragment, checkout)],
-        {"data": {PATH: BLOCKS, "/v1/chains/{chainId}/logs": ("data.evm.unheard_of", "Walk the logs.")}},
-    )
-    assert set(found) == {("data", PATH), ("data", "/v1/chains/{chainId}/logs")}
+    logs = '[data.evm.logs]\npath = "/v1/chains/{chainId}/logs"\ndoc = "Walk the logs."\n'
+    documents = [document_of(a_document(), checkout), document_of(fragment, checkout)]
+    found = generate.operations_of(documents, Entries.read(BLOCKS + logs))
+    assert [*found] == ["data.evm.blocks", "data.evm.logs"]
+
+
+def test_a_new_group_is_declared(checkout: Path) -> None:
+    """A new group is a table: its module is written, and its service declares it."""
+    group = '[data.ledger]\nclass = "Ledger"\ndoc = "Blocks."\nrecords = "evm"\n\n[data.ledger.blocks]'
+    generated(a_document(), checkout, BLOCKS.replace("[data.evm.blocks]", group))
+    assert "class Ledger(Group):" in (checkout / "chainapi/api/groups/ledger.py").read_text("utf-8")
+    service = (checkout / "chainapi/api/data.py").read_text("utf-8")
+    assert '    ledger: Ledger = group("chainapi.api.groups.ledger.Ledger")\n    """Blocks."""\n' in service
 
 
 GET = f"paths {PATH} get"
@@ -245,105 +270,72 @@ ONE_OF_TWO = {"oneOf": [{"$ref": "#/components/schemas/EvmBlock"}, LOG]}
 SAME_CLASS = {"$ref": "#/components/schemas/GetEvmBlockResponse"}
 NEWS = {"get": a_document()["paths"][PATH]["get"]}
 
-# Step that is missing: change of the document, part of the message, dotted name of the route.
+POST = {"post": {**NEWS["get"], "requestBody": {"content": {"application/json": {"schema": ONE_OF_TWO}}}}}
+START = {"in": "query", "name": "startBlock", "schema": {"type": "integer"}}
+KEY = 'key.by = ["block_hash"]'
+
+# Step that is missing: change of the document, old and new text in the entries, part of the message.
 STEPS = {
-    "servers": (change("servers", None), "has no servers", BLOCKS[0]),
-    "name": (
-        change("paths /v1/news", NEWS),
-        f"has no name: /v1/news. Add it to ROUTES in {ROUTE_TABLES}",
-        BLOCKS[0],
-    ),
-    "document": (change(f"paths {PATH}", {}), "which no document has: add that document", BLOCKS[0]),
-    "group": (
-        change(BLOCK, NESTED),
-        f"'data.unheard_of' to GROUPS in {ROUTE_TABLES}",
-        "data.unheard_of.list",
-    ),
-    "key": (change(BLOCK, NESTED), "IDENTITIES in chainapi/_tooling/keys.py", "data.evm.unheard_of"),
-    "schema": (change(ROWS, NESTED), "Move it to components/schemas", BLOCKS[0]),
-    "union": (
-        change(ROWS, ONE_OF_TWO),
-        f"EvmBlock, WebhookLog, which are no union yet: add one to UNIONS in {RECORD_TABLES}",
-        BLOCKS[0],
-    ),
+    "servers": (change("servers", None), "", "", "has no servers"),
+    "name": (change("paths /v1/news", NEWS), "", "", f"has no entry: /v1/news. Add it to {ROUTES}"),
+    "document": (change(f"paths {PATH}", {}), "", "", f"data.evm.blocks in {ROUTES} has the path {PATH}"),
+    "syntax": (None, KEY, "key.by =", f"{ROUTES}: Invalid value"),
+    "unknown": (None, KEY, 'colour = "blue"', f"{ROUTES}: data.evm.blocks: Object contains unknown field"),
+    "type": (None, KEY, 'key.by = "block_hash"', "Expected `array`, got `str` - at `$.key.by`"),
+    "docstring": (None, 'doc = "Walk', '# "Walk', "data.evm.blocks: Object missing required field `doc`"),
+    "group": (None, "[data.evm.", "[data.logs.", "data.logs has no path, so it is a group: it needs `class`"),
+    "module": (None, "[data.evm", "[data.logs", f"have no module: add it to [modules] in {RECORDS}"),
+    "key": (None, f'{KEY}\nkey.why = "the hash finds one block"', "", "Add `key.by` and `key.why`"),
+    "range": (change(f"{GET} parameters 0", START), "", "", "Add `range.by` and `range.why`"),
+    "writing": (None, PATH, f"POST {PATH}", "data.evm.blocks: whether the route changes something"),
     "attribute": (
         change(f"{BLOCK} required 8", None),
+        "",
+        "",
         "data.evm.blocks: the key names block_hash, but EvmBlock need not have blockHash",
-        BLOCKS[0],
     ),
-    "enumeration": (
-        change(f"{BLOCK} properties status", TWO_ENUMS),
-        f"in ENUMS in {RECORD_TABLES}",
-        BLOCKS[0],
+    "no attribute": (None, "block_hash", "hash", "the key names hash, but EvmBlock need not have hash"),
+    "schema": (change(ROWS, NESTED), "", "", "Move it to components/schemas"),
+    "union": (
+        change(ROWS, ONE_OF_TWO),
+        "",
+        "",
+        f"EvmBlock, WebhookLog, which are no union yet: add one to [unions] in {RECORDS}",
     ),
-    "class": (
-        change(f"{ANSWER} more", SAME_CLASS),
-        f"class of its own in CLASSES in {RECORD_TABLES}",
-        BLOCKS[0],
-    ),
+    "enumeration": (change(f"{BLOCK} properties status", TWO_ENUMS), "", "", f"in [enums] in {RECORDS}"),
+    "class": (change(f"{ANSWER} more", SAME_CLASS), "", "", f"class of its own in [classes] in {RECORDS}"),
 }
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
-    """Generator errors have the table and the file that lack an entry."""
-    changed, said, dotted = STEPS[step]
+    """Generator errors name the route, and the file that lacks an entry or a key."""
+    changed, old, new, said = STEPS[step]
     content = a_document()
     content["components"]["schemas"] |= {"Log": NESTED, "GetEvmBlockResponse": NESTED}
-    changed(content)
+    if changed is not None:
+        changed(content)
     with pytest.raises(GeneratorError) as caught:
-        generate.write_sources(
-            [document_of(content, checkout)],
-            Writer(checkout),
-            {"data": {PATH: (dotted, "Walk.")}, "metrics": {}},
-        )
+        generated(content, checkout, BLOCKS.replace(old, new))
     assert said in str(caught.value)
-
-
-def test_a_record_without_a_module_is_named(checkout: Path) -> None:
-    """A new group's record without a module is an error with the tables."""
-    found = records.Records()
-    found.add(document_of(a_document(), checkout), "Entry", NESTED, "logs")
-    with pytest.raises(GeneratorError, match=r"'logs' to MODULES .* or to MODULE_OF"):
-        found.module_of("Entry")
 
 
 def test_a_service_needs_the_line_for_its_routes(checkout: Path) -> None:
     """A service file without the line for its routes is an error with file and step.
 
-    So is a service file that lacks the import of a group.
+    So is a service file that lacks an import.
     """
     place = checkout / "chainapi/api/data.py"
     text = place.read_text("utf-8")
-    place.write_text(text.replace("    # Routes without a group", "    # Routes"), "utf-8")
+    place.write_text(text.replace("    # Groups and routes", "    # Routes"), "utf-8")
     with pytest.raises(GeneratorError, match=r"chainapi/api/data\.py lacks the line"):
         generated(a_document(), checkout)
-    place.write_text(text.replace("evm: EVM =", "evm: Evm ="), "utf-8")
-    with pytest.raises(GeneratorError, match=r"(?s)data\.py would use names.*Evm.*Import them"):
+    place.write_text(text.replace("(ServiceAPI)", "(Services)"), "utf-8")
+    with pytest.raises(GeneratorError, match=r"(?s)data\.py would use names.*Services.*Import them"):
         generated(a_document(), checkout)
     place.write_text("def", "utf-8")
     with pytest.raises(GeneratorError):
         generated(a_document(), checkout)
-
-
-def test_a_group_that_no_service_declares_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A route of an undeclared group is an error with the line to add."""
-    monkeypatch.setitem(route_names.ROUTES["data"], "/v1/logs", ("data.unheard_of.list", "Walk the logs."))
-    monkeypatch.setitem(route_names.GROUPS, "data.unheard_of", ("Logs", "Logs."))
-    line = r'`unheard_of: Logs = group\("chainapi\.api\.groups\.unheard_of\.Logs"\)`'
-    with pytest.raises(GeneratorError, match=line):
-        check_names()
-
-
-def test_a_list_without_a_decision_is_named() -> None:
-    """A new list without a decision on its key is an error with table and command.
-
-    A person decides on the key.
-    """
-    with pytest.raises(GeneratorError) as caught:
-        keys.identity_of("data.evm.unheard_of")
-    for said in ("data.evm.unheard_of", "chainapi/_tooling/keys.py", "IDENTITIES", COMMAND):
-        assert said in str(caught.value)
 
 
 # Changes of a document
@@ -392,4 +384,4 @@ def test_docstrings_are_made_by_rule() -> None:
         "XChainVertex": "An X-Chain vertex.",
         "Rewards": "Rewards.",
     }
-    assert {name: records.sentence(name) for name in described} == described
+    assert {name: sentence(name) for name in described} == described

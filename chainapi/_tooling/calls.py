@@ -15,34 +15,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from chainapi import models
-from chainapi._tooling import route_names
-from chainapi._tooling.files import COMMAND, ROOT, GeneratorError, Writer
+from chainapi._tooling.files import ROOT, Writer
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.models.schema import Type, fields_of, is_record
 
-__all__ = ["check_names", "check_types", "example", "main", "text"]
+__all__ = ["check_types", "example", "main", "text"]
 
 FILE = "every_route.py"
-
-
-def check_names() -> None:
-    """Check that the session has every route of the tables.
-
-    Raises:
-        GeneratorError: a group is not declared in its service.
-
-    """
-    for paths in route_names.ROUTES.values():
-        for dotted, _ in paths.values():
-            if dotted not in ROUTES and dotted not in WRITES:
-                service, group = dotted.split(".")[:2]
-                name = route_names.GROUPS.get(f"{service}.{group}", (group, ""))[0]
-                raise GeneratorError(
-                    f"session.{dotted} does not exist: import and declare its group in api/{service}.py,"
-                    f' `{group}: {name} = group("chainapi.api.groups.{group}.{name}")`; then run {COMMAND}'
-                )
 
 
 def example(parameter: Parameter, number: Callable[[], int] = lambda: 1) -> object:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from attrs import define, field, frozen
 
-from chainapi._tooling import fields, record_names
+from chainapi._tooling.entries import RECORDS, Names
 from chainapi._tooling.files import HEADER, GeneratorError, Writer
-from chainapi._tooling.openapi import Document, Schema, snake
+from chainapi._tooling.openapi import NAME, Schema, name_of, snake, variants
 
-__all__ = ["Field", "Record", "Records", "sentence", "without_note", "write_records"]
+__all__ = ["REQUESTS", "Field", "Record", "Records", "sentence", "write_records"]
 
 FOLDER = "chainapi/models"
+REQUESTS = "requests"  # module of the records that only requests have
+HAND_WRITTEN = frozenset({"MetricPoint"})
 
 
 @frozen
@@ -30,11 +32,9 @@ class Field:
         """Name in Python."""
         return f"{snake(self.wire)}{'_' if self.wire == 'from' else ''}"
 
-    def declaration(self, record: str, tag: str | None = None) -> str:
+    def declaration(self, tag: str | None = None) -> str:
         """Return the line that declares it; a `tag` is its value in each request."""
         kind = f"{self.type} | None" if self.missing and self.type != "Any" else self.type
-        secret = f"{record}.{self.wire}" in fields.SECRETS
-        kind = f"Annotated[{kind}, NOT_SHOWN]" if secret else kind
         default = " = None" if self.missing else ""
         if tag is not None:
             default = f' = "{tag}"'
@@ -51,186 +51,220 @@ class Field:
 
 @define
 class Record:
-    """Class of a record: fields, referenced records, tags, and groups of routes."""
+    """Class of a record: fields, referenced records, tags, and modules that use it."""
 
     name: str
     fields: list[Field] = field(factory=list[Field])
     uses: set[str] = field(factory=set[str])
     tags: dict[str, str] = field(factory=dict[str, str])
-    groups: set[str] = field(factory=set[str])
+    modules: set[str] = field(factory=set[str])
 
 
 class Records:
-    """Records and enumerations of all routes, gathered from the documents."""
+    """Records, enumerations and types of parameters, gathered from schemas."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Names) -> None:
+        self.names = names
         self.records: dict[str, Record] = {}
         self.enums: dict[str, tuple[str, ...]] = {}
+        self.added: set[tuple[str, str]] = set()  # schemas and the modules that use them
 
-    def add(self, document: Document, name: str, schema: Schema, group: str) -> str:
+    # Records
+
+    def add(self, schema: Schema, module: str) -> str:
         """Add a schema's record and the records it refers to; return its Python name."""
-        ours = record_names.CLASSES.get(name, name)
-        if ours in record_names.HAND_WRITTEN:
+        name = name_of(schema)
+        if name is None:
+            raise GeneratorError(
+                f"a schema of {module} with the fields {', '.join(schema['properties'])} has no name. Move it"
+                " to components/schemas of the document, and refer to it with $ref"
+            )
+        ours = self.names.classes.get(name, name)
+        if ours in HAND_WRITTEN or (name, module) in self.added:
             return ours
-        known = self.records.get(ours)
-        if known is not None and group in known.groups:
-            return ours
+        self.added.add((name, module))
         record = self.records.setdefault(ours, Record(ours))
-        record.groups.add(group)
-        described = list(self._fields(document, record, schema, group))
-        if record.fields and record.fields != described:
+        record.modules.add(module)
+        fields = [self.field(record, wire, schema, module) for wire in schema["properties"]]
+        if record.fields and record.fields != fields:
             raise GeneratorError(
                 f"schema {name} has other fields than the schemas that became the record {ours}: give it a"
-                " class of its own in CLASSES in chainapi/_tooling/record_names.py"
+                f" class of its own in [classes] in {RECORDS}"
             )
-        record.fields = described
+        record.fields = fields
         return ours
 
-    def _fields(self, document: Document, record: Record, schema: Schema, group: str) -> Iterator[Field]:
-        required = schema.get("required", ())
-        for wire, kind in schema["properties"].items():
-            optional = {f"{record.name}.{wire}", f"{record.name}.*"} & set(fields.OPTIONAL)
-            text = self.type(document, record, wire, kind, group)
-            yield Field(wire, text, wire not in required or bool(optional))
+    def one_of(self, where: str, schemas: Sequence[Schema], module: str) -> str:
+        """Add the records of several schemas; return the one record, or the union of all.
 
-    def type(self, document: Document, record: Record, wire: str, schema: Schema, group: str) -> str:
-        """Return the type of a field in Python."""
-        if wire in fields.PLAIN:
-            return "Any"
-        kind = document.follow(schema)
-        variants = kind.get("oneOf") or kind.get("anyOf")
-        if variants and all("properties" in document.follow(variant) for variant in variants):
-            record.uses.add(merged := self.merged(document, record, variants, group))
-            return merged
-        if variants:
-            texts = [self.type(document, record, wire, variant, group) for variant in variants]
-            return " | ".join(sorted(set(texts), reverse=True))
-        if "enum" in kind:
-            return self.enum(document, record, wire, schema, kind)
-        if "properties" in kind:
-            used = self.add(document, document.name_of(schema) or wire, kind, group)
-            record.uses.add(used)
-            return used
-        name = kind["type"] if isinstance(kind["type"], str) else kind["type"][0]
-        if name == "array":
-            return f"list[{self.type(document, record, wire, kind['items'], group)}]"
-        if name == "object":
-            inner = kind.get("additionalProperties")
-            value = self.type(document, record, wire, inner, group) if isinstance(inner, dict) else "Any"
-            return f"dict[str, {value}]"
-        return scalar(record.name, wire, name)
-
-    def merged(self, document: Document, record: Record, variants: list[Schema], group: str) -> str:
-        """Return the record with the fields of several.
-
-        Those that one of them lacks may be missing.
+        The documents may omit one member of a union.
         """
-        schemas = " ".join(document.name_of(one) or "" for one in variants)
-        if schemas not in record_names.MERGED:
-            raise GeneratorError(
-                f"record {record.name} has one of {schemas} in a field: name the record that has the fields"
-                " of all of them in MERGED in chainapi/_tooling/record_names.py"
-            )
-        followed = [document.follow(one) for one in variants]
-        fields = {wire: kind for schema in followed for wire, kind in schema["properties"].items()}
-        required = [wire for wire in fields if all(wire in one.get("required", ()) for one in followed)]
-        return self.add(
-            document, record_names.MERGED[schemas], {"properties": fields, "required": required}, group
+        found = {self.add(one, module): None for one in schemas}
+        if len(found) == 1:
+            return next(iter(found))
+        for name, rules in self.names.unions.items():
+            members = set(rules.values())
+            if found.keys() <= members and len(found) >= len(members) - 1:
+                return name
+        raise GeneratorError(
+            f"{where} has one of {', '.join(sorted(found))}, which are no union yet: add one to [unions] in"
+            f" {RECORDS}, with the field that discriminates each"
         )
 
-    def union(self, document: Document, record: Record, variants: list[Schema], group: str) -> str:
-        """Return the union of several records."""
-        found = {
-            self.add(document, document.name_of(one) or "", document.follow(one), group) for one in variants
-        }
-        return union_of(record.name, found)
+    def module_of(self, name: str) -> str:
+        """Return the module of a record; records of several modules are in `common`."""
+        modules = self.records[name].modules
+        modules = modules - {REQUESTS} or modules  # bodies of requests use records of their answers
+        return next(iter(modules)) if len(modules) == 1 else "common"
 
-    def enum(self, document: Document, record: Record, wire: str, schema: Schema, kind: Schema) -> str:
+    def module_of_union(self, name: str) -> str | None:
+        """Return the module of the members that are not in `common`; None without members."""
+        members = set(self.names.unions[name].values()) & set(self.records)
+        modules = {self.module_of(member) for member in members}
+        return min(modules - {"common"}, default="common") if modules else None
+
+    # Fields
+
+    def field(self, record: Record, wire: str, schema: Schema, module: str) -> Field:
+        """Return a field of a record."""
+        optional = not self.names.optional.keys().isdisjoint((f"{record.name}.{wire}", f"{record.name}.*"))
+        text = self.type(record, wire, schema["properties"][wire], module)
+        text = f"Annotated[{text}, NOT_SHOWN]" if f"{record.name}.{wire}" in self.names.secret else text
+        return Field(wire, text, optional or wire not in schema.get("required", ()))
+
+    def type(self, record: Record, wire: str, schema: Schema, module: str) -> str:
+        """Return the type of a field in Python."""
+        if wire in self.names.plain:
+            return "Any"
+        kinds = variants(schema)
+        if len(kinds) > 1 and all("properties" in one for one in kinds):
+            schema = self.merged(record, kinds)
+        elif len(kinds) > 1:
+            texts = {self.type(record, wire, one, module) for one in kinds}
+            return " | ".join(sorted(texts, reverse=True))
+        if "enum" in schema:
+            return self.enum(record, wire, schema)
+        if "properties" in schema:
+            used = self.add({NAME: wire, **schema}, module)
+            record.uses.add(used)
+            return used
+        name = schema["type"] if isinstance(schema["type"], str) else schema["type"][0]
+        if name == "array":
+            return f"list[{self.type(record, wire, schema['items'], module)}]"
+        if name == "object":
+            inner = schema.get("additionalProperties")
+            value = self.type(record, wire, inner, module) if isinstance(inner, dict) else "Any"
+            return f"dict[str, {value}]"
+        return self.scalar(record.name, wire, name)
+
+    def merged(self, record: Record, schemas: list[Schema]) -> Schema:
+        """Return a schema with the fields of several; those that one lacks are optional."""
+        names = tuple(name_of(one) for one in schemas)
+        for name, members in self.names.merged.items():
+            if members == names:
+                fields = {wire: kind for one in schemas for wire, kind in one["properties"].items()}
+                needed = [wire for wire in fields if all(wire in one.get("required", ()) for one in schemas)]
+                return {NAME: name, "properties": fields, "required": needed}
+        raise GeneratorError(
+            f"record {record.name} has one of {names} in a field: name the record that has the fields of all"
+            f" of them in [merged] in {RECORDS}"
+        )
+
+    def scalar(self, record: str, wire: str, kind: str) -> str:
+        """Return the type of a string, a number or a boolean."""
+        fields = {wire, f"{record}.{wire}"}
+        exact = not fields.isdisjoint(self.names.exact)
+        if kind == "string":
+            whole = not fields.isdisjoint(self.names.whole)
+            return f"Annotated[{'int' if whole else 'Decimal'}, AS_TEXT]" if whole or exact else "str"
+        if kind in ("number", "integer"):
+            return "Decimal" if exact else "float" if wire in self.names.fractional else "int"
+        return {"boolean": "bool"}[kind]
+
+    def envelope(self, wire: str, schema: Schema, module: str) -> tuple[str, str]:
+        """Return a field of a page beside its rows: its name, and its type without notes."""
+        kind = re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", self.type(Record(""), wire, schema, module))
+        return snake(wire), self.names.envelope.get(wire, kind)
+
+    # Enumerations
+
+    def enum(self, record: Record, wire: str, schema: Schema) -> str:
         """Return the type of a field with listed values; it accepts other values, too."""
-        tags = {
-            rule.removeprefix(f"{wire}=")
-            for rules in record_names.UNIONS.values()
-            for rule, name in rules.items()
-            if name == record.name and rule.startswith(f"{wire}=")
-        }
-        if tags:
-            record.tags[wire] = tag = tags.pop()
-            return f'Annotated[str, Literal["{tag}"]]'
-        values = tuple(value for value in kind["enum"] if value is not None)
-        name = document.name_of(schema) or f"{wire[0].upper()}{wire[1:]}"
-        name = name.removesuffix("Enum").removesuffix("Code") if name != "OperationStatusCode" else name
-        return f"Annotated[str, enums.{self.enum_name(name, values)}]"
+        for rule, kind in (pair for rules in self.names.unions.values() for pair in rules.items()):
+            name, _, tag = rule.partition("=")
+            if (kind, name) == (record.name, wire) and tag:
+                record.tags[wire] = tag
+                return f'Annotated[str, Literal["{tag}"]]'
+        values = tuple(value for value in schema["enum"] if value is not None)
+        return f"Annotated[str, enums.{self.enum_name(wire, schema, values)}]"
 
-    def enum_name(self, name: str, values: tuple[str, ...]) -> str:
+    def enum_name(self, wire: str, schema: Schema, values: tuple[str, ...]) -> str:
         """Return the name of an enumeration; enumerations with the same values become one."""
-        name = record_names.ENUMS.get(" ".join(values), name)
+        name = name_of(schema) or f"{wire[0].upper()}{wire[1:]}"
+        name = name.removesuffix("Enum").removesuffix("Code") if name != "OperationStatusCode" else name
+        name = next((ours for ours, listed in self.names.enums.items() if listed == values), name)
         for known, same in self.enums.items():
             if same == values and (known == name or len(values) > 1):
                 return known
         if name in self.enums:
             raise GeneratorError(
                 f"two enumerations have the name {name}: name the one with the values {' '.join(values)!r}"
-                " in ENUMS in chainapi/_tooling/record_names.py"
+                f" in [enums] in {RECORDS}"
             )
         self.enums[name] = values
         return name
 
-    def module_of(self, name: str) -> str:
-        """Return the module of a record's group.
+    # Parameters
 
-        Records of several groups are in `common`.
-        """
-        groups = self.records[name].groups
-        groups = groups - {record_names.REQUESTS} or groups  # bodies of requests use records of their answers
-        modules = {record_names.MODULE_OF.get(group, group) for group in groups}
-        module = modules.pop() if len(modules) == 1 else "common"
-        if module not in record_names.MODULES:
-            raise GeneratorError(
-                f"record {name} of the group {module!r} has no module: in chainapi/_tooling/record_names.py"
-                f" add {module!r} to MODULES for a new module, or to MODULE_OF for an existing one"
-            )
-        return module
+    def parameter(self, parameter: Schema) -> str:
+        """Return a parameter in Python."""
+        wire = parameter["name"]
+        renamed = self.names.renamed.get(wire)
+        kind = self.parameter_type(wire, parameter["schema"], in_body=parameter["in"] == "body")
+        if renamed is not None and renamed.rstrip("_") != wire:
+            kind = f'Annotated[{kind}, Wire("{wire}")]'
+        default = "" if parameter.get("required") else " | None = None"
+        return f"{renamed or snake(wire)}: {kind}{default}"
 
+    def parameter_type(self, wire: str, schema: Schema, *, in_body: bool = False) -> str:
+        """Return the type of a parameter."""
+        kind = schema.get("type")
+        if in_body and kind == "array":
+            return f"Annotated[Sequence[{self.entry_type(schema['items'])}], REPEATED]"
+        if "enum" in schema:
+            return self.enum_name(wire, schema, tuple(schema["enum"]))
+        if wire in self.names.parameters:
+            return self.names.parameters[wire]
+        if wire.endswith("Timestamp"):
+            return "Timestamp"
+        if kind == "array":
+            return f"Annotated[Sequence[{self.parameter_type(wire, schema['items'])}], REPEATED]"
+        plain = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}[schema["type"]]
+        least, most = schema.get("minimum"), schema.get("maximum")
+        if least is None and most is None:
+            return plain
+        return f"Annotated[{plain}, {bounds(least, most)}]"
 
-def union_of(path: str, found: set[str]) -> str:
-    """Return the union that has these records as its members.
-
-    The documents may omit one of its members.
-    """
-    for name, rules in record_names.UNIONS.items():
-        members = set(rules.values())
-        if found <= members and len(found) >= len(members) - 1:
-            return name
-    raise GeneratorError(
-        f"{path} has one of {', '.join(sorted(found))}, which are no union yet: add one to UNIONS in"
-        " chainapi/_tooling/record_names.py, with the field that discriminates each"
-    )
-
-
-def scalar(record: str, wire: str, kind: str) -> str:
-    """Return the type of a string, a number or a boolean."""
-    exact = wire in fields.DECIMALS or f"{record}.{wire}" in fields.DECIMALS
-    if kind == "string":
-        whole = wire in fields.WHOLE_STRINGS or (wire == "chainId" and record in fields.WHOLE_CHAIN_IDS)
-        return f"Annotated[{'int' if whole else 'Decimal'}, AS_TEXT]" if whole or exact else "str"
-    if kind in ("number", "integer"):
-        return "Decimal" if exact else "float" if wire in fields.FLOATS else "int"
-    return {"boolean": "bool"}[kind]
+    def entry_type(self, schema: Schema) -> str:
+        """Return the type of the entries of a list in a body."""
+        if len(variants(schema)) == 1:
+            return self.parameter_type("", schema)
+        return self.one_of("a list in a body", variants(schema), REQUESTS)
 
 
-def without_note(kind: str) -> str:
-    """Return a type in Python without the notes of numbers that are sent as strings."""
-    return re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", kind)
+def bounds(least: float | None, most: float | None) -> str:
+    """Return the bounds of a number."""
+    return f"Bounds({least}{'' if most is None else f', {most}'})"
 
 
 def write_records(records: Records, writer: Writer) -> None:
     """Write a module for each group of records, the enumerations, and the package."""
-    modules: dict[str, list[Record]] = {name: [] for name in record_names.MODULES}
+    modules: dict[str, list[Record]] = {name: [] for name in records.names.modules}
     for name, record in records.records.items():
         modules[records.module_of(name)].append(record)
     places: dict[str, list[str]] = {}
     for module, members in modules.items():
-        unions = [name for name in record_names.UNIONS if home(records, name) == module]
+        unions = [name for name in records.names.unions if records.module_of_union(name) == module]
         places[module] = sorted([*(record.name for record in members), *unions])
         writer.write_python(f"{FOLDER}/{module}.py", module_text(records, module, in_order(members), unions))
     writer.write_python(f"{FOLDER}/enums.py", enums_text(records))
@@ -252,38 +286,26 @@ def in_order(records: list[Record]) -> list[Record]:
     return list(done.values())
 
 
-def home(records: Records, union: str) -> str | None:
-    """Return the module of a union.
-
-    It is the module of the members that are not in `common`; None means no members.
-    """
-    members = set(record_names.UNIONS[union].values()) & set(records.records)
-    modules = {records.module_of(name) for name in members}
-    if not modules:
-        return None
-    return min(modules - {"common"}, default="common")
-
-
 def module_text(records: Records, module: str, members: list[Record], unions: list[str]) -> str:
     """Return the source of a module."""
     ours = {record.name for record in members}
     used = {name for record in members for name in record.uses}
-    used |= {name for union in unions for name in record_names.UNIONS[union].values()}
+    used |= {name for union in unions for name in records.names.unions[union].values()}
     foreign: dict[str, set[str]] = {}
-    for name in used - ours - record_names.HAND_WRITTEN:
+    for name in used - ours - HAND_WRITTEN:
         foreign.setdefault(records.module_of(name), set()).add(name)
-    classes = "\n\n".join(class_text(record) for record in members)
-    body = f"{classes}\n\n" + "\n".join(union_text(name) for name in unions) + "\n"
-    return "\n".join((*head(module, foreign, sorted([*ours, *unions])), "", "", body))
+    classes = "\n\n".join(class_text(records.names, record) for record in members)
+    body = f"{classes}\n\n" + "\n".join(union_text(records.names, name) for name in unions) + "\n"
+    return "\n".join((*head(records.names.modules[module], foreign, sorted([*ours, *unions])), "", "", body))
 
 
-def head(module: str, foreign: dict[str, set[str]], public: list[str]) -> Iterator[str]:
+def head(docstring: str, foreign: dict[str, set[str]], public: list[str]) -> Iterator[str]:
     """Yield the lines above the classes.
 
     The layout removes imports that the body does not need.
     """
     yield HEADER
-    yield f'"""{record_names.MODULES[module]}"""'
+    yield f'"""{docstring}"""'
     yield ""
     yield "from __future__ import annotations"
     yield ""
@@ -300,14 +322,14 @@ def head(module: str, foreign: dict[str, set[str]], public: list[str]) -> Iterat
     yield f"__all__ = [{', '.join(repr(name) for name in public)}]"
 
 
-def class_text(record: Record) -> str:
+def class_text(names: Names, record: Record) -> str:
     """Return the source of a class; in records of requests, tags have their values."""
-    defaults = record.tags if record.groups == {record_names.REQUESTS} else {}
+    defaults = record.tags if record.modules == {REQUESTS} else {}
     lines = [
         f"class {record.name}(Record, frozen=True, kw_only=True):",
-        f'    """{sentence(record.name)}"""',
+        f'    """{names.docs.get(record.name) or sentence(record.name)}"""',
         "",
-        *(entry.declaration(record.name, defaults.get(entry.wire)) for entry in record.fields),
+        *(entry.declaration(defaults.get(entry.wire)) for entry in record.fields),
     ]
     times = [entry.time for entry in record.fields if entry.time]
     return "\n".join([*lines, *([""] if times else []), *times, ""])
@@ -318,8 +340,6 @@ def sentence(name: str) -> str:
 
     It copies no text of a document.
     """
-    if name in record_names.DOCSTRINGS:
-        return record_names.DOCSTRINGS[name]
     spaced = snake(name).replace("_", " ")
     for letter in ("p", "x", "c"):
         spaced = spaced.replace(f"{letter} chain ", f"{letter.upper()}-Chain ")
@@ -334,9 +354,9 @@ def sentence(name: str) -> str:
     return f"{'An' if vowel else 'A'} {text}."
 
 
-def union_text(name: str) -> str:
+def union_text(names: Names, name: str) -> str:
     """Return the source of a union and of its discriminators."""
-    rules = record_names.UNIONS[name]
+    rules = names.unions[name]
     lines = [
         f"{name}: TypeAlias = {' | '.join([*dict.fromkeys(rules.values()), 'Unknown'])}",
         "register_union(",

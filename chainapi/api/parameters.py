@@ -32,10 +32,8 @@ __all__ = [
     "PageSize5000",
     "PageSize10000",
     "Parameter",
-    "Repeated",
     "Texts",
     "Timestamp",
-    "WholeBody",
     "Wire",
     "wire_parameters",
 ]
@@ -61,18 +59,10 @@ class Wire(Struct, frozen=True):
     name: str
 
 
-class Repeated(Struct, frozen=True):
-    """List whose entries are sent as parameters of their own; in a body, as a list."""
-
-
-REPEATED = Repeated()
-
-
-class WholeBody(Struct, frozen=True):
-    """Record that is the whole body of a request."""
-
-
-WHOLE_BODY = WholeBody()
+REPEATED = (
+    "repeated"  # note of a list whose entries are sent as parameters of their own; in a body, as a list
+)
+WHOLE_BODY = "whole body"  # note of a record that is the whole body of a request
 
 _PLAIN = frozenset({bool, int, float, str})  # of nearly all values: they are sent as they are
 
@@ -127,8 +117,9 @@ class Parameter(Struct, frozen=True):
         `body` has the names on the wire of the fields of the body.
         """
         parts = [*type_of(hint).parts()]
-        notes: dict[type, Any] = {type(note): note for part in reversed(parts) for note in part.notes}
-        wire = notes[Wire].name if Wire in notes else wire_name(declared.name.removesuffix("_"))
+        notes = [note for part in parts for note in part.notes]
+        named = (note.name for note in notes if isinstance(note, Wire))
+        wire = next(named, wire_name(declared.name.removesuffix("_")))
         required = declared.default is declared.empty
         return cls(
             name=declared.name,
@@ -137,12 +128,12 @@ class Parameter(Struct, frozen=True):
             in_path=f"{{{wire}}}" in path,
             required=required,
             default=None if required else declared.default,
-            bounds=notes.get(Bounds),
+            bounds=next((note for note in notes if isinstance(note, Bounds)), None),
             choices=tuple(value for part in parts if part.kind == "literal" for value in part.choices),
             many=any(part.kind == "list" for part in parts),
-            repeated=Repeated in notes,
-            in_body=wire in body or WholeBody in notes,
-            whole=WholeBody in notes,
+            repeated=REPEATED in notes,
+            in_body=wire in body or WHOLE_BODY in notes,
+            whole=WHOLE_BODY in notes,
             union=next((part.hint for part in parts if part.tags), None),
         )
 

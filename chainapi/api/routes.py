@@ -16,7 +16,7 @@ from chainapi.core.paging.ranges import Ranged
 from chainapi.models.invalid import is_raw
 from chainapi.models.unions import raw_path
 
-__all__ = ["UNITS", "Route", "Weight", "route_name"]
+__all__ = ["UNITS", "Conditional", "Route", "Weight", "route_name"]
 
 Weight: TypeAlias = Literal["none", "free", "small", "medium", "large", "xl", "xxl"]
 
@@ -75,22 +75,22 @@ class Route(Struct, frozen=True):
     path: str
     items: str | None = None
     model: Any = None
-    descending_key: str | None = None
-    extra: tuple[tuple[str, Any], ...] = ()
-    until: str | None = None
     key: tuple[str, ...] = ()
-    weight: Weight | None = None
-    deprecated: bool = False
     kind_keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
     immutable: tuple[str, ...] = ()
+    weight: Weight | None = None
+    descending_key: str | None = None
+    until: str | None = None
     cursor: tuple[str, ...] = ()
     since: bool = True
     holds_if: tuple[tuple[Conditional, str, str | None], ...] = ()
+    ranged: Ranged | None = None
+    extra: tuple[tuple[str, Any], ...] = ()
+    deprecated: bool = False
     method: str = "GET"
     body: tuple[str, ...] = ()
     idempotency: Idempotency = Idempotency.SAFE
     lookup: str = ""
-    ranged: Ranged | None = None
 
     @property
     def place(self) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 import pytest
 
-from chainapi._tooling import keys
+from chainapi._tooling.entries import ROUTES as ENTRIES
+from chainapi._tooling.entries import Entries
 from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint, _types_of
@@ -76,28 +77,18 @@ def keys_of(route: Route) -> Iterator[tuple[type, tuple[str, ...]]]:
 
 
 def test_every_list_is_decided() -> None:
-    """Lists each have a decision with its reason, which the declarations follow."""
-    assert set(LISTS) == set(keys.IDENTITIES), "chainapi/_tooling/keys.py has an entry for each"
-    for name in LISTS:
-        identity, route = keys.identity_of(name), ROUTES[name].route
-        assert (route.key, dict(route.kind_keys), route.immutable) == (
-            identity.key,
-            identity.kinds,
-            identity.immutable,
-        ), f"{name}: run {COMMAND}"
-        assert len(identity.why) > 20, name
-        assert identity.why.startswith("no key: ") == (not identity.key and not identity.kinds), name
-        assert not (identity.key and identity.kinds), name
-
-
-def test_orders_are_those_of_the_records() -> None:
-    """Declared orders each have their evidence and agree with it."""
-    ordered = {name for name in LISTS if ROUTES[name].route.descending_key}
-    assert ordered == set(keys.ORDERS), f"run {COMMAND}"
-    for name, order in keys.ORDERS.items():
-        route = ROUTES[name].route
-        assert (route.descending_key, route.until) == (order.attribute, order.until), f"{name}: run {COMMAND}"
-        assert len(order.why) > 20, name
+    """Lists each have a key or the reason for none; keys, orders and ranges have their evidence."""
+    entries = Entries.read().routes
+    decided = {name for name, entry in entries.items() if entry.key}
+    assert {*LISTS} - {"metrics.avg_tps"} == decided, f"{ENTRIES} has a key for each"
+    for name in decided:
+        entry, key = entries[name], entries[name].key
+        assert key is not None
+        assert key.why.startswith("no key: ") == (not key.by and not key.kinds), name
+        assert not (key.by and key.kinds), name
+        assert entry.range is None or entry.range.why.startswith("no ranges: ") == (not entry.range.by), name
+        evidence = [one.why for one in (key, entry.order, entry.cursor, entry.range) if one]
+        assert min(map(len, evidence)) > 20, name
 
 
 # Soundness

@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-from chainapi._tooling.openapi import Document, find_documents
+from chainapi._tooling.openapi import Document, find_documents, variants
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
 from chainapi.errors import DecodeError
@@ -194,30 +194,27 @@ def _examples(documents: Sequence[Document]) -> Iterator[tuple[str, bytes]]:
     names = {(name.partition(".")[0], one.route.place): name for name, one in DECLARED.items()}
     for document in documents:
         for operation in document.operations():
-            for answer in document.variants(operation.answer) if operation.answer else ():
+            for answer in variants(operation.answer) if operation.answer else ():
                 for optional in (True, False):
-                    body = _example(document, answer, optional=optional)
+                    body = _example(answer, optional=optional)
                     yield names[document.name, operation.place], json.dumps(body).encode()
 
 
-def _example(document: Document, schema: dict[str, Any], *, optional: bool) -> Any:
+def _example(schema: dict[str, Any], *, optional: bool) -> Any:
     """Return the example of a schema; values are invented if the document has none."""
-    kind = document.follow(schema)
-    for holder in (schema, kind):
-        given = holder.get("examples")
-        if "example" in holder or given:
-            return holder.get("example", given[0] if isinstance(given, list) else given)
-    if "enum" in kind:
-        return kind["enum"][0]
-    if "properties" in kind:
-        names = kind["properties"] if optional else kind.get("required", ())
-        return {name: _example(document, kind["properties"][name], optional=optional) for name in names}
-    variants = document.variants(kind)
-    if variants != [kind]:
-        return _example(document, variants[0], optional=optional)
-    if "items" in kind:
-        return [_example(document, one, optional=optional) for one in document.variants(kind["items"])]
-    name = kind["type"] if isinstance(kind["type"], str) else kind["type"][0]
+    given = schema.get("examples")
+    if "example" in schema or given:
+        return schema.get("example", given[0] if isinstance(given, list) else given)
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "properties" in schema:
+        names = schema["properties"] if optional else schema.get("required", ())
+        return {name: _example(schema["properties"][name], optional=optional) for name in names}
+    if variants(schema) != [schema]:
+        return _example(variants(schema)[0], optional=optional)
+    if "items" in schema:
+        return [_example(one, optional=optional) for one in variants(schema["items"])]
+    name = schema["type"] if isinstance(schema["type"], str) else schema["type"][0]
     return {"number": 12, "integer": 12, "boolean": True, "object": {}}.get(name, "12")
 
 

@@ -412,10 +412,7 @@ class MetricLookingGlass(Group):
             "/v2/lookingGlass/compositeQuery",
             "addresses",
             weight="xxl",
-            extra=(
-                ("sub_query_counts", "dict[str, int]"),
-                ("total_count", "int"),
-            ),
+            extra=(("sub_query_counts", "dict[str, int]"), ("total_count", "int")),
             method="POST",
             body=("pageToken", "pageSize", "queries", "operator"),
         )
@@ -441,10 +438,7 @@ class MetricLookingGlass(Group):
             "/v1/lookingGlass/compositeQuery",
             "addresses",
             weight="xxl",
-            extra=(
-                ("sub_query_counts", "dict[str, int]"),
-                ("total_count", "int"),
-            ),
+            extra=(("sub_query_counts", "dict[str, int]"), ("total_count", "int")),
             method="POST",
             body=("pageToken", "pageSize", "queries", "operator"),
         )
