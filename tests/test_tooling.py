@@ -160,15 +160,15 @@ def document_of(content: dict[str, Any], folder: Path) -> Document:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a folder with the parts of a checkout that are written by hand."""
-    (tmp_path / "chainapi/api").mkdir(parents=True)
-    for name in ("chainapi/api/data.py", "chainapi/api/metrics.py"):
-        (tmp_path / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
+    """Return a folder for the files of a checkout."""
     return tmp_path
 
 
 BLOCKS = f"""
 [data]
+class = "DataAPI"
+doc = "Data API."
+base = "ServiceAPI"
 records = "common"
 
 [data.evm]
@@ -283,7 +283,8 @@ STEPS = {
     "unknown": (None, KEY, 'colour = "blue"', f"{ROUTES}: data.evm.blocks: Object contains unknown field"),
     "type": (None, KEY, 'key.by = "block_hash"', "Expected `array`, got `str` - at `$.key.by`"),
     "docstring": (None, 'doc = "Walk', '# "Walk', "data.evm.blocks: Object missing required field `doc`"),
-    "group": (None, "[data.evm.", "[data.logs.", "data.logs has no path, so it is a group: it needs `class`"),
+    "group": (None, "[data.evm.", "[data.logs.", "data.logs: Object missing required field `class`"),
+    "base": (None, "ServiceAPI", "Services", "chainapi/api/data.py would use names that it does not import"),
     "module": (None, "[data.evm", "[data.logs", f"have no module: add it to [modules] in {RECORDS}"),
     "key": (None, f'{KEY}\nkey.why = "the hash finds one block"', "", "Add `key.by` and `key.why`"),
     "range": (change(f"{GET} parameters 0", START), "", "", "Add `range.by` and `range.why`"),
@@ -318,24 +319,6 @@ def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
     with pytest.raises(GeneratorError) as caught:
         generated(content, checkout, BLOCKS.replace(old, new))
     assert said in str(caught.value)
-
-
-def test_a_service_needs_the_line_for_its_routes(checkout: Path) -> None:
-    """A service file without the line for its routes is an error with file and step.
-
-    So is a service file that lacks an import.
-    """
-    place = checkout / "chainapi/api/data.py"
-    text = place.read_text("utf-8")
-    place.write_text(text.replace("    # Groups and routes", "    # Routes"), "utf-8")
-    with pytest.raises(GeneratorError, match=r"chainapi/api/data\.py lacks the line"):
-        generated(a_document(), checkout)
-    place.write_text(text.replace("(ServiceAPI)", "(Services)"), "utf-8")
-    with pytest.raises(GeneratorError, match=r"(?s)data\.py would use names.*Services.*Import them"):
-        generated(a_document(), checkout)
-    place.write_text("def", "utf-8")
-    with pytest.raises(GeneratorError):
-        generated(a_document(), checkout)
 
 
 # Changes of a document

@@ -103,17 +103,19 @@ class Group(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Group of routes, such as ``data.evm``, or a service.
 
     Attributes:
-        name: class of the group; None for a service.
+        name: its class.
         doc: docstring of the class.
-        module: module of the class in `chainapi.api.groups`; by default the last part of the group's name.
-        records: module of its records in `chainapi.models`; by default the same.
+        base: base class; by default that of groups.
+        module: module of the class; an entry names it without its package, by default like the group.
+        records: module of its records in `chainapi.models`, by default of the same name.
 
     """
 
-    name: str | None = field(default=None, name="class")
-    doc: str = ""
-    module: str = ""
-    records: str = ""
+    name: str = field(name="class")
+    doc: str
+    module: str
+    records: str
+    base: str = "Group"
 
 
 class Names(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,26 +166,17 @@ class Entries(Struct, frozen=True):
             return
         inner = {name: one for name, one in table.items() if isinstance(one, dict)}
         own = {name: value for name, value in table.items() if name not in inner}
+        module = own.get("module", dotted.rpartition(".")[2])
+        place = f"chainapi.api.groups.{module}" if "." in dotted else f"chainapi.api.{module}"
+        own = {"records": module, **own, "module": place}
         group = self.groups[dotted] = _converted(ROUTES, dotted, own, Group)
-        if "." in dotted and not (group.name and group.doc):
-            raise GeneratorError(
-                f"{ROUTES}: {dotted} has no path, so it is a group: it needs `class` and `doc`"
-            )
-        if self.records_module(dotted) not in self.names.modules:
+        if group.records not in self.names.modules:
             raise GeneratorError(
                 f"{ROUTES}: records of {dotted} have no module: add it to [modules] in {RECORDS}, or name an"
                 " existing one with `records`"
             )
         for name, one in inner.items():
             self._add(f"{dotted}.{name}", one)
-
-    def module(self, group: str) -> str:
-        """Return the module of the class of a group in `chainapi.api.groups`."""
-        return self.groups[group].module or group.rpartition(".")[2]
-
-    def records_module(self, group: str) -> str:
-        """Return the module of the records of a group in `chainapi.models`."""
-        return self.groups[group].records or self.module(group)
 
 
 def _parsed(file: str, text: str | None = None) -> dict[str, Any]:

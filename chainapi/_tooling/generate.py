@@ -58,7 +58,7 @@ def write_sources(documents: Sequence[Document], writer: Writer, entries: Entrie
     methods: dict[str, list[str]] = {}
     for name, operation in operations_of(documents, entries).items():
         group = name.rpartition(".")[0]
-        method = Method(name, entries.routes[name], operation, records, entries.records_module(group))
+        method = Method(name, entries.routes[name], operation, records, entries.groups[group].records)
         methods.setdefault(group, []).append(method.text())
     for document in documents:
         for schema in document.webhooks():

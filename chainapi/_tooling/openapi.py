@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -207,4 +208,5 @@ def find_documents() -> list[Document]:
 
 def snake(name: str) -> str:
     """Convert a name in JSON to Python's style: `blockNumber` to `block_number`."""
-    return python_name(name)
+    converted = python_name(name)
+    return f"{converted}_" if iskeyword(converted) else converted

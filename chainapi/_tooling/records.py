@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import define, field, frozen
 
 from chainapi._tooling.entries import RECORDS, Names
-from chainapi._tooling.files import HEADER, GeneratorError, Writer
+from chainapi._tooling.files import HEADER, GeneratorError, Writer, imports, words_of
 from chainapi._tooling.openapi import NAME, Schema, name_of, snake, variants
 
 __all__ = ["REQUESTS", "Field", "Record", "Records", "sentence", "write_records"]
@@ -21,23 +21,24 @@ HAND_WRITTEN = frozenset({"MetricPoint"})
 
 @frozen
 class Field:
-    """Field of a record: its JSON name, its Python type, whether it may be missing."""
+    """Field of a record: JSON name, type, whether it may be missing, value that tags."""
 
     wire: str
     type: str
     missing: bool
+    tag: str | None = None
 
     @property
     def name(self) -> str:
         """Name in Python."""
-        return f"{snake(self.wire)}{'_' if self.wire == 'from' else ''}"
+        return snake(self.wire)
 
-    def declaration(self, tag: str | None = None) -> str:
-        """Return the line that declares it; a `tag` is its value in each request."""
+    def declaration(self, *, tagged: bool) -> str:
+        """Return the line that declares it; `tagged`, it has its tag by default."""
         kind = f"{self.type} | None" if self.missing and self.type != "Any" else self.type
         default = " = None" if self.missing else ""
-        if tag is not None:
-            default = f' = "{tag}"'
+        if tagged and self.tag is not None:
+            default = f' = "{self.tag}"'
         return f"    {self.name}: {kind}{default}"
 
     @property
@@ -51,12 +52,10 @@ class Field:
 
 @define
 class Record:
-    """Class of a record: fields, referenced records, tags, and modules that use it."""
+    """Class of a record, and the modules whose routes use it."""
 
     name: str
     fields: list[Field] = field(factory=list[Field])
-    uses: set[str] = field(factory=set[str])
-    tags: dict[str, str] = field(factory=dict[str, str])
     modules: set[str] = field(factory=set[str])
 
 
@@ -85,7 +84,7 @@ class Records:
         self.added.add((name, module))
         record = self.records.setdefault(ours, Record(ours))
         record.modules.add(module)
-        fields = [self.field(record, wire, schema, module) for wire in schema["properties"]]
+        fields = [self.field(ours, wire, schema, module) for wire in schema["properties"]]
         if record.fields and record.fields != fields:
             raise GeneratorError(
                 f"schema {name} has other fields than the schemas that became the record {ours}: give it a"
@@ -125,14 +124,25 @@ class Records:
 
     # Fields
 
-    def field(self, record: Record, wire: str, schema: Schema, module: str) -> Field:
+    def field(self, record: str, wire: str, schema: Schema, module: str) -> Field:
         """Return a field of a record."""
-        optional = not self.names.optional.keys().isdisjoint((f"{record.name}.{wire}", f"{record.name}.*"))
+        optional = not self.names.optional.keys().isdisjoint((f"{record}.{wire}", f"{record}.*"))
+        missing = optional or wire not in schema.get("required", ())
+        tag = self.tag(record, wire)
+        if tag is not None:
+            return Field(wire, f'Annotated[str, Literal["{tag}"]]', missing, tag)
         text = self.type(record, wire, schema["properties"][wire], module)
-        text = f"Annotated[{text}, NOT_SHOWN]" if f"{record.name}.{wire}" in self.names.secret else text
-        return Field(wire, text, optional or wire not in schema.get("required", ()))
+        text = f"Annotated[{text}, NOT_SHOWN]" if f"{record}.{wire}" in self.names.secret else text
+        return Field(wire, text, missing)
 
-    def type(self, record: Record, wire: str, schema: Schema, module: str) -> str:
+    def tag(self, record: str, wire: str) -> str | None:
+        """Return the value of a field by which a union knows the record."""
+        rules = (
+            rule for union in self.names.unions.values() for rule, kind in union.items() if kind == record
+        )
+        return next((rule.removeprefix(f"{wire}=") for rule in rules if rule.startswith(f"{wire}=")), None)
+
+    def type(self, record: str, wire: str, schema: Schema, module: str) -> str:
         """Return the type of a field in Python."""
         if wire in self.names.plain:
             return "Any"
@@ -143,11 +153,10 @@ class Records:
             texts = {self.type(record, wire, one, module) for one in kinds}
             return " | ".join(sorted(texts, reverse=True))
         if "enum" in schema:
-            return self.enum(record, wire, schema)
+            values = tuple(value for value in schema["enum"] if value is not None)
+            return f"Annotated[str, enums.{self.enum_name(wire, schema, values)}]"
         if "properties" in schema:
-            used = self.add({NAME: wire, **schema}, module)
-            record.uses.add(used)
-            return used
+            return self.add({NAME: wire, **schema}, module)
         name = schema["type"] if isinstance(schema["type"], str) else schema["type"][0]
         if name == "array":
             return f"list[{self.type(record, wire, schema['items'], module)}]"
@@ -155,9 +164,9 @@ class Records:
             inner = schema.get("additionalProperties")
             value = self.type(record, wire, inner, module) if isinstance(inner, dict) else "Any"
             return f"dict[str, {value}]"
-        return self.scalar(record.name, wire, name)
+        return self.scalar(record, wire, name)
 
-    def merged(self, record: Record, schemas: list[Schema]) -> Schema:
+    def merged(self, record: str, schemas: list[Schema]) -> Schema:
         """Return a schema with the fields of several; those that one lacks are optional."""
         names = tuple(name_of(one) for one in schemas)
         for name, members in self.names.merged.items():
@@ -166,7 +175,7 @@ class Records:
                 needed = [wire for wire in fields if all(wire in one.get("required", ()) for one in schemas)]
                 return {NAME: name, "properties": fields, "required": needed}
         raise GeneratorError(
-            f"record {record.name} has one of {names} in a field: name the record that has the fields of all"
+            f"record {record} has one of {names} in a field: name the record that has the fields of all"
             f" of them in [merged] in {RECORDS}"
         )
 
@@ -183,25 +192,15 @@ class Records:
 
     def envelope(self, wire: str, schema: Schema, module: str) -> tuple[str, str]:
         """Return a field of a page beside its rows: its name, and its type without notes."""
-        kind = re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", self.type(Record(""), wire, schema, module))
+        kind = re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", self.type("", wire, schema, module))
         return snake(wire), self.names.envelope.get(wire, kind)
 
     # Enumerations
 
-    def enum(self, record: Record, wire: str, schema: Schema) -> str:
-        """Return the type of a field with listed values; it accepts other values, too."""
-        for rule, kind in (pair for rules in self.names.unions.values() for pair in rules.items()):
-            name, _, tag = rule.partition("=")
-            if (kind, name) == (record.name, wire) and tag:
-                record.tags[wire] = tag
-                return f'Annotated[str, Literal["{tag}"]]'
-        values = tuple(value for value in schema["enum"] if value is not None)
-        return f"Annotated[str, enums.{self.enum_name(wire, schema, values)}]"
-
     def enum_name(self, wire: str, schema: Schema, values: tuple[str, ...]) -> str:
         """Return the name of an enumeration; enumerations with the same values become one."""
         name = name_of(schema) or f"{wire[0].upper()}{wire[1:]}"
-        name = name.removesuffix("Enum").removesuffix("Code") if name != "OperationStatusCode" else name
+        name = name.removesuffix("Enum").removesuffix("Code")
         name = next((ours for ours, listed in self.names.enums.items() if listed == values), name)
         for known, same in self.enums.items():
             if same == values and (known == name or len(values) > 1):
@@ -218,13 +217,11 @@ class Records:
 
     def parameter(self, parameter: Schema) -> str:
         """Return a parameter in Python."""
-        wire = parameter["name"]
-        renamed = self.names.renamed.get(wire)
+        wire, name = parameter["name"], snake(parameter["name"])
         kind = self.parameter_type(wire, parameter["schema"], in_body=parameter["in"] == "body")
-        if renamed is not None and renamed.rstrip("_") != wire:
-            kind = f'Annotated[{kind}, Wire("{wire}")]'
-        default = "" if parameter.get("required") else " | None = None"
-        return f"{renamed or snake(wire)}: {kind}{default}"
+        if wire in self.names.renamed:
+            name, kind = self.names.renamed[wire], f'Annotated[{kind}, Wire("{wire}")]'
+        return f"{name}: {kind}{'' if parameter.get('required') else ' | None = None'}"
 
     def parameter_type(self, wire: str, schema: Schema, *, in_body: bool = False) -> str:
         """Return the type of a parameter."""
@@ -237,6 +234,8 @@ class Records:
             return self.names.parameters[wire]
         if wire.endswith("Timestamp"):
             return "Timestamp"
+        if wire in self.names.whole:
+            return "int"
         if kind == "array":
             return f"Annotated[Sequence[{self.parameter_type(wire, schema['items'])}], REPEATED]"
         plain = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}[schema["type"]]
@@ -259,80 +258,77 @@ def bounds(least: float | None, most: float | None) -> str:
 
 def write_records(records: Records, writer: Writer) -> None:
     """Write a module for each group of records, the enumerations, and the package."""
-    modules: dict[str, list[Record]] = {name: [] for name in records.names.modules}
+    modules: dict[str, dict[str, str]] = {module: {} for module in records.names.modules}
     for name, record in records.records.items():
-        modules[records.module_of(name)].append(record)
-    places: dict[str, list[str]] = {}
-    for module, members in modules.items():
-        unions = [name for name in records.names.unions if records.module_of_union(name) == module]
-        places[module] = sorted([*(record.name for record in members), *unions])
-        writer.write_python(f"{FOLDER}/{module}.py", module_text(records, module, in_order(members), unions))
+        modules[records.module_of(name)][name] = class_text(records.names, record)
+    for name, rules in records.names.unions.items():
+        if module := records.module_of_union(name):
+            modules[module][name] = union_text(name, rules)
+    for module, texts in modules.items():
+        others = {f"chainapi.models.{name}": other for name, other in modules.items() if name != module}
+        text = module_text(records.names.modules[module], texts, others)
+        writer.write_python(f"{FOLDER}/{module}.py", text)
     writer.write_python(f"{FOLDER}/enums.py", enums_text(records))
-    writer.write_python(f"{FOLDER}/__init__.py", package_text(places))
+    writer.write_python(f"{FOLDER}/__init__.py", package_text(modules))
 
 
-def in_order(records: list[Record]) -> list[Record]:
-    """Return the records sorted so that each one follows those that it refers to."""
-    done: dict[str, Record] = {}
-    known = {record.name: record for record in records}
+def module_text(docstring: str, texts: Mapping[str, str], others: Mapping[str, Iterable[str]]) -> str:
+    """Return the source of a module from those of its classes.
 
-    def add(record: Record) -> None:
-        for used in sorted(record.uses & set(known) - set(done)):
-            add(known[used])
-        done.setdefault(record.name, record)
-
-    for record in records:
-        add(record)
-    return list(done.values())
-
-
-def module_text(records: Records, module: str, members: list[Record], unions: list[str]) -> str:
-    """Return the source of a module."""
-    ours = {record.name for record in members}
-    used = {name for record in members for name in record.uses}
-    used |= {name for union in unions for name in records.names.unions[union].values()}
-    foreign: dict[str, set[str]] = {}
-    for name in used - ours - HAND_WRITTEN:
-        foreign.setdefault(records.module_of(name), set()).add(name)
-    classes = "\n\n".join(class_text(records.names, record) for record in members)
-    body = f"{classes}\n\n" + "\n".join(union_text(records.names, name) for name in unions) + "\n"
-    return "\n".join((*head(records.names.modules[module], foreign, sorted([*ours, *unions])), "", "", body))
-
-
-def head(docstring: str, foreign: dict[str, set[str]], public: list[str]) -> Iterator[str]:
-    """Yield the lines above the classes.
-
-    The layout removes imports that the body does not need.
+    The layout removes imports that the module does not need. `others` has the names in other modules.
     """
-    yield HEADER
-    yield f'"""{docstring}"""'
-    yield ""
-    yield "from __future__ import annotations"
-    yield ""
-    yield "from decimal import Decimal"
-    yield "from typing import Annotated, Any, Literal, TypeAlias"
-    yield "from chainapi.models import enums"
-    for name, used in sorted(foreign.items()):
-        yield f"from chainapi.models.{name} import {', '.join(sorted(used))}"
-    yield "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime"
-    yield "from chainapi.models.records import Record"
-    yield "from chainapi.models.schema import AS_TEXT, NOT_SHOWN"
-    yield "from chainapi.models.unions import Unknown, register_union"
-    yield ""
-    yield f"__all__ = [{', '.join(repr(name) for name in public)}]"
+    body = "\n".join(in_order(texts))
+    lines = [
+        HEADER,
+        f'"""{docstring}"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from decimal import Decimal",
+        "from typing import Annotated, Any, Literal, TypeAlias",
+        "from chainapi.models import enums",
+        *imports(body, others),
+        "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime",
+        "from chainapi.models.records import Record",
+        "from chainapi.models.schema import AS_TEXT, NOT_SHOWN",
+        "from chainapi.models.unions import Unknown, register_union",
+        "",
+        f"__all__ = {sorted(texts)}",
+        "",
+        "",
+        body,
+    ]
+    return "\n".join(lines)
+
+
+def in_order(texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the sources of classes, each after those that it refers to."""
+    done = set[str]()
+
+    def add(name: str) -> Iterator[str]:
+        done.add(name)
+        for used in sorted(words_of(texts[name]) & texts.keys()):
+            if used not in done:
+                yield from add(used)
+        yield texts[name]
+
+    for name in texts:
+        if name not in done:
+            yield from add(name)
 
 
 def class_text(names: Names, record: Record) -> str:
     """Return the source of a class; in records of requests, tags have their values."""
-    defaults = record.tags if record.modules == {REQUESTS} else {}
+    tagged = record.modules == {REQUESTS}
     lines = [
         f"class {record.name}(Record, frozen=True, kw_only=True):",
         f'    """{names.docs.get(record.name) or sentence(record.name)}"""',
         "",
-        *(entry.declaration(defaults.get(entry.wire)) for entry in record.fields),
+        *(one.declaration(tagged=tagged) for one in record.fields),
+        "",
+        *(one.time for one in record.fields if one.time),
     ]
-    times = [entry.time for entry in record.fields if entry.time]
-    return "\n".join([*lines, *([""] if times else []), *times, ""])
+    return "\n".join([*lines, ""])
 
 
 def sentence(name: str) -> str:
@@ -354,25 +350,24 @@ def sentence(name: str) -> str:
     return f"{'An' if vowel else 'A'} {text}."
 
 
-def union_text(names: Names, name: str) -> str:
+def union_text(name: str, rules: Mapping[str, str]) -> str:
     """Return the source of a union and of its discriminators."""
-    rules = names.unions[name]
-    lines = [
-        f"{name}: TypeAlias = {' | '.join([*dict.fromkeys(rules.values()), 'Unknown'])}",
-        "register_union(",
-    ]
-    lines += [f"    {name},", "    {"]
-    lines += [f'        "{rule}": {record},' for rule, record in rules.items()]
-    return "\n".join([*lines, "    },", ")"])
+    members = " | ".join([*dict.fromkeys(rules.values()), "Unknown"])
+    lines = "".join(f'    "{rule}": {record},\n' for rule, record in rules.items())
+    return f"{name}: TypeAlias = {members}\nregister_union({name}, {{\n{lines}}})"
 
 
 def enums_text(records: Records) -> str:
     """Return the source of the enumerations."""
-    lines = [HEADER, '"""Values that the services list. Fields are open: other values are kept."""', ""]
-    lines += ["from __future__ import annotations", "", "from typing import Literal, TypeAlias", ""]
-    for name, values in sorted(records.enums.items()):
-        lines.append(f"{name}: TypeAlias = Literal[{', '.join(map(repr, values))}]")
-    return "\n".join(lines) + "\n"
+    lines = [
+        HEADER,
+        '"""Values that the services list. Fields are open: other values are kept."""',
+        "from __future__ import annotations",
+        "from typing import Literal, TypeAlias",
+        "",
+        *(f"{name}: TypeAlias = Literal{list(values)}" for name, values in sorted(records.enums.items())),
+    ]
+    return "\n".join(lines)
 
 
 PACKAGE_HEAD = '''"""Frozen records of rows, and the decoder of response bodies.
@@ -409,16 +404,16 @@ def __dir__() -> list[str]:
 """
 
 
-def package_text(places: dict[str, list[str]]) -> str:
+def package_text(modules: Mapping[str, Iterable[str]]) -> str:
     """Return the source of the package: names that load their module on first use."""
     lines = [HEADER, PACKAGE_HEAD, "if TYPE_CHECKING:"]
-    lines += [f"    from chainapi.models.{module} import *" for module in sorted(places)]
+    lines += [f"    from chainapi.models.{module} import *" for module in sorted(modules)]
     lines += [
         "",
         "# Module -> names, for imports on first use; type checkers read the imports above.",
         "_NAMES = {",
     ]
-    for module, public in places.items():
-        words = textwrap.fill(" ".join(public), 109, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    for module, names in modules.items():
+        words = textwrap.indent(textwrap.fill(" ".join(sorted(names)), 101), " " * 8)
         lines += [f'    "{module}": """', words, '    """,']
     return "\n".join([*lines, "}", PACKAGE_TAIL])

@@ -11,7 +11,7 @@ from chainapi.api.endpoint import Endpoint
 from chainapi.api.routes import Route
 from chainapi.api.service import ServiceAPI
 
-__all__ = ["Group", "endpoints_in", "gets", "group", "groups_of", "lists", "writes"]
+__all__ = ["Group", "LazyGroup", "gets", "group", "lists", "writes"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +31,7 @@ class Group:
         return self._service_api
 
 
-class _LazyGroup:
+class LazyGroup:
     """Descriptor of a group, whose module is loaded at the first access."""
 
     def __init__(self, path: str) -> None:
@@ -58,7 +58,7 @@ def group(path: str) -> Any:
 
     An example is ``"chainapi.api.groups.evm.EVM"``.
     """
-    return _LazyGroup(path)
+    return LazyGroup(path)
 
 
 def lists(route: Route) -> Callable[[F], F]:
@@ -99,13 +99,3 @@ def gets(route: Route) -> Callable[[F], F]:
 
 
 writes = gets  # `Route.idempotency` decides after which faults a write is repeated
-
-
-def endpoints_in(kind: type) -> dict[str, Endpoint]:
-    """Return the endpoints of a class by the names of their methods."""
-    return {name: value.endpoint for name, value in vars(kind).items() if hasattr(value, "endpoint")}
-
-
-def groups_of(kind: type) -> dict[str, type[Group]]:
-    """Return the groups of a service by the names of its attributes."""
-    return {name: value.kind for name, value in vars(kind).items() if isinstance(value, _LazyGroup)}

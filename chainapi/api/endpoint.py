@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -41,14 +41,6 @@ __all__ = ["Endpoint"]
 _BASES = {"MetricPoint": MetricPoint, "str": None}
 
 
-class _Layout(NamedTuple):
-    """Parameters of a method: names that may be positional, defaults, required ones."""
-
-    positional: tuple[str, ...]
-    defaults: Mapping[str, Any]
-    required: frozenset[str]
-
-
 class _Signature:
     """Signature of a method; its models are loaded when they are needed."""
 
@@ -66,15 +58,12 @@ class _Signature:
         return inspect.signature(self._function)
 
     @cached_property
-    def layout(self) -> _Layout:
-        """Names and defaults of the parameters."""
+    def layout(self) -> tuple[tuple[str, ...], Mapping[str, Any], frozenset[str]]:
+        """Names that may be positional, defaults of all, and names of required parameters."""
         parameters = self.signature.parameters.values()
+        positional = tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
         defaults = {one.name: one.default for one in parameters}
-        return _Layout(
-            tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD),
-            defaults,
-            frozenset(name for name, default in defaults.items() if default is inspect.Parameter.empty),
-        )
+        return positional, defaults, frozenset(one.name for one in parameters if one.default is one.empty)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -203,16 +192,12 @@ class Endpoint:
             TypeError: an argument is missing, or given twice.
 
         """
-        layout = self._signature.layout
-        given = dict(zip(layout.positional, args, strict=False))
-        if (
-            len(given) == len(args)
-            and given.keys().isdisjoint(kwargs)
-            and layout.defaults.keys() >= kwargs.keys()
-        ):
+        positional, defaults, required = self._signature.layout
+        given = dict(zip(positional, args, strict=False))
+        if len(given) == len(args) and given.keys().isdisjoint(kwargs) and defaults.keys() >= kwargs.keys():
             given |= kwargs
-            if given.keys() >= layout.required:
-                return {**layout.defaults, **given}
+            if given.keys() >= required:
+                return {**defaults, **given}
         return self._bound(args, kwargs)  # with the error that Python raises
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -256,7 +241,7 @@ class Endpoint:
     def _body(self, given: Mapping[str, Any]) -> bytes | None:
         if self.record.method == "GET":
             return None
-        from chainapi.api.bodies import wire_body
+        from chainapi.api.parameters import wire_body
 
         return wire_body(self.parameters, given)
 

@@ -7,6 +7,7 @@ that does not follow from the name in Python. Values are checked before a reques
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
@@ -17,7 +18,9 @@ from msgspec import Struct
 from chainapi._text import did_you_mean, quoted
 from chainapi.core.numbers import is_of
 from chainapi.core.url import path_segment, query_params
-from chainapi.errors import ArgumentError
+from chainapi.errors import ArgumentError, ConfigurationError
+from chainapi.models.decode_errors import TOO_DEEP
+from chainapi.models.plain import to_wire
 from chainapi.models.schema import Type, type_of
 from chainapi.models.unions import wire_name
 
@@ -35,6 +38,7 @@ __all__ = [
     "Texts",
     "Timestamp",
     "Wire",
+    "wire_body",
     "wire_parameters",
 ]
 
@@ -212,3 +216,39 @@ def wire_parameters(
         else:
             query += query_params({parameter.wire: value})
     return path, tuple(query)
+
+
+def wire_body(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> bytes | None:
+    """Return the body as JSON with sorted names; None without parameters in it.
+
+    Raises:
+        ConfigurationError: a value cannot be sent.
+
+    """
+    inside = [parameter for parameter in parameters if parameter.in_body]
+    if not inside:
+        return None
+    if inside[0].whole:
+        content: Any = _field(inside[0], given[inside[0].name])
+    else:
+        content = {
+            one.wire: _field(one, given[one.name])
+            for one in inside
+            if one.required or given[one.name] is not None
+        }
+    try:
+        return json.dumps(content, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+    except RecursionError:
+        raise ConfigurationError(f"the body cannot be sent as JSON: it is {TOO_DEEP}") from None
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"the body cannot be sent as JSON: {error}") from None
+
+
+def _field(parameter: Parameter, given: Any) -> Any:
+    """Return the value of a field of a body as JSON."""
+    value = parameter.checked(given)
+    if parameter.repeated:
+        value = value if isinstance(value, list) else [value]
+    elif isinstance(value, list):
+        value = ",".join(map(str, value))
+    return to_wire(value)

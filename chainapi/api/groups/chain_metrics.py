@@ -7,13 +7,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from chainapi.api.binding import Group, gets, lists
-from chainapi.api.parameters import REPEATED, ChainId, PageSize2160, PageSize5000, PageSize10000, Timestamp
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
+    from chainapi.api.parameters import (
+        REPEATED,
+        ChainId,
+        PageSize2160,
+        PageSize5000,
+        PageSize10000,
+        Timestamp,
+    )
     from chainapi.models import (
         CompositeSubquery,
         IcmPoint,

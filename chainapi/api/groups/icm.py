@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chainapi.api.binding import Group, gets, lists
-from chainapi.api.parameters import PageSize
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
+    from chainapi.api.parameters import PageSize
     from chainapi.models import IcmMessage, TeleporterMessage
     from chainapi.models.enums import Network
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from chainapi.api.binding import Group, gets, lists
-from chainapi.api.parameters import REPEATED, Bounds, PageSize, PageSize10000, Texts, Timestamp
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
+    from chainapi.api.parameters import REPEATED, Bounds, PageSize, PageSize10000, Texts, Timestamp
     from chainapi.models import (
         AddressChainIds,
         Blockchain,

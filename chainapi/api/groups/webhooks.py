@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from chainapi.api.binding import Group, gets, lists, writes
-from chainapi.api.parameters import REPEATED, WHOLE_BODY, PageSize, Wire
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
+    from chainapi.api.parameters import REPEATED, WHOLE_BODY, PageSize, Wire
     from chainapi.models import EvmAddressWebhook, SharedSecret, Webhook, WebhookRequest
     from chainapi.models.enums import WebhookStatus
 
