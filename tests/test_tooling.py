@@ -158,12 +158,6 @@ def document_of(content: dict[str, Any], folder: Path) -> Document:
     return Document.read(place)
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """Return a folder for the files of a checkout."""
-    return tmp_path
-
-
 BLOCKS = f"""
 [data]
 class = "DataAPI"
@@ -185,56 +179,54 @@ order.why = "the route sorts by block timestamp, descending"
 """
 
 
-def generated(
-    content: dict[str, Any], checkout: Path, entries: str = BLOCKS, *, check: bool = False
-) -> Writer:
+def generated(content: dict[str, Any], folder: Path, entries: str = BLOCKS, *, check: bool = False) -> Writer:
     """Generate the files of a checkout from a document with one route."""
-    writer = Writer(checkout, check=check)
-    generate.write_sources([document_of(content, checkout)], writer, Entries.read(entries))
+    writer = Writer(folder, check=check)
+    generate.write_sources([document_of(content, folder)], writer, Entries.read(entries))
     return writer
 
 
-def test_generating_again_changes_nothing(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generating_again_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Repeated generation writes no file; --check lists the files and writes none."""
-    check = generated(a_document(), checkout, check=True)
-    assert not (checkout / "chainapi/models").exists()
+    check = generated(a_document(), tmp_path, check=True)
+    assert not (tmp_path / "chainapi/models").exists()
     assert check.report() == 1
     assert f"chainapi/models/evm.py is out of date: run {COMMAND}" in capsys.readouterr().out
-    first = generated(a_document(), checkout)
+    first = generated(a_document(), tmp_path)
     assert first.changed == check.changed
-    assert (first.report(), generated(a_document(), checkout).changed) == (0, [])
+    assert (first.report(), generated(a_document(), tmp_path).changed) == (0, [])
 
 
-def test_a_document_becomes_a_record_and_a_route(checkout: Path) -> None:
+def test_a_document_becomes_a_record_and_a_route(tmp_path: Path) -> None:
     """Records have the fields of the schema; methods have the route's parameters."""
-    generated(a_document(), checkout)
-    model = (checkout / "chainapi/models/evm.py").read_text("utf-8")
+    generated(a_document(), tmp_path)
+    model = (tmp_path / "chainapi/models/evm.py").read_text("utf-8")
     assert "class EvmBlock(Record, frozen=True, kw_only=True):" in model
     assert re.findall(r"    block_number: Annotated\[int, AS_TEXT\]$", model, re.MULTILINE)
     assert "    block_timestamp_milliseconds: int | None = None\n" in model
     assert '    block_time = UTCDatetime("block_timestamp")' in model
-    group = (checkout / "chainapi/api/groups/evm.py").read_text("utf-8")
+    group = (tmp_path / "chainapi/api/groups/evm.py").read_text("utf-8")
     assert "page_size: PageSize | None = 100," in group
     assert ") -> Pages[EvmBlock]:" in group
     assert 'descending_key="block_timestamp"' in group
 
 
-def test_a_fragment_is_a_document(checkout: Path) -> None:
+def test_a_fragment_is_a_document(tmp_path: Path) -> None:
     """Documents of one service are merged: a fragment with a new route is enough."""
     fragment = a_document()
     fragment["paths"] = {"/v1/chains/{chainId}/logs": fragment["paths"][PATH]}
     logs = '[data.evm.logs]\npath = "/v1/chains/{chainId}/logs"\ndoc = "Walk the logs."\n'
-    documents = [document_of(a_document(), checkout), document_of(fragment, checkout)]
+    documents = [document_of(a_document(), tmp_path), document_of(fragment, tmp_path)]
     found = generate.operations_of(documents, Entries.read(BLOCKS + logs))
     assert [*found] == ["data.evm.blocks", "data.evm.logs"]
 
 
-def test_a_new_group_is_declared(checkout: Path) -> None:
+def test_a_new_group_is_declared(tmp_path: Path) -> None:
     """A new group is a table: its module is written, and its service declares it."""
     group = '[data.ledger]\nclass = "Ledger"\ndoc = "Blocks."\nrecords = "evm"\n\n[data.ledger.blocks]'
-    generated(a_document(), checkout, BLOCKS.replace("[data.evm.blocks]", group))
-    assert "class Ledger(Group):" in (checkout / "chainapi/api/groups/ledger.py").read_text("utf-8")
-    service = (checkout / "chainapi/api/data.py").read_text("utf-8")
+    generated(a_document(), tmp_path, BLOCKS.replace("[data.evm.blocks]", group))
+    assert "class Ledger(Group):" in (tmp_path / "chainapi/api/groups/ledger.py").read_text("utf-8")
+    service = (tmp_path / "chainapi/api/data.py").read_text("utf-8")
     assert '    ledger: Ledger = group("chainapi.api.groups.ledger.Ledger")\n    """Blocks."""\n' in service
 
 
@@ -293,9 +285,10 @@ STEPS = {
         change(f"{BLOCK} required 8", None),
         "",
         "",
-        "data.evm.blocks: the key names block_hash, but EvmBlock need not have blockHash",
+        "data.evm.blocks: its key names block_hash, which EvmBlock need not have",
     ),
-    "no attribute": (None, "block_hash", "hash", "the key names hash, but EvmBlock need not have hash"),
+    "no attribute": (None, "block_hash", "hash", "its key names hash, which EvmBlock need not have"),
+    "no number": (None, '["block_timestamp', '["timestamp', "data.evm.blocks: no row has timestamp"),
     "schema": (change(ROWS, NESTED), "", "", "Move it to components/schemas"),
     "union": (
         change(ROWS, ONE_OF_TWO),
@@ -309,7 +302,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
+def test_a_missing_step_is_named(step: str, tmp_path: Path) -> None:
     """Generator errors name the route, and the file that lacks an entry or a key."""
     changed, old, new, said = STEPS[step]
     content = a_document()
@@ -317,7 +310,7 @@ def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
     if changed is not None:
         changed(content)
     with pytest.raises(GeneratorError) as caught:
-        generated(content, checkout, BLOCKS.replace(old, new))
+        generated(content, tmp_path, BLOCKS.replace(old, new))
     assert said in str(caught.value)
 
 
@@ -328,7 +321,10 @@ def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
 CHANGES = [
     (change(f"{GET} x-execution-weight", "xl"), 'weight="xl"'),
     (change(f"{GET} deprecated", True), "deprecated=True"),
-    (change(f"{GET} parameters 1 schema maximum", 500), "page_size: PageSize500 | None = 500"),
+    (
+        change(f"{GET} parameters 1 schema maximum", 500),
+        "page_size: Annotated[int, Bounds(1, 500)] | None = 500",
+    ),
     (change(f"{GET} parameters 1 name", "size"), "size: Annotated[int, Bounds(1, 100)] | None = None"),
     (change(f"{ANSWER} more", {"type": "string"}), 'extra=(("more", "str"),)'),
     (change(f"{BLOCK} properties size", {"type": "number"}), "    size: int | None = None"),
@@ -339,15 +335,15 @@ CHANGES = [
 ]
 
 
-def test_each_change_of_a_document_is_written(checkout: Path) -> None:
+def test_each_change_of_a_document_is_written(tmp_path: Path) -> None:
     """A single change of the document changes a generated file: nothing of a document goes unnoticed."""
-    generated(a_document(), checkout)
-    before = {path: path.read_text("utf-8") for path in checkout.rglob("*.py")}
+    generated(a_document(), tmp_path)
+    before = {path: path.read_text("utf-8") for path in tmp_path.rglob("*.py")}
     unnoticed = []
     for changed, said in CHANGES:
         content = a_document()
         changed(content)
-        written = [(checkout / name).read_text("utf-8") for name in generated(content, checkout).changed]
+        written = [(tmp_path / name).read_text("utf-8") for name in generated(content, tmp_path).changed]
         if not any(said in text for text in written) or any(said in text for text in before.values()):
             unnoticed.append(said)
     assert unnoticed == []

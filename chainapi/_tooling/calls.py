@@ -1,7 +1,7 @@
 """Typed calls of every route, for the type checkers.
 
-Run it as `python -m chainapi._tooling.calls --check`: it writes the calls into a temporary folder, and mypy
-checks them. Without `--check` it prints them.
+Run it as `python -m chainapi._tooling.calls`: it writes the calls into a temporary folder, and mypy checks
+them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +21,7 @@ from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.models.schema import Type, fields_of, is_record
 
-__all__ = ["check_types", "example", "main", "text"]
+__all__ = ["example", "main", "text"]
 
 FILE = "every_route.py"
 
@@ -121,7 +121,7 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def check_types() -> int:
+def main() -> int:
     """Check the types of the calls with mypy, and return its exit code."""
     with TemporaryDirectory() as folder:
         Writer(Path(folder)).write_python(FILE, text())
@@ -129,13 +129,5 @@ def check_types() -> int:
         return subprocess.run(command, check=False, cwd=ROOT).returncode
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Check the types of the calls, or print them; return the exit code."""
-    if "--check" in arguments:
-        return check_types()
-    print(text(), end="")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

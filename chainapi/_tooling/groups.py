@@ -71,22 +71,22 @@ class Method:
             return "str"
         kind = self.records.one_of(self.name, rows, self.module)
         if operation.list_field is not None:
-            for row in rows:
-                self.check_key(row)
+            self.check_attributes(rows)
         return f"{kind} | None" if operation.method == "DELETE" else kind  # of a repeated one
 
-    def check_key(self, row: Schema) -> None:
-        """Check that the document requires the attributes of the key of a class of rows."""
-        kind = self.records.add(row, self.module)
-        for path in self.key.kinds.get(kind, self.key.by):
-            schema = row
-            for wire in map(wire_name, path.split(".")):
-                if wire not in schema.get("required", ()):
+    def check_attributes(self, rows: Sequence[Schema]) -> None:
+        """Check that rows have the attributes of the entry; those of keys are required."""
+        for row in rows:
+            kind = self.records.add(row, self.module)
+            for path in self.key.kinds.get(kind, self.key.by):
+                if not has(row, path, "required"):
                     raise GeneratorError(
-                        f"{self.name}: the key names {path}, but {kind} need not have {wire}: correct the"
-                        f" entry in {ROUTES}"
+                        f"{self.name}: its key names {path}, which {kind} need not have: correct {ROUTES}"
                     )
-                schema = schema["properties"][wire]
+        numbers = [one for one in (self.entry.order, self.entry.cursor, self.entry.range) if one is not None]
+        for path in (*self.key.immutable, *(path for one in numbers for path in one.by)):
+            if not any(has(row, path, "properties") for row in rows):
+                raise GeneratorError(f"{self.name}: no row has {path}: correct the entry in {ROUTES}")
 
     @property
     def key(self) -> Key:
@@ -188,6 +188,15 @@ class Method:
         return f"{self.entry.body}: Annotated[{union}, WHOLE_BODY]"
 
 
+def has(row: Schema, path: str, among: str) -> bool:
+    """Check whether an attribute, and each that leads to it, is among others."""
+    for wire in map(wire_name, path.split(".")):
+        if wire not in row.get(among, ()):
+            return False
+        row = row["properties"][wire]
+    return True
+
+
 def condition(field: Conditional, needed: str | None) -> Iterator[tuple[Conditional, str, str | None]]:
     """Yield the condition, "name" or "name=value", of a field of a route, if any."""
     if needed is not None:
@@ -218,8 +227,7 @@ def page_size(least: int, most: int) -> str:
 
     Each request costs the same.
     """
-    name = "PageSize" if most == 100 else f"PageSize{most}"
-    kind = name if least == 1 and name in parameters.__all__ else f"Annotated[int, {bounds(least, most)}]"
+    kind = "PageSize" if (least, most) == (1, 100) else f"Annotated[int, {bounds(least, most)}]"
     return f"page_size: {kind} | None = {most}"
 
 

@@ -30,10 +30,6 @@ __all__ = [
     "Bounds",
     "ChainId",
     "PageSize",
-    "PageSize500",
-    "PageSize2160",
-    "PageSize5000",
-    "PageSize10000",
     "Parameter",
     "Texts",
     "Timestamp",
@@ -74,10 +70,6 @@ ChainId: TypeAlias = int | str  # a number, or the name of a chain in the servic
 Timestamp: TypeAlias = Annotated[int | datetime, Bounds(0)]  # Unix seconds, or an aware datetime
 Texts: TypeAlias = Sequence[str] | str  # sent with commas between them
 PageSize: TypeAlias = Annotated[int, Bounds(1, 100)]
-PageSize500: TypeAlias = Annotated[int, Bounds(1, 500)]
-PageSize2160: TypeAlias = Annotated[int, Bounds(1, 2160)]
-PageSize5000: TypeAlias = Annotated[int, Bounds(1, 5000)]
-PageSize10000: TypeAlias = Annotated[int, Bounds(1, 10_000)]
 
 
 class Parameter(Struct, frozen=True):

@@ -12,7 +12,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import Bounds, ChainId, PageSize, PageSize500, Texts
+    from chainapi.api.parameters import Bounds, ChainId, PageSize, Texts
     from chainapi.models import (
         AddressChains,
         AddressTransaction,
@@ -219,7 +219,7 @@ class EVM(Group):
         filter_spam_tokens: bool | None = None,
         contract_addresses: Texts | None = None,
         currency: Currency | None = None,
-        page_size: PageSize500 | None = 500,
+        page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
@@ -245,7 +245,7 @@ class EVM(Group):
         address: str,
         *,
         contract_address: str | None = None,
-        page_size: PageSize500 | None = 500,
+        page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
@@ -272,7 +272,7 @@ class EVM(Group):
         *,
         block_number: int | None = None,
         contract_address: str | None = None,
-        page_size: PageSize500 | None = 500,
+        page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
@@ -297,7 +297,7 @@ class EVM(Group):
         address: str,
         *,
         contract_address: str | None = None,
-        page_size: PageSize500 | None = 500,
+        page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,

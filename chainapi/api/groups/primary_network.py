@@ -13,7 +13,7 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import REPEATED, Bounds, PageSize, PageSize10000, Texts, Timestamp
+    from chainapi.api.parameters import REPEATED, Bounds, PageSize, Texts, Timestamp
     from chainapi.models import (
         AddressChainIds,
         Blockchain,
@@ -527,7 +527,7 @@ class PrimaryNetwork(Group):
         network: Network,
         *,
         sort_order: SortOrder | None = None,
-        page_size: PageSize10000 | None = 10000,
+        page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
@@ -567,7 +567,7 @@ class PrimaryNetwork(Group):
         network: Network,
         *,
         sort_order: SortOrder | None = None,
-        page_size: PageSize10000 | None = 10000,
+        page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
         resume: Checkpoint | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
