@@ -17,6 +17,7 @@ __all__ = ["REQUESTS", "Field", "Record", "Records", "sentence", "write_records"
 FOLDER = "chainapi/models"
 REQUESTS = "requests"  # module of the records that only requests have
 HAND_WRITTEN = frozenset({"MetricPoint"})
+AFFIXES = re.compile(r"^(Get|List)(?=\w+Response$)|(Dto|DTO|Param|Response)$")  # of names of schemas
 
 
 @frozen
@@ -78,7 +79,7 @@ class Records:
                 f"a schema of {module} with the fields {', '.join(schema['properties'])} has no name. Move it"
                 " to components/schemas of the document, and refer to it with $ref"
             )
-        ours = self.names.classes.get(name, name)
+        ours = self.names.classes.get(name) or AFFIXES.sub("", name)
         if ours in HAND_WRITTEN or (name, module) in self.added:
             return ours
         self.added.add((name, module))
@@ -131,9 +132,7 @@ class Records:
         tag = self.tag(record, wire)
         if tag is not None:
             return Field(wire, f'Annotated[str, Literal["{tag}"]]', missing, tag)
-        text = self.type(record, wire, schema["properties"][wire], module)
-        text = f"Annotated[{text}, NOT_SHOWN]" if f"{record}.{wire}" in self.names.secret else text
-        return Field(wire, text, missing)
+        return Field(wire, self.type(record, wire, schema["properties"][wire], module), missing)
 
     def tag(self, record: str, wire: str) -> str | None:
         """Return the value of a field by which a union knows the record."""
@@ -144,8 +143,9 @@ class Records:
 
     def type(self, record: str, wire: str, schema: Schema, module: str) -> str:
         """Return the type of a field in Python."""
-        if wire in self.names.plain:
-            return "Any"
+        for name in (f"{record}.{wire}", wire):
+            if name in self.names.types:
+                return self.names.types[name]
         kinds = variants(schema)
         if len(kinds) > 1 and all("properties" in one for one in kinds):
             schema = self.merged(record, kinds)
@@ -192,8 +192,8 @@ class Records:
 
     def envelope(self, wire: str, schema: Schema, module: str) -> tuple[str, str]:
         """Return a field of a page beside its rows: its name, and its type without notes."""
-        kind = re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", self.type("", wire, schema, module))
-        return snake(wire), self.names.envelope.get(wire, kind)
+        kind = self.type("", wire, schema, module)
+        return snake(wire), re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", kind)
 
     # Enumerations
 
