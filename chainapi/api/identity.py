@@ -90,16 +90,32 @@ def number_reader(names: Sequence[str]) -> Callable[[Any], int | None]:
 
     The reader returns None for a row without a whole number of these names.
     """
-    readers = [(operator.attrgetter(name), name) for name in names]
+    return _number(names, [operator.attrgetter(name) for name in names], declared=True)
 
+
+def descending_number(route: Route) -> Callable[[Any], int | None]:
+    """Return a reader of the number of a row, which may have been sent as a string.
+
+    The reader returns None for a row with null in place of its number.
+    """
+    name = route.descending_key or ""
+    return _number([name], [_reader(name, route.model)], declared=False)
+
+
+def _number(
+    names: Sequence[str], readers: Sequence[Reader], *, declared: bool
+) -> Callable[[Any], int | None]:
     def number(row: Any) -> int | None:
-        for read, name in readers:
+        for name, read in zip(names, readers, strict=True):
             try:
                 value = read(row)
-            except AttributeError:
-                value = raw_path(row, name) if is_raw(row) else None
+            except (LookupError, AttributeError, TypeError):
+                value = raw_path(row, name) if is_raw(row) else _NO_FIELD
             if (whole := whole_of(value)) is not None:
                 return whole
+            # A row that was not made into its model may have any fields.
+            if not (declared or value is None or is_raw(row)):
+                raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
         return None
 
     return number
@@ -203,28 +219,6 @@ def _hashable(value: Any) -> Hashable:
     except TypeError:
         return repr(value)
     return cast("Hashable", value)
-
-
-def descending_number(route: Route) -> Callable[[Any], int | None]:
-    """Return a reader of the number of a row, which may have been sent as a string.
-
-    The reader returns None for a row with null in place of its number.
-    """
-    name = route.descending_key or ""
-    read = _reader(name, route.model)
-
-    def number(row: Any) -> int | None:
-        try:
-            value = read(row)
-        except (LookupError, AttributeError, TypeError):
-            value = raw_path(row, name) if is_raw(row) else _NO_FIELD
-        whole = whole_of(value)
-        # A row that was not made into its model may have any fields.
-        if whole is None and value is not None and not is_raw(row):
-            raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
-        return whole
-
-    return number
 
 
 def _reader(name: str, model: Any) -> Reader:
