@@ -6,7 +6,6 @@ them.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from chainapi import models
-from chainapi._tooling.files import ROOT, Writer
+from chainapi._tooling.files import ROOT, Writer, imports
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
@@ -94,9 +93,6 @@ def text() -> str:
     """Return the source of the module."""
     calls = [call(name, endpoint) for name, endpoint in ROUTES.items()]
     writes = [call(name, endpoint) for name, endpoint in WRITES.items()]
-    sources = [*calls, *writes]
-    words = sorted({word for source in sources for word in re.findall(r"(?<!\w)[A-Z]\w+", source)})
-    records = [word for word in words if word in dir(models)]
     lines = [
         '"""Every route with every parameter, for the type checkers."""',
         "",
@@ -105,7 +101,7 @@ def text() -> str:
         "from typing import assert_type",
         "",
         "from chainapi import Session",
-        f"from chainapi.models import {', '.join(records)}",
+        *imports("\n".join([*calls, *writes]), {"chainapi.models": dir(models)}),
         "from chainapi.client.pages import MetricPages, Pages",
         "",
         "",

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from chainapi._tooling.files import COMMAND, ROOT, GeneratorError
+from chainapi.api.routes import Weight
 
 __all__ = ["RECORDS", "ROUTES", "Entries", "Entry", "Group", "Key", "Names", "Number"]
 
@@ -73,6 +74,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         path: its path in the document, after the method unless that is GET.
         doc: docstring of its method.
         items: list field, if it is not the document's; empty if the first page decides.
+        weight: class of its price, if it is not the document's.
         writes: whether it changes something in the service; GET only reads.
         lookup: name of the route that shows whether a write was carried out; empty without one.
         body: name of the parameter for a body that is one of several records.
@@ -86,6 +88,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: str
     doc: str
     items: str | None = None
+    weight: Weight | None = None
     writes: bool | None = None
     lookup: str = ""
     body: str = ""

@@ -119,7 +119,7 @@ class Method:
         entry, operation = self.entry, self.operation
         route = Route(
             operation.path,
-            weight=operation.weight,
+            weight=entry.weight or operation.weight,
             deprecated=operation.deprecated,
             method=operation.method,
             body=tuple(one["name"] for one in operation.body_fields),
