@@ -35,7 +35,7 @@ ENTRIES = Entries.read()
 def test_docs_are_up_to_date() -> None:
     """Docs equal the generator's output from the declared routes."""
     writer = Writer(check=True)
-    generate.write_derived(writer)
+    pages.write(writer)
     assert writer.changed == [], f"out of date: run {COMMAND}"
 
 

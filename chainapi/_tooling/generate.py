@@ -18,11 +18,10 @@ from chainapi._tooling.groups import Method, write_groups
 from chainapi._tooling.openapi import Document, Operation, find_documents
 from chainapi._tooling.records import Records, write_records
 
-__all__ = ["main", "write_derived", "write_sources"]
+__all__ = ["main", "write_sources"]
 
-
-# Scripts that run commands and simulations, and draw the outcome.
-PICTURES = ("docs/recording.py", "docs/rate_limits.py")
+# Commands that write what is derived from the routes. They import the modules that were just written.
+DERIVED = (("-m", "chainapi._tooling.pages"), ("docs/recording.py",), ("docs/rate_limits.py",))
 
 
 def operations_of(documents: Iterable[Document], entries: Entries) -> dict[str, Operation]:
@@ -67,21 +66,6 @@ def write_sources(documents: Sequence[Document], writer: Writer, entries: Entrie
     write_groups(entries, methods, records, writer)
 
 
-def write_derived(writer: Writer) -> None:
-    """Write the docs from the declared routes."""
-    # Imported here: they read the routes that `write_sources` may just have written.
-    from chainapi._tooling import pages
-
-    pages.write(writer)
-
-
-def record(*, check: bool) -> bool:
-    """Write or check the pictures of the docs; return whether they are up to date."""
-    option = ("--check",) if check else ()
-    runs = [subprocess.run((sys.executable, name, *option), check=False, cwd=ROOT) for name in PICTURES]
-    return not any(run.returncode for run in runs)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Write or check all generated files, and return the exit code.
 
@@ -94,12 +78,12 @@ def main(arguments: Sequence[str]) -> int:
             write_sources(documents, writer, Entries.read())
         else:
             print("no OpenAPI documents: records and routes stay as they are (see docs/contributing.md)")
-        write_derived(writer)
     except GeneratorError as error:
         print(f"not generated: {error}", file=sys.stderr)
         return 1
-    recorded = record(check=writer.check)
-    return writer.report() or int(not recorded)
+    option = ("--check",) if writer.check else ()
+    runs = [subprocess.run((sys.executable, *one, *option), check=False, cwd=ROOT) for one in DERIVED]
+    return writer.report() or int(any(run.returncode for run in runs))
 
 
 if __name__ == "__main__":
