@@ -51,9 +51,8 @@ class Method:
         listed = self.operation.list_field is not None
         rows, route = self.rows(), declaration(self.route())
         name, signature = self.name.rpartition(".")[2], ", ".join(self.signature())
-        decorator = "writes" if self.entry.writes else "lists" if listed else "gets"
         lines = (
-            f"    @{decorator}({route})",
+            f"    @endpoint({route})",
             f"    def {name}({signature}) -> Pages[{rows}]:"
             if listed
             else f"    async def {name}({signature}) -> {rows}:",
@@ -277,7 +276,7 @@ def module_text(entries: Entries, module: str, texts: Mapping[str, str], records
         "",
         "from collections.abc import Sequence",
         "from typing import TYPE_CHECKING, Annotated",
-        "from chainapi.api.binding import Group, gets, group, lists, writes",
+        "from chainapi.api.binding import Group, endpoint, group",
         "from chainapi.api.routes import Route",
         "from chainapi.api.service import ServiceAPI",
         "from chainapi.api.specified import SpecifiedMetrics",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import gets, group, lists, writes
+from chainapi.api.binding import endpoint, group
 from chainapi.api.routes import Route
 from chainapi.api.service import ServiceAPI
 from chainapi.client.pages import OnInvalid, Pages
@@ -57,21 +57,21 @@ class DataAPI(ServiceAPI):
     webhooks: Webhooks = group("chainapi.api.groups.webhooks.Webhooks")
     """The webhooks of the account."""
 
-    @gets(Route("/v1/health-check"))
+    @endpoint(Route("/v1/health-check"))
     async def health_check(
         self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> HealthCheck:
         """Return the health of the service."""
         ...
 
-    @gets(Route("/v1/live-check"))
+    @endpoint(Route("/v1/live-check"))
     async def live_check(
         self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> HealthCheck:
         """Return the health of the service for reads."""
         ...
 
-    @lists(Route("/v1/chains", key=("chain_id",), weight="free"))
+    @endpoint(Route("/v1/chains", key=("chain_id",), weight="free"))
     def chains(
         self,
         *,
@@ -87,7 +87,7 @@ class DataAPI(ServiceAPI):
         """Walk the chains of the service (specification, section 4)."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}", weight="free"))
+    @endpoint(Route("/v1/chains/{chainId}", weight="free"))
     async def chain(
         self,
         chain_id: ChainId,
@@ -99,14 +99,14 @@ class DataAPI(ServiceAPI):
         """Return a chain."""
         ...
 
-    @gets(Route("/v1/avax/supply", weight="free"))
+    @endpoint(Route("/v1/avax/supply", weight="free"))
     async def avax_supply(
         self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> AvaxSupply:
         """Return the supply of AVAX, in whole AVAX."""
         ...
 
-    @gets(Route("/v1/operations/{operationId}", weight="small"))
+    @endpoint(Route("/v1/operations/{operationId}", weight="small"))
     async def operation(
         self,
         operation_id: str,
@@ -118,7 +118,7 @@ class DataAPI(ServiceAPI):
         """Return the state of a long-running operation."""
         ...
 
-    @gets(Route("/v1/signatureAggregator/{network}/aggregateSignatures/{txHash}", weight="medium"))
+    @endpoint(Route("/v1/signatureAggregator/{network}/aggregateSignatures/{txHash}", weight="medium"))
     async def aggregated_signatures(
         self,
         network: Network,
@@ -131,7 +131,7 @@ class DataAPI(ServiceAPI):
         """Return the signatures gathered for a message of the P-Chain."""
         ...
 
-    @gets(
+    @endpoint(
         Route(
             "/v1/signatureAggregator/{network}/aggregateSignatures",
             weight="medium",
@@ -163,7 +163,7 @@ class DataAPI(ServiceAPI):
         """Gather signatures of validators for a message, and return the signed message."""
         ...
 
-    @writes(
+    @endpoint(
         Route(
             "/v1/operations/transactions:export",
             weight="medium",

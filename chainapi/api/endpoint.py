@@ -46,12 +46,12 @@ class Endpoint:
     The signature is read, and its models are loaded, when they are needed.
     """
 
-    def __init__(self, route: Route, function: Callable[..., Any], *, single: bool) -> None:
+    def __init__(self, route: Route, function: Callable[..., Any]) -> None:
         self.record = route
         self.function = function
-        self.single = single
+        self.single = inspect.iscoroutinefunction(function)
         self._stream, _, rest = str(function.__annotations__["return"]).partition("[")
-        self._rows = self._stream if single else rest.removesuffix("]")
+        self._rows = self._stream if self.single else rest.removesuffix("]")
         self._others: dict[Route, Endpoint] = {}  # of calls that do not meet a condition
         self._loading: asyncio.Future[object] | None = None
 
@@ -143,7 +143,7 @@ class Endpoint:
         if route is self.record:
             return self
         if route not in self._others:
-            self._others[route] = Endpoint(route, self.function, single=self.single)
+            self._others[route] = Endpoint(route, self.function)
         return self._others[route]
 
     @cached_property

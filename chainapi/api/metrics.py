@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import gets, group
+from chainapi.api.binding import endpoint, group
 from chainapi.api.routes import Route
 from chainapi.api.specified import SpecifiedMetrics
 
@@ -44,14 +44,14 @@ class MetricsAPI(SpecifiedMetrics):
     looking_glass: MetricLookingGlass = group("chainapi.api.groups.chain_metrics.MetricLookingGlass")
     """Addresses that several conditions select."""
 
-    @gets(Route("/v2/health-check", weight="free"))
+    @endpoint(Route("/v2/health-check", weight="free"))
     async def health_check(
         self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> HealthCheck:
         """Return the health of the service."""
         ...
 
-    @gets(Route("/v2/live-check", weight="free"))
+    @endpoint(Route("/v2/live-check", weight="free"))
     async def live_check(
         self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> HealthCheck:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import lists
+from chainapi.api.binding import endpoint
 from chainapi.api.routes import Route
 from chainapi.api.service import ServiceAPI
 from chainapi.client.pages import MetricPages, OnInvalid
@@ -21,7 +21,7 @@ class SpecifiedMetrics(ServiceAPI):
     """Route of the specification that the public Metrics API has left."""
 
     # Section 2: a point for each timestamp, newest first.
-    @lists(
+    @endpoint(
         Route(
             "/v1/avg_tps/{chainId}",
             "results",

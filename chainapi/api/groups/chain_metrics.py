@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, gets, lists
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -51,7 +51,7 @@ __all__ = [
 class MetricChains(Group):
     """Metrics of EVM chains."""
 
-    @lists(Route("/v2/chains", "chains", key=("network", "blockchain_id"), weight="free"))
+    @endpoint(Route("/v2/chains", "chains", key=("network", "blockchain_id"), weight="free"))
     def list(
         self,
         *,
@@ -66,7 +66,7 @@ class MetricChains(Group):
         """Walk the chains that have metrics."""
         ...
 
-    @gets(Route("/v2/chains/{chainId}", weight="free"))
+    @endpoint(Route("/v2/chains/{chainId}", weight="free"))
     async def get(
         self,
         chain_id: ChainId,
@@ -78,7 +78,7 @@ class MetricChains(Group):
         """Return a chain that has metrics."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/chains/{chainId}/metrics/{metric}",
             "results",
@@ -108,7 +108,7 @@ class MetricChains(Group):
         """Walk a metric of a chain, newest first."""
         ...
 
-    @gets(Route("/v2/chains/{chainId}/rollingWindowMetrics/{metric}", weight="small"))
+    @endpoint(Route("/v2/chains/{chainId}/rollingWindowMetrics/{metric}", weight="small"))
     async def rolling(
         self,
         chain_id: ChainId,
@@ -121,7 +121,7 @@ class MetricChains(Group):
         """Return a metric of a chain over windows that end now."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/chains/{chainId}/contracts/{address}/nfts:listHolders",
             "addresses",
@@ -151,7 +151,7 @@ class MetricChains(Group):
         """Walk the holders of a collection."""
         ...
 
-    @lists(
+    @endpoint(
         Route("/v2/chains/{chainId}/contracts/{address}/balances", "addresses", key=("address",), weight="xl")
     )
     def token_holders(
@@ -173,7 +173,9 @@ class MetricChains(Group):
         """Walk the addresses that held more of a token than `threshold`."""
         ...
 
-    @lists(Route("/v2/chains/43114/btcb/bridged:getAddresses", "addresses", key=("address",), weight="large"))
+    @endpoint(
+        Route("/v2/chains/43114/btcb/bridged:getAddresses", "addresses", key=("address",), weight="large")
+    )
     def btcb_bridgers(
         self,
         *,
@@ -193,7 +195,7 @@ class MetricChains(Group):
 class MetricICM(Group):
     """Counts of messages between chains."""
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/icm/timeseries",
             "results",
@@ -223,7 +225,7 @@ class MetricICM(Group):
         """Walk counts of messages over time."""
         ...
 
-    @gets(Route("/v2/icm/summary", weight="small"))
+    @endpoint(Route("/v2/icm/summary", weight="small"))
     async def summary(
         self,
         *,
@@ -242,7 +244,7 @@ class MetricICM(Group):
 class MetricNetworks(Group):
     """Metrics of staking."""
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/networks/{network}/metrics/{metric}",
             "results",
@@ -277,7 +279,7 @@ class MetricNetworks(Group):
 class MetricL1Validators(Group):
     """Fees of validators of L1s."""
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/validators/metrics/{metric}",
             "results",
@@ -302,7 +304,7 @@ class MetricL1Validators(Group):
         """Walk a metric of all validators."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/validation/{l1ValidationId}/metrics/{metric}",
             "results",
@@ -328,7 +330,7 @@ class MetricL1Validators(Group):
         """Walk a metric of a validation."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/validator/{nodeId}/metrics/{metric}",
             "results",
@@ -354,7 +356,7 @@ class MetricL1Validators(Group):
         """Walk a metric of a node."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/subnet/{subnetId}/metrics/{metric}",
             "results",
@@ -384,7 +386,7 @@ class MetricL1Validators(Group):
 class MetricSubnets(Group):
     """Validators of subnets."""
 
-    @lists(Route("/v2/subnets/{subnetId}/validators:getAddresses", "addresses", weight="large"))
+    @endpoint(Route("/v2/subnets/{subnetId}/validators:getAddresses", "addresses", weight="large"))
     def validators(
         self,
         subnet_id: str,
@@ -407,7 +409,7 @@ class MetricSubnets(Group):
 class MetricLookingGlass(Group):
     """Addresses that several conditions select."""
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/lookingGlass/compositeQuery",
             "addresses",
@@ -433,7 +435,7 @@ class MetricLookingGlass(Group):
         """Walk the addresses that all or any of several conditions select."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/lookingGlass/compositeQuery",
             "addresses",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, gets, lists
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -40,7 +40,7 @@ __all__ = ["EVM"]
 class EVM(Group):
     """Blocks, transactions, balances and contracts of EVM chains."""
 
-    @lists(Route("/v1/blocks", "blocks", key=("chain_id", "block_hash"), cursor=("block_timestamp",)))
+    @endpoint(Route("/v1/blocks", "blocks", key=("chain_id", "block_hash"), cursor=("block_timestamp",)))
     def blocks_of_all_chains(
         self,
         *,
@@ -56,7 +56,7 @@ class EVM(Group):
         """Walk the latest blocks of all chains."""
         ...
 
-    @lists(
+    @endpoint(
         Route("/v1/transactions", "transactions", key=("chain_id", "tx_hash"), cursor=("block_timestamp",))
     )
     def transactions_of_all_chains(
@@ -75,7 +75,7 @@ class EVM(Group):
         """Walk the latest transactions of all chains."""
         ...
 
-    @gets(Route("/v1/address/{address}/chains"))
+    @endpoint(Route("/v1/address/{address}/chains"))
     async def address_chains(
         self,
         address: str,
@@ -87,7 +87,7 @@ class EVM(Group):
         """Return the chains that an address is active on."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/blocks",
             "blocks",
@@ -111,7 +111,7 @@ class EVM(Group):
         """Walk the blocks of a chain, newest first."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/blocks/{blockId}", weight="small"))
+    @endpoint(Route("/v1/chains/{chainId}/blocks/{blockId}", weight="small"))
     async def block(
         self,
         chain_id: ChainId,
@@ -124,7 +124,7 @@ class EVM(Group):
         """Return a block, by its number or its hash."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/blocks/{blockId}/transactions",
             "transactions",
@@ -148,7 +148,7 @@ class EVM(Group):
         """Walk the transactions of a block."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/transactions",
             "transactions",
@@ -173,7 +173,7 @@ class EVM(Group):
         """Walk the latest transactions of a chain."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/transactions/{txHash}", weight="medium"))
+    @endpoint(Route("/v1/chains/{chainId}/transactions/{txHash}", weight="medium"))
     async def transaction(
         self,
         chain_id: ChainId,
@@ -186,7 +186,7 @@ class EVM(Group):
         """Return a transaction with all its transfers."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/addresses/{address}/balances:getNative", weight="medium"))
+    @endpoint(Route("/v1/chains/{chainId}/addresses/{address}/balances:getNative", weight="medium"))
     async def native_balance(
         self,
         chain_id: ChainId,
@@ -201,7 +201,7 @@ class EVM(Group):
         """Return the balance of an address in the chain's own token."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listErc20",
             "erc20TokenBalances",
@@ -230,7 +230,7 @@ class EVM(Group):
         """Walk the ERC-20 balances of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listErc721",
             "erc721TokenBalances",
@@ -256,7 +256,7 @@ class EVM(Group):
         """Walk the ERC-721 tokens of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listErc1155",
             "erc1155TokenBalances",
@@ -283,7 +283,7 @@ class EVM(Group):
         """Walk the ERC-1155 balances of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listCollectibles",
             "collectibleBalances",
@@ -308,7 +308,7 @@ class EVM(Group):
         """Walk the ERC-721 and ERC-1155 balances of an address."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/contracts/{address}/transactions:getDeployment", weight="medium"))
+    @endpoint(Route("/v1/chains/{chainId}/contracts/{address}/transactions:getDeployment", weight="medium"))
     async def deployment(
         self,
         chain_id: ChainId,
@@ -322,7 +322,7 @@ class EVM(Group):
         """Return the transaction that deployed a contract."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/contracts/{address}/deployments",
             "contracts",
@@ -346,7 +346,7 @@ class EVM(Group):
         """Walk the contracts that an address deployed."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/addresses/{address}"))
+    @endpoint(Route("/v1/chains/{chainId}/addresses/{address}"))
     async def contract(
         self,
         chain_id: ChainId,
@@ -359,7 +359,7 @@ class EVM(Group):
         """Return a contract."""
         ...
 
-    @gets(Route("/v1/chains/address/{address}", weight="free", deprecated=True))
+    @endpoint(Route("/v1/chains/address/{address}", weight="free", deprecated=True))
     async def chains_of_address(
         self,
         address: str,
@@ -371,7 +371,7 @@ class EVM(Group):
         """Return the chains of an address; deprecated."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/allTransactions",
             "transactions",
@@ -397,7 +397,7 @@ class EVM(Group):
         """Walk the latest transactions of all chains; deprecated."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/allBlocks",
             "blocks",
@@ -422,7 +422,7 @@ class EVM(Group):
         """Walk the latest blocks of all chains; deprecated."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/tokens/{address}/transfers",
             "transfers",
@@ -453,7 +453,7 @@ class EVM(Group):
         """Walk the transfers of a token's contract."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions",
             "transactions",
@@ -483,7 +483,7 @@ class EVM(Group):
         """Walk the transactions of an address, with their transfers."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/chains/{chainId}/addresses/{address}/transactions",
             "transactions",
@@ -514,7 +514,7 @@ class EVM(Group):
         """Walk the transactions of an address, with the reputation of tokens."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listNative",
             "transactions",
@@ -541,7 +541,7 @@ class EVM(Group):
         """Walk the native transactions of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listErc20",
             "transactions",
@@ -568,7 +568,7 @@ class EVM(Group):
         """Walk the ERC-20 transfers of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listErc721",
             "transactions",
@@ -595,7 +595,7 @@ class EVM(Group):
         """Walk the ERC-721 transfers of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listErc1155",
             "transactions",
@@ -622,7 +622,7 @@ class EVM(Group):
         """Walk the ERC-1155 transfers of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listInternals",
             "transactions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import Group, gets, lists
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -21,7 +21,7 @@ __all__ = ["ICM", "Teleporter"]
 class ICM(Group):
     """Messages between chains."""
 
-    @gets(Route("/v1/icm/messages/{messageId}", weight="medium"))
+    @endpoint(Route("/v1/icm/messages/{messageId}", weight="medium"))
     async def message(
         self,
         message_id: str,
@@ -33,7 +33,7 @@ class ICM(Group):
         """Return a message."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/icm/messages",
             "messages",
@@ -62,7 +62,7 @@ class ICM(Group):
         """Walk the messages, newest first."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/icm/addresses/{address}/messages",
             "messages",
@@ -91,7 +91,7 @@ class ICM(Group):
 class Teleporter(Group):
     """Messages between chains, by their former name; deprecated, use `icm`."""
 
-    @gets(Route("/v1/teleporter/messages/{messageId}", weight="medium", deprecated=True))
+    @endpoint(Route("/v1/teleporter/messages/{messageId}", weight="medium", deprecated=True))
     async def message(
         self,
         message_id: str,
@@ -103,7 +103,7 @@ class Teleporter(Group):
         """Return a message; deprecated."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/teleporter/messages",
             "messages",
@@ -133,7 +133,7 @@ class Teleporter(Group):
         """Walk the messages, newest first; deprecated."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/teleporter/addresses/{address}/messages",
             "messages",

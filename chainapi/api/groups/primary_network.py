@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, gets, lists
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -54,7 +54,7 @@ __all__ = ["PrimaryNetwork"]
 class PrimaryNetwork(Group):
     """The P-, X- and C-Chain, their validators, subnets and blockchains."""
 
-    @gets(Route("/v1/networks/{network}", weight="xl"))
+    @endpoint(Route("/v1/networks/{network}", weight="xl"))
     async def details(
         self,
         network: Network,
@@ -66,7 +66,9 @@ class PrimaryNetwork(Group):
         """Return totals of validators and delegators."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/transactions/{txHash}", weight="medium"))
+    @endpoint(
+        Route("/v1/networks/{network}/blockchains/{blockchainId}/transactions/{txHash}", weight="medium")
+    )
     async def transaction(
         self,
         network: Network,
@@ -80,7 +82,7 @@ class PrimaryNetwork(Group):
         """Return a transaction."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/transactions",
             "transactions",
@@ -113,7 +115,7 @@ class PrimaryNetwork(Group):
         """Walk the latest transactions, of some addresses or of all."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/transactions:listStaking",
             "transactions",
@@ -144,7 +146,7 @@ class PrimaryNetwork(Group):
         """Walk the active staking transactions of some addresses."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/rewards:listPending",
             "pendingRewards",
@@ -170,7 +172,7 @@ class PrimaryNetwork(Group):
         """Walk the pending rewards."""
         ...
 
-    @lists(Route("/v1/networks/{network}/rewards", "historicalRewards", key=("utxo_id",), weight="xl"))
+    @endpoint(Route("/v1/networks/{network}/rewards", "historicalRewards", key=("utxo_id",), weight="xl"))
     def rewards(
         self,
         network: Network,
@@ -190,7 +192,7 @@ class PrimaryNetwork(Group):
         """Walk the paid rewards."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/utxos",
             "utxos",
@@ -222,7 +224,7 @@ class PrimaryNetwork(Group):
         """Walk the UTXOs of some addresses."""
         ...
 
-    @gets(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/lastActivityTimestampByAddresses", weight="xl"
         )
@@ -240,7 +242,7 @@ class PrimaryNetwork(Group):
         """Return the time of the last activity of some addresses."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/utxos",
             "utxos",
@@ -274,7 +276,7 @@ class PrimaryNetwork(Group):
         """Walk the UTXOs of many addresses, in larger pages."""
         ...
 
-    @gets(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/lastActivityTimestampByAddresses",
             weight="xl",
@@ -295,7 +297,7 @@ class PrimaryNetwork(Group):
         """Return the time of the last activity of many addresses."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/balances", weight="xl"))
+    @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}/balances", weight="xl"))
     async def balances(
         self,
         network: Network,
@@ -310,7 +312,7 @@ class PrimaryNetwork(Group):
         """Return the balances of some addresses."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/blocks/{blockId}", weight="xl"))
+    @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}/blocks/{blockId}", weight="xl"))
     async def block(
         self,
         network: Network,
@@ -324,7 +326,7 @@ class PrimaryNetwork(Group):
         """Return a block, by its height or its hash."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/blocks",
             "blocks",
@@ -352,7 +354,7 @@ class PrimaryNetwork(Group):
         """Walk the latest blocks."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/nodes/{nodeId}/blocks",
             "blocks",
@@ -381,7 +383,7 @@ class PrimaryNetwork(Group):
         """Walk the latest blocks that a node proposed."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/vertices",
             "vertices",
@@ -407,7 +409,9 @@ class PrimaryNetwork(Group):
         """Walk the latest vertices of the X-Chain."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/vertices/{vertexHash}", weight="medium"))
+    @endpoint(
+        Route("/v1/networks/{network}/blockchains/{blockchainId}/vertices/{vertexHash}", weight="medium")
+    )
     async def vertex(
         self,
         network: Network,
@@ -421,7 +425,7 @@ class PrimaryNetwork(Group):
         """Return a vertex of the X-Chain."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/vertices:listByHeight",
             "vertices",
@@ -451,7 +455,7 @@ class PrimaryNetwork(Group):
         """Walk the vertices of the X-Chain at a height."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/assets/{assetId}", weight="xl"))
+    @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}/assets/{assetId}", weight="xl"))
     async def asset(
         self,
         network: Network,
@@ -465,7 +469,7 @@ class PrimaryNetwork(Group):
         """Return an asset of the X-Chain."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/assets/{assetId}/transactions",
             "transactions",
@@ -495,7 +499,9 @@ class PrimaryNetwork(Group):
         """Walk the transactions of an asset of the X-Chain."""
         ...
 
-    @lists(Route("/v1/networks/{network}/addresses:listChainIds", "addresses", key=("address",), weight="xl"))
+    @endpoint(
+        Route("/v1/networks/{network}/addresses:listChainIds", "addresses", key=("address",), weight="xl")
+    )
     def chain_ids(
         self,
         network: Network,
@@ -511,7 +517,7 @@ class PrimaryNetwork(Group):
         """Walk some addresses, with the chains that each is active on."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains",
             "blockchains",
@@ -538,7 +544,7 @@ class PrimaryNetwork(Group):
         """Walk the blockchains."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}", weight="medium"))
+    @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}", weight="medium"))
     async def blockchain(
         self,
         network: Network,
@@ -551,7 +557,7 @@ class PrimaryNetwork(Group):
         """Return a blockchain."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/subnets",
             "subnets",
@@ -578,7 +584,7 @@ class PrimaryNetwork(Group):
         """Walk the subnets."""
         ...
 
-    @gets(Route("/v1/networks/{network}/subnets/{subnetId}", weight="medium"))
+    @endpoint(Route("/v1/networks/{network}/subnets/{subnetId}", weight="medium"))
     async def subnet(
         self,
         network: Network,
@@ -591,7 +597,7 @@ class PrimaryNetwork(Group):
         """Return a subnet."""
         ...
 
-    @lists(
+    @endpoint(
         Route("/v1/networks/{network}/validators", "validators", key=("tx_hash", "node_id"), weight="medium")
     )
     def validators(
@@ -622,7 +628,7 @@ class PrimaryNetwork(Group):
         """Walk the validators."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/validators/{nodeId}",
             "validators",
@@ -648,7 +654,7 @@ class PrimaryNetwork(Group):
         """Walk the validation periods of a node."""
         ...
 
-    @lists(Route("/v1/networks/{network}/delegators", "delegators", key=("tx_hash",), weight="medium"))
+    @endpoint(Route("/v1/networks/{network}/delegators", "delegators", key=("tx_hash",), weight="medium"))
     def delegators(
         self,
         network: Network,
@@ -668,7 +674,7 @@ class PrimaryNetwork(Group):
         """Walk the delegators."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/l1Validators",
             "validators",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import Group, gets, lists
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
@@ -30,7 +30,7 @@ __all__ = ["Usage"]
 class Usage(Group):
     """Usage of the services by an organization."""
 
-    @gets(Route("/v1/apiUsageMetrics", weight="xxl"))
+    @endpoint(Route("/v1/apiUsageMetrics", weight="xxl"))
     async def api(
         self,
         *,
@@ -51,7 +51,7 @@ class Usage(Group):
         """Return the usage of the Data API, by interval."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/apiLogs",
             "logs",
@@ -83,7 +83,7 @@ class Usage(Group):
         """Walk the log of requests to the Data API."""
         ...
 
-    @gets(Route("/v1/subnetRpcUsageMetrics", weight="xxl"))
+    @endpoint(Route("/v1/subnetRpcUsageMetrics", weight="xxl"))
     async def subnet_rpc(
         self,
         *,
@@ -102,7 +102,7 @@ class Usage(Group):
         """Return the usage of the RPC of subnets."""
         ...
 
-    @gets(Route("/v1/rpcUsageMetrics", weight="xxl", deprecated=True))
+    @endpoint(Route("/v1/rpcUsageMetrics", weight="xxl", deprecated=True))
     async def rpc(
         self,
         *,
@@ -121,7 +121,7 @@ class Usage(Group):
         """Return the usage of the RPC of subnets; deprecated."""
         ...
 
-    @gets(Route("/v1/primaryNetworkRpcUsageMetrics", weight="xxl"))
+    @endpoint(Route("/v1/primaryNetworkRpcUsageMetrics", weight="xxl"))
     async def primary_network_rpc(
         self,
         *,
