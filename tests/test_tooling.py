@@ -202,8 +202,8 @@ def test_a_document_becomes_a_record_and_a_route(tmp_path: Path) -> None:
     generated(a_document(), tmp_path)
     model = (tmp_path / "chainapi/models/evm.py").read_text("utf-8")
     assert "class EvmBlock(Record, frozen=True, kw_only=True):" in model
-    assert re.findall(r"    block_number: Annotated\[int, AS_TEXT\]$", model, re.MULTILINE)
-    assert "    block_timestamp_milliseconds: int | None = None\n" in model
+    assert re.findall(r"    block_number: Annotated\[Int, AS_TEXT\]$", model, re.MULTILINE)
+    assert "    block_timestamp_milliseconds: Int | None = None\n" in model
     assert '    block_time = UTCDatetime("block_timestamp")' in model
     group = (tmp_path / "chainapi/api/groups/evm.py").read_text("utf-8")
     assert "page_size: PageSize | None = 100," in group
@@ -324,11 +324,11 @@ CHANGES = [
     ),
     (change(f"{GET} parameters 1 name", "size"), "size: Annotated[int, Bounds(1, 100)] | None = None"),
     (change(f"{ANSWER} more", {"type": "string"}), 'extra=(("more", "str"),)'),
-    (change(f"{BLOCK} properties size", {"type": "number"}), "    size: int | None = None"),
+    (change(f"{BLOCK} properties size", {"type": "number"}), "    size: Int | None = None"),
     (change(f"{BLOCK} properties txCount type", "boolean"), "    tx_count: bool"),
     (change(f"{BLOCK} properties status", {"enum": ["0x"]}), 'Status: TypeAlias = Literal["0x"]'),
-    (change(f"{BLOCK} required 0", None), "    block_number: Annotated[int, AS_TEXT] | None = None"),
-    (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "    block_min_delay_excess: int\n"),
+    (change(f"{BLOCK} required 0", None), "    block_number: Annotated[Int, AS_TEXT] | None = None"),
+    (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "    block_min_delay_excess: Int\n"),
 ]
 
 

@@ -45,7 +45,7 @@ class Field:
     @property
     def time(self) -> str | None:
         """Property that returns a timestamp as a datetime; None for other fields."""
-        if not self.name.endswith("timestamp") or self.type != "int":
+        if not self.name.endswith("timestamp") or self.type != "Int":
             return None
         kind = "OptionalUTCDatetime" if self.missing else "UTCDatetime"
         return f'    {self.name.removesuffix("timestamp")}time = {kind}("{self.name}")'
@@ -185,15 +185,15 @@ class Records:
         exact = not fields.isdisjoint(self.names.exact)
         if kind == "string":
             whole = not fields.isdisjoint(self.names.whole)
-            return f"Annotated[{'int' if whole else 'Decimal'}, AS_TEXT]" if whole or exact else "str"
+            return f"Annotated[{'Int' if whole else 'Decimal'}, AS_TEXT]" if whole or exact else "str"
         if kind in ("number", "integer"):
-            return "Decimal" if exact else "float" if wire in self.names.fractional else "int"
+            return "Decimal" if exact else "Float" if wire in self.names.fractional else "Int"
         return {"boolean": "bool"}[kind]
 
     def envelope(self, wire: str, schema: Schema, module: str) -> tuple[str, str]:
-        """Return a field of a page beside its rows: its name, and its type without notes."""
-        kind = self.type("", wire, schema, module)
-        return snake(wire), re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", kind)
+        """Return a field of a page beside its rows: its name, and its type for users."""
+        kind = re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", self.type("", wire, schema, module))
+        return snake(wire), re.sub(r"\b(Int|Float)\b", lambda found: found[1].lower(), kind)
 
     # Enumerations
 
@@ -290,7 +290,7 @@ def module_text(docstring: str, texts: Mapping[str, str], others: Mapping[str, I
         *imports(body, others),
         "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime",
         "from chainapi.models.records import Record",
-        "from chainapi.models.schema import AS_TEXT, NOT_SHOWN",
+        "from chainapi.models.schema import AS_TEXT, NOT_SHOWN, Float, Int",
         "from chainapi.models.unions import Unknown, register_union",
         "",
         f"__all__ = {sorted(texts)}",
@@ -380,9 +380,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from chainapi.models.hooks import converter as converter
 from chainapi.models.invalid import Invalid as Invalid
 from chainapi.models.metrics import MetricPoint as MetricPoint
+from chainapi.models.own import converter as converter
 from chainapi.models.unions import Unknown as Unknown
 '''
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import evolve
 from msgspec import Struct
@@ -17,9 +17,6 @@ from chainapi.core.paging.walk import Walk
 from chainapi.core.url import Query
 from chainapi.errors import ChainAPIError, CheckpointError, PagingError
 from chainapi.models.codec import DecodedPage
-
-if TYPE_CHECKING:
-    from chainapi.tables.pages import ColumnarPage
 
 __all__ = ["ListRanges", "Part", "can_be_cut"]
 
@@ -114,14 +111,14 @@ class Part:
         self._number = number_reader(ranged.number)
         self.query = _bounded(query, ranged, within)
 
-    def own_rows(self, page: DecodedPage | ColumnarPage) -> DecodedPage | ColumnarPage:
+    def own_rows(self, page: DecodedPage) -> DecodedPage:
         """Return a page without the rows of neighboring ranges.
 
         Raises:
             PagingError: a row lies so far beyond the range that the service bounds another number, or none.
 
         """
-        within, numbers = self._within, [self._number(row) for row in page.key_rows]
+        within, numbers = self._within, [self._number(row) for row in page.rows]
         kept = [place for place, number in enumerate(numbers) if number is None or within.owns(number)]
         if len(kept) == len(numbers):
             return page

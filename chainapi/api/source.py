@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
@@ -37,9 +36,6 @@ from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
-    from chainapi.models.row_type import RowType
-    from chainapi.tables.pages import ColumnarPage
-    from chainapi.tables.types import Amounts
 
 __all__ = ["ListSource", "open_list"]
 
@@ -71,7 +67,7 @@ def open_list(
     return Walk(source.facts, connection.states(start), dedupe, start), source
 
 
-Decode: TypeAlias = "Callable[[bytes], DecodedPage | ColumnarPage]"
+Decode: TypeAlias = Callable[[bytes], DecodedPage]
 
 
 class ListSource:
@@ -106,8 +102,6 @@ class ListSource:
         self.emit = service.events.emit
         self.prefetch = options.prefetch
         self.on_invalid: OnInvalid = options.on_invalid
-        self.columnar: Amounts | None = None
-        self.structs: RowType | None = None
         self.extra = tuple(name for name, _ in route.extra)
         self._connection = connection
         self._service = service
@@ -120,8 +114,6 @@ class ListSource:
         self._call_options = call_options
         self._endpoint = endpoint
         self._decoder: Decode | None = None
-        self._to_columns: dict[Amounts, Decode] = {}
-        self._to_structs: Decode | None = None
         if endpoint is None or endpoint.loaded:
             self._decoder = self._make_decoder()
 
@@ -228,10 +220,6 @@ class ListSource:
             if began >= fetch.not_after:
                 raise PageTokenExpiredError("the page token has reached its lifetime")
             decode = self._decoder or await self._load()
-            if self.columnar is not None:
-                decode = self._columnar_decoder(self.columnar)
-            elif self.structs is not None and self._endpoint is not None:
-                decode = self._to_structs = self._to_structs or self._struct_decoder(self.structs)
             call, service = self._call(fetch, needed), self._service
             page, exchange = await self._connection.call(service, call, decode, began)
             if self._part is not None:
@@ -242,9 +230,7 @@ class ListSource:
             return None
         return Fetched(page, exchange.sent, service.received(exchange))
 
-    def _own_rows(
-        self, part: Part, page: DecodedPage | ColumnarPage, exchange: Exchange
-    ) -> DecodedPage | ColumnarPage:
+    def _own_rows(self, part: Part, page: DecodedPage, exchange: Exchange) -> DecodedPage:
         """Return a page without the rows of neighboring ranges.
 
         Raises:
@@ -307,26 +293,14 @@ class ListSource:
             self._decoder = self._make_decoder()
         return self._decoder
 
-    def _make_decoder(self, kind: Callable[..., PageDecoder] = PageDecoder) -> Decode:
+    def _make_decoder(self) -> Decode:
         shown = self._shown if self.on_invalid == "raw" else None
         endpoint = self._endpoint
         route = self._route if endpoint is None else endpoint.route
-        if endpoint is not None and route.items is not None and shown is None and kind is PageDecoder:
+        if endpoint is not None and route.items is not None and shown is None:
             return endpoint.page_decoder
         likely = route.path.rpartition("/")[2]
-        return kind(route.model, route.items, route.extra, shown=shown, likely=likely)
-
-    def _columnar_decoder(self, amounts: Amounts) -> Decode:
-        if amounts not in self._to_columns:
-            from chainapi.tables.pages import ColumnarDecoder  # most streams are read row by row
-
-            self._to_columns[amounts] = self._make_decoder(partial(ColumnarDecoder, amounts=amounts))
-        return self._to_columns[amounts]
-
-    def _struct_decoder(self, structs: RowType) -> Decode:
-        from chainapi.tables.structs import StructDecoder
-
-        return self._make_decoder(partial(StructDecoder, structs))
+        return PageDecoder(route.model, route.items, route.extra, shown=shown, likely=likely)
 
     def _shown(self, fault: DecodeError) -> DecodeError:
         """Return the error of an invalid row as it may be shown."""

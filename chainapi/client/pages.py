@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from chainapi.client.split import Split
     from chainapi.client.tables import Tables
     from chainapi.core.limits.estimate import Estimate
-    from chainapi.models.row_type import RowType
     from chainapi.tables.types import Amounts
 
 __all__ = ["MetricPages", "OnInvalid", "Pages"]
@@ -128,13 +127,6 @@ class Pages(Generic[T]):
         """Class of the rows; None where they are plain JSON values."""
         return self._source.model
 
-    def use_structs(self, structs: RowType | None) -> None:
-        """Let pages have Structs with the attributes of rows, where the rows fit.
-
-        Exports encode them without an object of the model for each row (`chainapi.tables.codec`).
-        """
-        self._source.structs = structs
-
     def __aiter__(self) -> Self:
         return self
 
@@ -224,9 +216,7 @@ class Pages(Generic[T]):
         if tables is not None:
             await tables.load(fixed=True)
         batches = "" if left is not None else "batches()" if tables is None else tables.batches
-        with runner.reading(
-            left, batches=batches, columnar=None if tables is None else tables.amounts
-        ) as reader:
+        with runner.reading(left, batches=batches) as reader:
             while left != 0:
                 result = await runner.fill_batch(size, left, reader, begin)
                 if batch := runner.take_batch():
@@ -267,9 +257,8 @@ class Pages(Generic[T]):
         if tables is not None:
             await tables.load()
         runner = self._runner
-        batches, columnar = ("collect()", None) if tables is None else (tables.whole, tables.amounts)
         with (
-            runner.reading(limit, batches=batches, columnar=columnar) as reader,
+            runner.reading(limit, batches="collect()" if tables is None else tables.whole) as reader,
             runner.collecting(limit, reader, begin) as batch,
         ):
             if not progress:

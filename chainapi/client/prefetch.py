@@ -120,7 +120,7 @@ class Prefetcher:
 
     def _spawn(self, token: PageToken | None) -> None:
         outcomes = [task.result() for task in self._tasks]
-        ready = sum(len(one.page.key_rows) for one in outcomes if isinstance(one, Fetched))
+        ready = sum(len(one.page.rows) for one in outcomes if isinstance(one, Fetched))
         if token is None or ready >= self._rows or not self._needed():
             self._watch(None)
             return

@@ -19,7 +19,7 @@ from chainapi.core.paging.walk import Answer, Deliver, Discard, Fetch, Offload, 
 from chainapi.errors import ChainAPIError, PagingError
 
 if TYPE_CHECKING:
-    from chainapi.tables.types import Amounts
+    pass
 
 __all__ = ["Batch", "CollectedRows", "RowBatch", "WalkRunner"]
 
@@ -195,13 +195,10 @@ class WalkRunner:
         return not self.closed
 
     @contextmanager
-    def reading(
-        self, limit: int | None = None, *, batches: str = "", columnar: Amounts | None = None
-    ) -> Iterator[object]:
+    def reading(self, limit: int | None = None, *, batches: str = "") -> Iterator[object]:
         """Let a reader of at most `limit` rows take the place of any other.
 
-        `batches` is the method of a reader of batches. For a `columnar` reader
-        pages are decoded to columns, with this form of amounts.
+        `batches` is the method of a reader of batches.
 
         Raises:
             PagingError: another reader waits for a page; or a batch is unfinished, and the reader is not one
@@ -215,7 +212,6 @@ class WalkRunner:
         taken = walk.rows_given - (len(self.batch) if self.batch else 0)
         walk.row_limit = inf if limit is None else taken + limit
         reader = self.reader = object()
-        self._source.columnar = columnar
         try:
             yield reader
         finally:
@@ -225,11 +221,8 @@ class WalkRunner:
                     self._ahead.rest()
 
     def end_reading(self) -> None:
-        """Drop the limit and the form of the rows of the last reader.
-
-        It cannot read any more.
-        """
-        self.reader, self._source.columnar, self._walk.row_limit = None, None, inf
+        """Drop the limit of the last reader, which cannot read any more."""
+        self.reader, self._walk.row_limit = None, inf
 
     @contextmanager
     def collecting(self, limit: int | None, reader: object, begin: Callable[[], Batch]) -> Iterator[Batch]:

@@ -16,8 +16,6 @@ from chainapi.models.codec import OnInvalid
 
 if TYPE_CHECKING:
     from chainapi.core.limits.estimate import Estimate
-    from chainapi.models.row_type import RowType
-    from chainapi.tables.types import Amounts
 
 __all__ = ["Numbered", "Ranges", "Source"]
 
@@ -71,17 +69,7 @@ class Ranges(Protocol):
 
 
 class Source(Protocol):
-    """One list query of one service.
-
-    Attributes:
-        columnar: form of amounts of pages that are decoded to columns, for tables; None for rows.
-        structs: row type of Structs, which take the place of rows in an export; None for rows of the model. A
-            route that the caller names has rows.
-
-    """
-
-    columnar: Amounts | None
-    structs: RowType | None
+    """One list query of one service."""
 
     @property
     def emit(self) -> Emitter:

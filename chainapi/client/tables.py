@@ -52,7 +52,8 @@ class ArrowBatch:
 
         """
         indices, behind = walk.next_rows(most)
-        self.builder.add(walk.page, indices)
+        rows = walk.page.rows
+        self.builder.add(rows if len(indices) == len(rows) else [rows[at] for at in indices], indices)
         walk.move_to(behind)
 
     def given(self) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -241,8 +242,9 @@ class Committer:
         )
         rows, label = batch.rows, batch.source.label
         page = PageRows(label, len(rows), lowest=lowest, highest=highest)
-        if rows and self.sink.packs and batch.source.window is None and self._codec.has_values:
-            page.values = self._codec.values(rows)
+        if rows and self.sink.packs and batch.source.window is None:
+            with suppress(ColumnValueError):
+                page.values = self._codec.values(rows)
             if page.values is not None:
                 return page, b""
         page.lines, invalid = self._codec.encode_page(rows, label=label)

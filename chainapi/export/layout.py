@@ -174,7 +174,6 @@ class Layout:
         """
         amounts, name = self.amounts or "text", self.format or FOLDER_FORMAT
         codec = Codec(model, amounts, on_invalid, self.fields)
-        _ = codec.structs  # making classes would block the event loop
         if not codec.columns and not name.startswith("jsonl"):
             raise ConfigurationError(
                 f"{name} files need columns, and the columns of these rows are not known: "

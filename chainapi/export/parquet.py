@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,7 @@ from attrs import frozen
 from chainapi.export.text import PageRows, damaged_file
 from chainapi.tables.arrow import array_of, arrow_schema, grows_to, places_of
 from chainapi.tables.columns import SOURCE, Column
-from chainapi.tables.packed import packed_arrays
 from chainapi.tables.rows import reader
-from chainapi.tables.values import Values, packed
 
 __all__ = ["ParquetFormat", "ParquetWriter", "conformed", "row_key"]
 
@@ -74,21 +73,18 @@ class ParquetFormat:
         """Return the rows of pages, grouped by source in the order of arrival."""
         order = {label: place for place, label in enumerate(dict.fromkeys(page.label for page in pages))}
         pages = sorted(pages, key=lambda page: order[page.label])
-        alike = all(page.values is not None for page in pages)
-        arrays = packed_arrays(self.encoded, [self._values(page, whole=not alike) for page in pages])
+        columns = zip(*map(self._values, pages), strict=True)
+        values = [[*chain.from_iterable(parts)] for parts in columns]
+        arrays = [*map(array_of, self.encoded, values)]
         if self.labelled:
             labels = [label for page in pages for label in [page.label] * page.count]
             arrays = [array_of(_SOURCE, labels), *arrays]
         made = pa.Table.from_arrays(arrays, schema=self._made)
         return made if self._made.equals(self.schema) else made.select(self.schema.names)
 
-    def _values(self, page: PageRows, *, whole: bool) -> Sequence[Values]:
-        """Return the values of each column; unnamed fields only with `whole`."""
-        if page.values is None:
-            found = zip(self.encoded, self._read(page.lines), strict=True)
-            return [packed(column.kind, values) for column, values in found]
-        lacking = len(self.encoded) - len(page.values) if whole else 0
-        return [*page.values, *[[None] * page.count] * lacking]
+    def _values(self, page: PageRows) -> Sequence[Sequence[Any]]:
+        """Return the values of each column."""
+        return self._read(page.lines) if page.values is None else page.values
 
     # Rows of a file; `named` is its name in errors
 

@@ -465,7 +465,6 @@ class Fetcher:
         pages = self._reopened(at, opened.arguments, opened.pages)
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
         limit = self.spec.limit if at.exported is None else None
-        pages.use_structs(opened.codec.structs)
 
         def read_given(sent: Sequence[Batch], count: Count) -> Future[DigestCounter | None]:
             """Count in the thread of the worker, to which the committer belongs."""

@@ -31,7 +31,6 @@ from chainapi.errors import ExportError
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text, reader
 from chainapi.tables.types import Kind
-from chainapi.tables.values import Values
 
 __all__ = ["NESTED", "PageRows", "TextFormat", "TextWriter", "damaged_file", "date_of"]
 
@@ -57,7 +56,7 @@ class PageRows(Struct, eq=False):
     label: str
     count: int
     lines: bytes = b""
-    values: Sequence[Values] | None = None
+    values: Sequence[Sequence[Any]] | None = None
     lowest: int | None = None
     highest: int | None = None
 

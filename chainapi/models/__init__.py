@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from chainapi.models.hooks import converter as converter
 from chainapi.models.invalid import Invalid as Invalid
 from chainapi.models.metrics import MetricPoint as MetricPoint
+from chainapi.models.own import converter as converter
 from chainapi.models.unions import Unknown as Unknown
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from chainapi.models import enums
 from chainapi.models.records import Record
-from chainapi.models.schema import AS_TEXT
+from chainapi.models.schema import AS_TEXT, Float, Int
 from chainapi.models.timestamps import UTCDatetime
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 class MetricsChain(Record, frozen=True, kw_only=True):
     """A metrics chain."""
 
-    evm_chain_id: int
+    evm_chain_id: Int
     chain_name: str
     blockchain_id: str
     subnet_id: str
@@ -36,13 +36,13 @@ class MetricsChain(Record, frozen=True, kw_only=True):
 class RollingWindow(Record, frozen=True, kw_only=True):
     """A metric over windows that end now."""
 
-    last_hour: float | None = None
-    last_day: float | None = None
-    last_week: float | None = None
-    last_month: float | None = None
-    last90_days: float | None = None
-    last_year: float | None = None
-    all_time: float | None = None
+    last_hour: Float | None = None
+    last_day: Float | None = None
+    last_week: Float | None = None
+    last_month: Float | None = None
+    last90_days: Float | None = None
+    last_year: Float | None = None
+    all_time: Float | None = None
 
 
 class RollingWindowMetrics(Record, frozen=True, kw_only=True):
@@ -61,8 +61,8 @@ class RankedAddress(Record, frozen=True, kw_only=True):
 class IcmPoint(Record, frozen=True, kw_only=True):
     """A count of messages at a time."""
 
-    value: float
-    timestamp: int
+    value: Float
+    timestamp: Int
     src_blockchain_id: str
     dest_blockchain_id: str
 
@@ -72,13 +72,13 @@ class IcmPoint(Record, frozen=True, kw_only=True):
 class IcmRollingWindow(Record, frozen=True, kw_only=True):
     """An ICM rolling window."""
 
-    last_hour: float | None = None
-    last_day: float | None = None
-    last_week: float | None = None
-    last_month: float | None = None
-    last90_days: float | None = None
-    last_year: float | None = None
-    all_time: float | None = None
+    last_hour: Float | None = None
+    last_day: Float | None = None
+    last_week: Float | None = None
+    last_month: Float | None = None
+    last90_days: Float | None = None
+    last_year: Float | None = None
+    all_time: Float | None = None
     src_blockchain_id: str
     dest_blockchain_id: str
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
@@ -14,18 +13,17 @@ from chainapi.core.private import Private
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.canonical import CanonicalRows, scan
 from chainapi.models.decode_errors import (
-    CODE_FAULT,
     DECODING_ERRORS,
     TOO_DEEP,
-    UNKNOWN_FIELD,
     below,
+    is_unknown_field,
     to_decode_error,
 )
 from chainapi.models.envelope import Envelope, envelope_of, find_list
 from chainapi.models.exact_json import decode_leniently, has_half_pair, is_json
 from chainapi.models.invalid import Invalid
 from chainapi.models.records import NULL
-from chainapi.models.rows import RowDecoder
+from chainapi.models.rows import row_decoder
 from chainapi.models.sizes import LARGE, refuse_dense, refuse_many
 from chainapi.models.unions import wire_name
 
@@ -61,11 +59,6 @@ class DecodedPage(Private, msgspec.Struct, frozen=True, eq=False):
     body: bytes = b"{}"
     items: str = ""
     kept: Sequence[int] | None = None
-
-    @property
-    def key_rows(self) -> list[Any]:
-        """Rows for keys and numbers: the rows themselves."""
-        return self.rows
 
     @property
     def digest(self) -> int:
@@ -129,7 +122,7 @@ class _FurtherField:
 
     def __init__(self, name: str, kind: Any) -> None:
         self.name = name
-        self._decoder = RowDecoder(kind)
+        self._decoder = row_decoder(kind)
         self._last: tuple[msgspec.Raw, Any] = NULL, None
 
     def read(self, raw: msgspec.Raw) -> Any:
@@ -174,7 +167,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         shown: Callable[[DecodeError], DecodeError] | None = None,
         likely: str = "",
     ) -> None:
-        self._rows = RowDecoder(model)
+        self._rows = row_decoder(model)
         self._likely = likely
         self._extra = [_FurtherField(name, kind) for name, kind in extra]
         self._further = tuple(name for name, _ in extra)
@@ -203,22 +196,14 @@ class PageDecoder(Stepwise[DecodedPage]):
 
         """
         refuse_dense(body)
-        envelope = self._envelope or self._find_envelope(body)
-        page, unnamed = (None, False) if len(body) > LARGE else self._whole(envelope, body)
-        if page is None:
-            page = yield from self._in_parts(envelope, body, unnamed=unnamed)
-        return self._page(page, body)
-
-    def __call__(self, body: bytes) -> DecodedPage:
-        """Decode one page at once (see `decode`)."""
-        if self._envelope is not None and len(body) <= LARGE:
+        envelope, unnamed = self._envelope or self._find_envelope(body), False
+        if len(body) <= LARGE:
             try:
-                page = self._envelope.read(body)
-            except DecodeError:
-                pass  # the steps decode it again
-            else:
-                return self._page(page, body)
-        return super().__call__(body)
+                return self._page(envelope.read(body), body)
+            except DECODING_ERRORS as error:  # the parts name the fault
+                unnamed = is_unknown_field(error)
+        page = yield from self._in_parts(envelope, body, unnamed=unnamed)
+        return self._page(page, body)
 
     def _page(self, page: Any, body: bytes) -> DecodedPage:
         """Return a page of a decoded body."""
@@ -231,7 +216,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         return DecodedPage(page.rows, token or None, extra, body, self.items or "")
 
     def _envelope_of(self, items: str) -> Envelope:
-        return envelope_of(items, self._rows.strict, self._further)
+        return envelope_of(items, self._rows, self._further)
 
     def _find_envelope(self, body: bytes) -> Envelope:
         items = find_list(body, self._likely)
@@ -241,24 +226,6 @@ class PageDecoder(Stepwise[DecodedPage]):
             raise DecodeError(f"the name of the list field cannot be used: {items}") from None
         self.items = items
         return self._envelope
-
-    def _whole(self, envelope: Envelope, body: bytes) -> tuple[Any, bool]:
-        """Decode all rows at once; return None if they have to be decoded in parts.
-
-        The second value is True if a field that no record names is the reason.
-        """
-        try:
-            return envelope.read(body), False
-        except DecodeError as fault:
-            unnamed = fault.reason.startswith(UNKNOWN_FIELD)
-            if self._shown is None and not unnamed and not _hides_row(fault, body):
-                raise self._of_row(fault) from None
-            return None, unnamed
-
-    def _of_row(self, fault: DecodeError) -> DecodeError:
-        """Add the number of the row to a fault that is in a row."""
-        found = re.match(rf"\$\.{re.escape(self.items or '')}\[(\d+)\]", fault.path)
-        return fault if found is None else fault.changed(row=int(found[1]), advice=self._advice)
 
     def _in_parts(self, envelope: Envelope, body: bytes, *, unnamed: bool) -> Generator[None, None, Any]:
         """Decode some rows at a time; if one of them is invalid, each by itself."""
@@ -302,14 +269,6 @@ class PageDecoder(Stepwise[DecodedPage]):
             return Invalid(decode_leniently(bytes(raw)), self._shown(error.changed(path=path, row=number)))
 
 
-def _hides_row(fault: DecodeError, body: bytes) -> bool:
-    """Check for a fault of JSON, or of the code of a model, that may be that of a row.
-
-    Its path does not say so.
-    """
-    return (_is_unreadable(fault) or fault.reason.startswith(CODE_FAULT)) and is_json(body)
-
-
 def _is_unreadable(fault: DecodeError) -> bool:
     """Check for a fault of JSON that no decoder reads, with a model or without one."""
     return fault.malformed or fault.reason == TOO_DEEP
@@ -324,7 +283,7 @@ class ResourceDecoder(Stepwise[Any]):
     """
 
     def __init__(self, model: Any = None) -> None:
-        self._rows = RowDecoder(model)
+        self._rows = row_decoder(model)
         self._advice = "" if model is None else _GET
 
     def steps(self, body: bytes) -> Generator[None, None, Any]:

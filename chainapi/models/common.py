@@ -8,7 +8,7 @@ from typing import Annotated
 
 from chainapi.models import enums
 from chainapi.models.records import Record
-from chainapi.models.schema import AS_TEXT
+from chainapi.models.schema import AS_TEXT, Int
 from chainapi.models.timestamps import UTCDatetime
 
 __all__ = [
@@ -45,7 +45,7 @@ class NetworkToken(Record, frozen=True, kw_only=True):
 
     name: str | None = None
     symbol: str | None = None
-    decimals: int | None = None
+    decimals: Int | None = None
     logo_uri: str | None = None
     description: str | None = None
 
@@ -59,7 +59,7 @@ class UtilityAddresses(Record, frozen=True, kw_only=True):
 class ChainInfo(Record, frozen=True, kw_only=True):
     """A chain; the specification shows no field, so each may be missing."""
 
-    chain_id: Annotated[int, AS_TEXT] | None = None
+    chain_id: Annotated[Int, AS_TEXT] | None = None
     status: Annotated[str, enums.ChainStatus] | None = None
     chain_name: str | None = None
     description: str | None = None
@@ -110,8 +110,8 @@ class Operation(Record, frozen=True, kw_only=True):
     operation_status: Annotated[str, enums.OperationStatus]
     message: str | None = None
     metadata: ExportMetadata | None = None
-    created_at_timestamp: int
-    updated_at_timestamp: int
+    created_at_timestamp: Int
+    updated_at_timestamp: Int
 
     created_at_time = UTCDatetime("created_at_timestamp")
     updated_at_time = UTCDatetime("updated_at_timestamp")

@@ -10,17 +10,16 @@ from typing import Any
 
 import msgspec
 
-from chainapi.core.numbers import DIGITS
 from chainapi.errors import DecodeError
 from chainapi.models.unions import wire_name
 
 __all__ = [
-    "CODE_FAULT",
     "DECODING_ERRORS",
     "TOO_DEEP",
     "UNKNOWN_FIELD",
     "below",
     "fault_of_code",
+    "finish_one",
     "guarded",
     "is_unknown_field",
     "missing_field",
@@ -35,6 +34,14 @@ TOO_DEEP = "nested too deeply"
 CODE_FAULT = "the code of the model raised"
 
 _KEY = "key` in `"  # before the path of an object whose key has another type
+
+# Faults of the types of numbers (`chainapi.models.schema.Int`).
+_OF_NUMBERS = (
+    (re.compile(r"`int \| float\b"), "`int"),
+    (re.compile(r"`float \| str\b"), "`float"),
+    (re.compile(r"`float` (<=|>=) -?1e\+308"), "`int`, got `float`"),
+    (re.compile(r"`str` matching regex '\(\?!\)'"), "`float`, got `str`"),
+)
 
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 
@@ -91,6 +98,15 @@ def below(place: str, path: str, fault: DecodeError) -> DecodeError:
     return fault.changed(path=place + path)
 
 
+def finish_one(finish: Callable[[list[Any]], list[Any]], value: Any, place: str = "$") -> Any:
+    """Make one row; the path of a fault begins with `place`."""
+    try:
+        return finish([value])[0]
+    except DECODING_ERRORS as error:
+        fault = to_decode_error(error)
+        raise below(place, fault.path.removeprefix("$").removeprefix("[0]"), fault) from None
+
+
 def missing_field(name: str) -> str:
     """Return the fault of a missing field.
 
@@ -110,6 +126,6 @@ def _explained(error: msgspec.ValidationError) -> tuple[str, str]:
     path = place.rstrip("`") or "$"
     if missing := _MISSING.fullmatch(reason):
         return missing_field(missing["field"]), f"{path}.{missing['field']}"
-    if DIGITS in reason.replace("\\\\", "\\"):
-        reason = "Expected `int`, got `str`"
+    for found, meant in _OF_NUMBERS:
+        reason = found.sub(meant, reason)
     return reason, path

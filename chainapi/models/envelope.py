@@ -9,10 +9,10 @@ import msgspec
 
 from chainapi.errors import DecodeError
 from chainapi.models.canonical import first_bytes
-from chainapi.models.decode_errors import DECODING_ERRORS, below, is_unknown_field, to_decode_error
+from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
 from chainapi.models.exact_json import is_json
 from chainapi.models.records import NULL
-from chainapi.models.row_type import FastDecoder, RowType
+from chainapi.models.rows import RowDecoder
 from chainapi.models.schema import list_of
 from chainapi.models.unions import wire_name
 
@@ -22,7 +22,7 @@ __all__ = ["Envelope", "envelope_of", "find_list"]
 class Envelope:
     """Decoder of the bodies of a route, into rows or into the JSON of each row."""
 
-    def __init__(self, items: str, rows: RowType, extra: tuple[str, ...]) -> None:
+    def __init__(self, items: str, rows: RowDecoder, extra: tuple[str, ...]) -> None:
         def body(kind: Any) -> Any:
             fields: list[Any] = [
                 ("rows", kind, msgspec.field(name=items)),
@@ -33,44 +33,20 @@ class Envelope:
             ]
             return msgspec.defstruct("Body", fields + further, gc=False)
 
-        self._place, self._rows = f"$.{items}", rows
-        self._whole = rows.decoder(body(list_of(rows.wire) | None))
-        self._fast: FastDecoder | None = None
-        if rows.fast is not None:
-            self._fast = FastDecoder(rows, rows.fast, lambda wire: body(list_of(wire)))
+        self._whole = rows.of(lambda wire: body(list_of(wire)))
         self._split = msgspec.json.Decoder(body(list[msgspec.Raw] | None))
 
     def read(self, content: bytes) -> Any:
         """Decode a body and its rows.
 
         Raises:
-            DecodeError: it does not fit the route, or a row has a field that no record names.
+            MsgspecError, UnicodeError, RecursionError, DecodeError: it does not fit the route, its list is
+                null, or a row has a field that no record names.
 
         """
-        if self._fast is not None:
-            try:
-                page = self._fast.decode(content)
-                page.rows = self._fast.finish(page.rows)
-            except DECODING_ERRORS as error:
-                if is_unknown_field(error):
-                    raise to_decode_error(error) from None
-            else:
-                return page
-        try:
-            page = self._whole.decode(content)
-        except DECODING_ERRORS as error:
-            raise to_decode_error(error) from None
-        page.rows = self._finished(page.rows or [])
+        page = self._whole.decode(content)
+        page.rows = self._whole.finish(page.rows)
         return page
-
-    def _finished(self, rows: list[Any]) -> list[Any]:
-        if self._rows.finish is None or not rows:
-            return rows
-        try:
-            return self._rows.finish(rows)
-        except DECODING_ERRORS as error:
-            fault = to_decode_error(error)
-            raise below(self._place, fault.path[1:], fault) from None
 
     def split(self, content: bytes) -> Any:
         """Decode a body; its rows stay JSON.
@@ -88,7 +64,7 @@ class Envelope:
 
 
 @lru_cache(maxsize=256)
-def envelope_of(items: str, rows: RowType, extra: tuple[str, ...]) -> Envelope:
+def envelope_of(items: str, rows: RowDecoder, extra: tuple[str, ...]) -> Envelope:
     """Return the page decoder for this list field, shared by a route's streams."""
     return Envelope(items, rows, extra)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from chainapi.models import enums
 from chainapi.models.common import ChainInfo, Money, NetworkToken
 from chainapi.models.records import Record
-from chainapi.models.schema import AS_TEXT
+from chainapi.models.schema import AS_TEXT, Int
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -62,20 +62,20 @@ __all__ = [
 class EvmBlock(Record, frozen=True, kw_only=True):
     """An EVM block."""
 
-    chain_id: Annotated[int, AS_TEXT] | None = None
-    block_number: Annotated[int, AS_TEXT]
-    block_timestamp: int
-    block_timestamp_milliseconds: int | None = None
-    block_min_delay_excess: int | None = None
+    chain_id: Annotated[Int, AS_TEXT] | None = None
+    block_number: Annotated[Int, AS_TEXT]
+    block_timestamp: Int
+    block_timestamp_milliseconds: Int | None = None
+    block_min_delay_excess: Int | None = None
     block_hash: str
-    tx_count: int
-    base_fee: Annotated[int, AS_TEXT]
-    gas_used: Annotated[int, AS_TEXT]
-    gas_limit: Annotated[int, AS_TEXT]
-    gas_cost: Annotated[int, AS_TEXT]
+    tx_count: Int
+    base_fee: Annotated[Int, AS_TEXT]
+    gas_used: Annotated[Int, AS_TEXT]
+    gas_limit: Annotated[Int, AS_TEXT]
+    gas_cost: Annotated[Int, AS_TEXT]
     parent_hash: str
-    fees_spent: Annotated[int, AS_TEXT]
-    cumulative_transactions: Annotated[int, AS_TEXT]
+    fees_spent: Annotated[Int, AS_TEXT]
+    cumulative_transactions: Annotated[Int, AS_TEXT]
 
     block_time = UTCDatetime("block_timestamp")
 
@@ -93,7 +93,7 @@ class RichAddress(Record, frozen=True, kw_only=True):
 
     name: str | None = None
     symbol: str | None = None
-    decimals: int | None = None
+    decimals: Int | None = None
     logo_uri: str | None = None
     address: str
 
@@ -101,24 +101,24 @@ class RichAddress(Record, frozen=True, kw_only=True):
 class NativeTransaction(Record, frozen=True, kw_only=True):
     """A native transaction."""
 
-    block_number: Annotated[int, AS_TEXT]
-    block_timestamp: int
-    block_timestamp_milliseconds: int | None = None
-    block_min_delay_excess: int | None = None
+    block_number: Annotated[Int, AS_TEXT]
+    block_timestamp: Int
+    block_timestamp_milliseconds: Int | None = None
+    block_min_delay_excess: Int | None = None
     block_hash: str
-    chain_id: Annotated[int, AS_TEXT] | None = None
-    block_index: int
+    chain_id: Annotated[Int, AS_TEXT] | None = None
+    block_index: Int
     tx_hash: str
     tx_status: str
-    tx_type: int
-    gas_limit: Annotated[int, AS_TEXT]
-    gas_used: Annotated[int, AS_TEXT]
-    gas_price: Annotated[int, AS_TEXT]
-    nonce: Annotated[int, AS_TEXT]
+    tx_type: Int
+    gas_limit: Annotated[Int, AS_TEXT]
+    gas_used: Annotated[Int, AS_TEXT]
+    gas_price: Annotated[Int, AS_TEXT]
+    nonce: Annotated[Int, AS_TEXT]
     from_: RichAddress
     to: RichAddress
     method: ContractMethod | None = None
-    value: Annotated[int, AS_TEXT]
+    value: Annotated[Int, AS_TEXT]
 
     block_time = UTCDatetime("block_timestamp")
 
@@ -134,7 +134,7 @@ class Erc1155TokenMetadata(Record, frozen=True, kw_only=True):
     """ERC-1155 token metadata."""
 
     index_status: Annotated[str, enums.NftTokenMetadataStatus]
-    metadata_last_updated_timestamp: int | None = None
+    metadata_last_updated_timestamp: Int | None = None
     name: str | None = None
     symbol: str | None = None
     image_uri: str | None = None
@@ -142,7 +142,7 @@ class Erc1155TokenMetadata(Record, frozen=True, kw_only=True):
     animation_uri: str | None = None
     external_url: str | None = None
     background: str | None = None
-    decimals: int | None = None
+    decimals: Int | None = None
     properties: str | None = None
 
     metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
@@ -153,7 +153,7 @@ class Erc1155Token(Record, frozen=True, kw_only=True):
 
     address: str
     erc_type: Annotated[str, Literal["ERC-1155"]]
-    token_id: Annotated[int, AS_TEXT]
+    token_id: Annotated[Int, AS_TEXT]
     token_uri: str
     metadata: Erc1155TokenMetadata
 
@@ -163,8 +163,8 @@ class Erc1155TransferDetails(Record, frozen=True, kw_only=True):
 
     from_: RichAddress
     to: RichAddress
-    log_index: int
-    value: Annotated[int, AS_TEXT]
+    log_index: Int
+    value: Annotated[Int, AS_TEXT]
     erc1155_token: Erc1155Token
 
 
@@ -174,7 +174,7 @@ class Erc20Token(Record, frozen=True, kw_only=True):
     address: str
     name: str
     symbol: str
-    decimals: int
+    decimals: Int
     logo_uri: str | None = None
     erc_type: Annotated[str, enums.Erc20Type]
     price: Money | None = None
@@ -185,8 +185,8 @@ class Erc20TransferDetails(Record, frozen=True, kw_only=True):
 
     from_: RichAddress
     to: RichAddress
-    log_index: int
-    value: Annotated[int, AS_TEXT]
+    log_index: Int
+    value: Annotated[Int, AS_TEXT]
     erc20_token: Erc20Token
 
 
@@ -194,7 +194,7 @@ class Erc721TokenMetadata(Record, frozen=True, kw_only=True):
     """ERC-721 token metadata."""
 
     index_status: Annotated[str, enums.NftTokenMetadataStatus]
-    metadata_last_updated_timestamp: int | None = None
+    metadata_last_updated_timestamp: Int | None = None
     name: str | None = None
     symbol: str | None = None
     image_uri: str | None = None
@@ -214,7 +214,7 @@ class Erc721Token(Record, frozen=True, kw_only=True):
     name: str
     symbol: str
     erc_type: Annotated[str, Literal["ERC-721"]]
-    token_id: Annotated[int, AS_TEXT]
+    token_id: Annotated[Int, AS_TEXT]
     token_uri: str
     metadata: Erc721TokenMetadata
     owner_address: str | None = None
@@ -225,35 +225,35 @@ class Erc721TransferDetails(Record, frozen=True, kw_only=True):
 
     from_: RichAddress
     to: RichAddress
-    log_index: int
+    log_index: Int
     erc721_token: Erc721Token
 
 
 class FullNativeTransaction(Record, frozen=True, kw_only=True):
     """A full native transaction."""
 
-    block_number: Annotated[int, AS_TEXT]
-    block_timestamp: int
-    block_timestamp_milliseconds: int | None = None
-    block_min_delay_excess: int | None = None
+    block_number: Annotated[Int, AS_TEXT]
+    block_timestamp: Int
+    block_timestamp_milliseconds: Int | None = None
+    block_min_delay_excess: Int | None = None
     block_hash: str
-    chain_id: Annotated[int, AS_TEXT] | None = None
-    block_index: int
+    chain_id: Annotated[Int, AS_TEXT] | None = None
+    block_index: Int
     tx_hash: str
     tx_status: str
-    tx_type: int
-    gas_limit: Annotated[int, AS_TEXT]
-    gas_used: Annotated[int, AS_TEXT]
-    gas_price: Annotated[int, AS_TEXT]
-    nonce: Annotated[int, AS_TEXT]
+    tx_type: Int
+    gas_limit: Annotated[Int, AS_TEXT]
+    gas_used: Annotated[Int, AS_TEXT]
+    gas_price: Annotated[Int, AS_TEXT]
+    nonce: Annotated[Int, AS_TEXT]
     from_: RichAddress
     to: RichAddress
     method: ContractMethod | None = None
-    value: Annotated[int, AS_TEXT]
+    value: Annotated[Int, AS_TEXT]
     input: str
-    base_fee_per_gas: Annotated[int, AS_TEXT]
-    max_fee_per_gas: Annotated[int, AS_TEXT] | None = None
-    max_priority_fee_per_gas: Annotated[int, AS_TEXT] | None = None
+    base_fee_per_gas: Annotated[Int, AS_TEXT]
+    max_fee_per_gas: Annotated[Int, AS_TEXT] | None = None
+    max_priority_fee_per_gas: Annotated[Int, AS_TEXT] | None = None
 
     block_time = UTCDatetime("block_timestamp")
 
@@ -264,10 +264,10 @@ class InternalTransactionDetails(Record, frozen=True, kw_only=True):
     from_: RichAddress
     to: RichAddress
     internal_tx_type: Annotated[str, enums.InternalTransactionOpCall]
-    value: Annotated[int, AS_TEXT]
+    value: Annotated[Int, AS_TEXT]
     is_reverted: bool
-    gas_used: Annotated[int, AS_TEXT]
-    gas_limit: Annotated[int, AS_TEXT]
+    gas_used: Annotated[Int, AS_TEXT]
+    gas_limit: Annotated[Int, AS_TEXT]
 
 
 class NetworkTokenDetails(Record, frozen=True, kw_only=True):
@@ -304,11 +304,11 @@ class NativeTokenBalance(Record, frozen=True, kw_only=True):
 
     name: str
     symbol: str
-    decimals: int
+    decimals: Int
     logo_uri: str | None = None
-    chain_id: Annotated[int, AS_TEXT]
+    chain_id: Annotated[Int, AS_TEXT]
     price: Money | None = None
-    balance: Annotated[int, AS_TEXT]
+    balance: Annotated[Int, AS_TEXT]
     balance_value: Money | None = None
 
 
@@ -324,12 +324,12 @@ class Erc20TokenBalance(Record, frozen=True, kw_only=True):
     address: str
     name: str
     symbol: str
-    decimals: int
+    decimals: Int
     logo_uri: str | None = None
     erc_type: Annotated[str, enums.Erc20Type]
     price: Money | None = None
-    chain_id: Annotated[int, AS_TEXT]
-    balance: Annotated[int, AS_TEXT]
+    chain_id: Annotated[Int, AS_TEXT]
+    balance: Annotated[Int, AS_TEXT]
     balance_value: Money | None = None
     token_reputation: Annotated[str, enums.TokenReputation] | None = None
 
@@ -341,11 +341,11 @@ class Erc721TokenBalance(Record, frozen=True, kw_only=True):
     name: str
     symbol: str
     erc_type: Annotated[str, Literal["ERC-721"]]
-    token_id: Annotated[int, AS_TEXT]
+    token_id: Annotated[Int, AS_TEXT]
     token_uri: str
     metadata: Erc721TokenMetadata
     owner_address: str | None = None
-    chain_id: Annotated[int, AS_TEXT]
+    chain_id: Annotated[Int, AS_TEXT]
 
 
 class Erc1155TokenBalance(Record, frozen=True, kw_only=True):
@@ -353,11 +353,11 @@ class Erc1155TokenBalance(Record, frozen=True, kw_only=True):
 
     address: str
     erc_type: Annotated[str, Literal["ERC-1155"]]
-    token_id: Annotated[int, AS_TEXT]
+    token_id: Annotated[Int, AS_TEXT]
     token_uri: str
     metadata: Erc1155TokenMetadata
-    chain_id: Annotated[int, AS_TEXT]
-    balance: Annotated[int, AS_TEXT]
+    chain_id: Annotated[Int, AS_TEXT]
+    balance: Annotated[Int, AS_TEXT]
 
 
 class ContractDeployment(Record, frozen=True, kw_only=True):
@@ -441,7 +441,7 @@ class Erc20Contract(Record, frozen=True, kw_only=True):
     deployment_details: ContractDeployment | None = None
     erc_type: Annotated[str, Literal["ERC-20"]]
     symbol: str | None = None
-    decimals: int
+    decimals: Int
     pricing_providers: PricingProviders | None = None
 
 
@@ -465,15 +465,15 @@ class UnknownContract(Record, frozen=True, kw_only=True):
 class Erc20Transfer(Record, frozen=True, kw_only=True):
     """An ERC-20 transfer."""
 
-    block_number: Annotated[int, AS_TEXT]
-    block_timestamp: int
-    block_timestamp_milliseconds: int | None = None
+    block_number: Annotated[Int, AS_TEXT]
+    block_timestamp: Int
+    block_timestamp_milliseconds: Int | None = None
     block_hash: str
     tx_hash: str
     from_: RichAddress
     to: RichAddress
-    log_index: int
-    value: Annotated[int, AS_TEXT]
+    log_index: Int
+    value: Annotated[Int, AS_TEXT]
     erc20_token: Erc20Token
 
     block_time = UTCDatetime("block_timestamp")
@@ -482,14 +482,14 @@ class Erc20Transfer(Record, frozen=True, kw_only=True):
 class Erc721Transfer(Record, frozen=True, kw_only=True):
     """An ERC-721 transfer."""
 
-    block_number: Annotated[int, AS_TEXT]
-    block_timestamp: int
-    block_timestamp_milliseconds: int | None = None
+    block_number: Annotated[Int, AS_TEXT]
+    block_timestamp: Int
+    block_timestamp_milliseconds: Int | None = None
     block_hash: str
     tx_hash: str
     from_: RichAddress
     to: RichAddress
-    log_index: int
+    log_index: Int
     erc721_token: Erc721Token
 
     block_time = UTCDatetime("block_timestamp")
@@ -498,15 +498,15 @@ class Erc721Transfer(Record, frozen=True, kw_only=True):
 class Erc1155Transfer(Record, frozen=True, kw_only=True):
     """An ERC-1155 transfer."""
 
-    block_number: Annotated[int, AS_TEXT]
-    block_timestamp: int
-    block_timestamp_milliseconds: int | None = None
+    block_number: Annotated[Int, AS_TEXT]
+    block_timestamp: Int
+    block_timestamp_milliseconds: Int | None = None
     block_hash: str
     tx_hash: str
     from_: RichAddress
     to: RichAddress
-    log_index: int
-    value: Annotated[int, AS_TEXT]
+    log_index: Int
+    value: Annotated[Int, AS_TEXT]
     erc1155_token: Erc1155Token
 
     block_time = UTCDatetime("block_timestamp")
@@ -528,7 +528,7 @@ class Erc20TokenV2(Record, frozen=True, kw_only=True):
     address: str
     name: str
     symbol: str
-    decimals: int
+    decimals: Int
     logo_uri: str | None = None
     erc_type: Annotated[str, enums.Erc20Type]
     price: Money | None = None
@@ -540,8 +540,8 @@ class Erc20TransferDetailsV2(Record, frozen=True, kw_only=True):
 
     from_: RichAddress
     to: RichAddress
-    log_index: int
-    value: Annotated[int, AS_TEXT]
+    log_index: Int
+    value: Annotated[Int, AS_TEXT]
     erc20_token: Erc20TokenV2
 
 
@@ -558,18 +558,18 @@ class AddressTransactionV2(Record, frozen=True, kw_only=True):
 class InternalTransaction(Record, frozen=True, kw_only=True):
     """An internal transaction."""
 
-    block_number: Annotated[int, AS_TEXT]
-    block_timestamp: int
-    block_timestamp_milliseconds: int | None = None
+    block_number: Annotated[Int, AS_TEXT]
+    block_timestamp: Int
+    block_timestamp_milliseconds: Int | None = None
     block_hash: str
     tx_hash: str
     from_: RichAddress
     to: RichAddress
     internal_tx_type: Annotated[str, enums.InternalTransactionOpCall]
-    value: Annotated[int, AS_TEXT]
+    value: Annotated[Int, AS_TEXT]
     is_reverted: bool
-    gas_used: Annotated[int, AS_TEXT]
-    gas_limit: Annotated[int, AS_TEXT]
+    gas_used: Annotated[Int, AS_TEXT]
+    gas_limit: Annotated[Int, AS_TEXT]
 
     block_time = UTCDatetime("block_timestamp")
 

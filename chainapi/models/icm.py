@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.records import Record
-from chainapi.models.schema import AS_TEXT
+from chainapi.models.schema import AS_TEXT, Int
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -31,7 +31,7 @@ __all__ = [
 class IcmReceipt(Record, frozen=True, kw_only=True):
     """An ICM receipt."""
 
-    received_message_nonce: Annotated[int, AS_TEXT]
+    received_message_nonce: Annotated[Int, AS_TEXT]
     relayer_reward_address: str
 
 
@@ -41,19 +41,19 @@ class IcmReward(Record, frozen=True, kw_only=True):
     address: str
     name: str
     symbol: str
-    decimals: int
+    decimals: Int
     logo_uri: str | None = None
     erc_type: Annotated[str, enums.Erc20Type]
     price: Money | None = None
-    value: Annotated[int, AS_TEXT]
+    value: Annotated[Int, AS_TEXT]
 
 
 class IcmSourceTransaction(Record, frozen=True, kw_only=True):
     """An ICM source transaction."""
 
     tx_hash: str
-    timestamp: int
-    gas_spent: Annotated[int, AS_TEXT]
+    timestamp: Int
+    gas_spent: Annotated[Int, AS_TEXT]
 
     time = UTCDatetime("timestamp")
 
@@ -67,7 +67,7 @@ class PendingIcmMessage(Record, frozen=True, kw_only=True):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: Annotated[int, AS_TEXT]
+    message_nonce: Annotated[Int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -83,8 +83,8 @@ class IcmDestinationTransaction(Record, frozen=True, kw_only=True):
     """An ICM destination transaction."""
 
     tx_hash: str
-    timestamp: int
-    gas_spent: Annotated[int, AS_TEXT]
+    timestamp: Int
+    gas_spent: Annotated[Int, AS_TEXT]
     reward_redeemer: str
     deliverer_address: str
 
@@ -100,7 +100,7 @@ class DeliveredIcmMessage(Record, frozen=True, kw_only=True):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: Annotated[int, AS_TEXT]
+    message_nonce: Annotated[Int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -122,7 +122,7 @@ class DeliveredSourceNotIndexedIcmMessage(Record, frozen=True, kw_only=True):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: Annotated[int, AS_TEXT]
+    message_nonce: Annotated[Int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -143,7 +143,7 @@ class PendingTeleporterMessage(Record, frozen=True, kw_only=True):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: Annotated[int, AS_TEXT]
+    message_nonce: Annotated[Int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -164,7 +164,7 @@ class DeliveredTeleporterMessage(Record, frozen=True, kw_only=True):
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: Annotated[int, AS_TEXT]
+    message_nonce: Annotated[Int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None
@@ -186,7 +186,7 @@ class DeliveredSourceNotIndexedTeleporterMessage(Record, frozen=True, kw_only=Tr
     destination_blockchain_id: str
     source_evm_chain_id: str
     destination_evm_chain_id: str
-    message_nonce: Annotated[int, AS_TEXT]
+    message_nonce: Annotated[Int, AS_TEXT]
     from_: str
     to: str
     data: str | None = None

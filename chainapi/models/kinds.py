@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from chainapi.models.records import NULL
+from chainapi.models.schema import list_of
 from chainapi.models.unions import Tag, Unknown
 
 __all__ = ["KindReader", "grouped"]
@@ -24,8 +25,12 @@ class KindReader:
             (name, Any if head in read else msgspec.Raw, msgspec.field(name=head, default=None))
             for head, name in heads.items()
         ]
+        look = msgspec.defstruct("Look", fields)
         self._rules = [(heads[tag.path[0]], tag) for tag in tags]
-        self._look: msgspec.json.Decoder[Any] = msgspec.json.Decoder(msgspec.defstruct("Look", fields))
+        self._looks: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list_of(look))
+        # One field with a text names the kind: no rule has to be tried.
+        by_text = len(heads) == 1 and all(len(tag.path) == 1 and tag.value is not None for tag in tags)
+        self._by_text = {tag.value: tag.kind for tag in reversed(tags)} if by_text else None
 
     def __call__(self, raws: Iterable[bytes | msgspec.Raw]) -> list[type]:
         """Return the kind of each row.
@@ -34,7 +39,10 @@ class KindReader:
             MsgspecError, UnicodeError, RecursionError: a row is no JSON object.
 
         """
-        return [*map(self._kind, map(self._look.decode, raws))]
+        looks = self._looks.decode(b"[" + b",".join(raws) + b"]")
+        if (kinds := self._by_text) is None:
+            return [*map(self._kind, looks)]
+        return [kinds.get(look.f0, Unknown) if type(look.f0) is str else Unknown for look in looks]
 
     def _kind(self, look: Any) -> type:
         for name, tag in self._rules:

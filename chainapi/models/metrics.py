@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chainapi.models.records import Record
+from chainapi.models.schema import Float, Int
 from chainapi.models.timestamps import UTCDatetime
 
 __all__ = ["MetricPoint"]
@@ -14,7 +15,7 @@ class MetricPoint(Record, frozen=True):
     `timestamp` is Unix time in whole seconds; `value` is the metric's value at that time.
     """
 
-    timestamp: int
-    value: float
+    timestamp: Int
+    value: Float
 
     time = UTCDatetime("timestamp")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from chainapi.models import enums
 from chainapi.models.common import Money
 from chainapi.models.records import Record
-from chainapi.models.schema import AS_TEXT
+from chainapi.models.schema import AS_TEXT, Float, Int
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -80,24 +80,24 @@ __all__ = [
 class DelegatorsDetails(Record, frozen=True, kw_only=True):
     """Delegators details."""
 
-    delegator_count: int
-    total_amount_staked: Annotated[int, AS_TEXT]
+    delegator_count: Int
+    total_amount_staked: Annotated[Int, AS_TEXT]
 
 
 class StakingDistribution(Record, frozen=True, kw_only=True):
     """A staking distribution."""
 
     version: str
-    amount_staked: Annotated[int, AS_TEXT]
-    validator_count: int
+    amount_staked: Annotated[Int, AS_TEXT]
+    validator_count: Int
 
 
 class ValidatorsDetails(Record, frozen=True, kw_only=True):
     """Validators details."""
 
-    validator_count: int
-    total_amount_staked: Annotated[int, AS_TEXT]
-    estimated_annual_staking_reward: Annotated[int, AS_TEXT]
+    validator_count: Int
+    total_amount_staked: Annotated[Int, AS_TEXT]
+    estimated_annual_staking_reward: Annotated[Int, AS_TEXT]
     staking_distribution_by_version: list[StakingDistribution]
     staking_ratio: Annotated[Decimal, AS_TEXT]
 
@@ -115,9 +115,9 @@ class AssetAmount(Record, frozen=True, kw_only=True):
     asset_id: str
     name: str
     symbol: str
-    denomination: int
+    denomination: Int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: Annotated[int, AS_TEXT]
+    amount: Annotated[Int, AS_TEXT]
 
 
 class BlockchainInfo(Record, frozen=True, kw_only=True):
@@ -142,9 +142,9 @@ class L1ValidatorChange(Record, frozen=True, kw_only=True):
     validation_id_hex: str
     node_id: str
     subnet_id: str
-    weight: int
-    remaining_balance: int
-    balance_change: int | None = None
+    weight: Int
+    remaining_balance: Int
+    balance_change: Int | None = None
     bls_credentials: dict[str, Any] | None = None
 
 
@@ -165,21 +165,21 @@ class PChainUtxo(Record, frozen=True, kw_only=True):
     created_on_chain_id: str
     utxo_id: str
     utxo_bytes: str | None = None
-    amount: Annotated[int, AS_TEXT]
+    amount: Annotated[Int, AS_TEXT]
     asset_id: str
-    block_number: Annotated[int, AS_TEXT]
-    block_timestamp: int
-    consuming_block_number: Annotated[int, AS_TEXT] | None = None
-    consuming_block_timestamp: int | None = None
-    platform_locktime: int | None = None
-    output_index: int
+    block_number: Annotated[Int, AS_TEXT]
+    block_timestamp: Int
+    consuming_block_number: Annotated[Int, AS_TEXT] | None = None
+    consuming_block_timestamp: Int | None = None
+    platform_locktime: Int | None = None
+    output_index: Int
     reward_type: Annotated[str, enums.RewardType] | None = None
-    stakeable_locktime: int | None = None
+    stakeable_locktime: Int | None = None
     staked: bool | None = None
-    threshold: int | None = None
+    threshold: Int | None = None
     tx_hash: str
-    utxo_end_timestamp: int | None = None
-    utxo_start_timestamp: int | None = None
+    utxo_end_timestamp: Int | None = None
+    utxo_start_timestamp: Int | None = None
     utxo_type: Annotated[str, enums.UtxoType]
 
     block_time = UTCDatetime("block_timestamp")
@@ -191,8 +191,8 @@ class PChainUtxo(Record, frozen=True, kw_only=True):
 class SubnetOwnership(Record, frozen=True, kw_only=True):
     """A subnet ownership."""
 
-    locktime: int
-    threshold: int
+    locktime: Int
+    threshold: Int
     addresses: list[str]
 
 
@@ -201,8 +201,8 @@ class PChainTransaction(Record, frozen=True, kw_only=True):
 
     tx_hash: str
     tx_type: Annotated[str, enums.PChainTransactionType]
-    block_timestamp: int
-    block_number: Annotated[int, AS_TEXT]
+    block_timestamp: Int
+    block_number: Annotated[Int, AS_TEXT]
     block_hash: str
     consumed_utxos: list[PChainUtxo]
     emitted_utxos: list[PChainUtxo]
@@ -212,14 +212,14 @@ class PChainTransaction(Record, frozen=True, kw_only=True):
     amount_burned: list[AssetAmount]
     amount_staked: list[AssetAmount]
     amount_l1_validator_balance_burned: list[AssetAmount]
-    start_timestamp: int | None = None
-    end_timestamp: int | None = None
+    start_timestamp: Int | None = None
+    end_timestamp: Int | None = None
     delegation_fee_percent: Annotated[Decimal, AS_TEXT] | None = None
     node_id: str | None = None
     subnet_id: str | None = None
     l1_validator_manager_details: L1ValidatorManager | None = None
     l1_validator_details: list[L1ValidatorChange] | None = None
-    estimated_reward: Annotated[int, AS_TEXT] | None = None
+    estimated_reward: Annotated[Int, AS_TEXT] | None = None
     reward_tx_hash: str | None = None
     reward_addresses: list[str] | None = None
     memo: str | None = None
@@ -237,8 +237,8 @@ class TransactionVertex(Record, frozen=True, kw_only=True):
     """A transaction vertex."""
 
     hash: str
-    height: int
-    timestamp: int
+    height: Int
+    timestamp: Int
 
     time = UTCDatetime("timestamp")
 
@@ -260,15 +260,15 @@ class Utxo(Record, frozen=True, kw_only=True):
     created_on_chain_id: str
     utxo_id: str
     utxo_bytes: str | None = None
-    consuming_tx_timestamp: int | None = None
+    consuming_tx_timestamp: Int | None = None
     creation_tx_hash: str
     credentials: list[UtxoCredential] | None = None
-    group_id: int | None = None
-    locktime: int
-    output_index: Annotated[int, AS_TEXT]
+    group_id: Int | None = None
+    locktime: Int
+    output_index: Annotated[Int, AS_TEXT]
     payload: str | None = None
-    threshold: int
-    timestamp: int
+    threshold: Int
+    timestamp: Int
     utxo_type: str
 
     consuming_tx_time = OptionalUTCDatetime("consuming_tx_timestamp")
@@ -281,9 +281,9 @@ class XChainAsset(Record, frozen=True, kw_only=True):
     asset_id: str
     name: str
     symbol: str
-    denomination: int
+    denomination: Int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    created_at_timestamp: int
+    created_at_timestamp: Int
     cap: Annotated[str, enums.PrimaryNetworkAssetCap]
 
     created_at_time = UTCDatetime("created_at_timestamp")
@@ -294,7 +294,7 @@ class XChainNonLinearTransaction(Record, frozen=True, kw_only=True):
 
     tx_hash: str
     chain_format: Annotated[str, enums.XChainFormat]
-    timestamp: int
+    timestamp: Int
     tx_type: Annotated[str, enums.XChainTransactionType]
     memo: str
     consumed_utxos: list[Utxo]
@@ -314,7 +314,7 @@ class XChainLinearTransaction(Record, frozen=True, kw_only=True):
 
     tx_hash: str
     chain_format: Annotated[str, enums.XChainFormat]
-    timestamp: int
+    timestamp: Int
     tx_type: Annotated[str, enums.XChainTransactionType]
     memo: str
     consumed_utxos: list[Utxo]
@@ -324,7 +324,7 @@ class XChainLinearTransaction(Record, frozen=True, kw_only=True):
     source_chain: str | None = None
     destination_chain: str | None = None
     asset_created: XChainAsset | None = None
-    block_height: int
+    block_height: Int
     block_hash: str
 
     time = UTCDatetime("timestamp")
@@ -342,9 +342,9 @@ class CChainExportTransaction(Record, frozen=True, kw_only=True):
     """A C-Chain export transaction."""
 
     tx_hash: str
-    block_height: int
+    block_height: Int
     block_hash: str
-    timestamp: int
+    timestamp: Int
     memo: str
     amount_unlocked: list[AssetAmount]
     amount_created: list[AssetAmount]
@@ -368,9 +368,9 @@ class CChainImportTransaction(Record, frozen=True, kw_only=True):
     """A C-Chain import transaction."""
 
     tx_hash: str
-    block_height: int
+    block_height: Int
     block_hash: str
-    timestamp: int
+    timestamp: Int
     memo: str
     amount_unlocked: list[AssetAmount]
     amount_created: list[AssetAmount]
@@ -395,12 +395,12 @@ class PendingReward(Record, frozen=True, kw_only=True):
 
     addresses: list[str]
     tx_hash: str
-    amount_staked: Annotated[int, AS_TEXT]
+    amount_staked: Annotated[Int, AS_TEXT]
     node_id: str
-    start_timestamp: int
-    end_timestamp: int
+    start_timestamp: Int
+    end_timestamp: Int
     reward_type: Annotated[str, enums.RewardType]
-    progress: float
+    progress: Float
     estimated_reward: AssetAmount
 
     start_time = UTCDatetime("start_timestamp")
@@ -413,9 +413,9 @@ class PricedAsset(Record, frozen=True, kw_only=True):
     asset_id: str
     name: str
     symbol: str
-    denomination: int
+    denomination: Int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: Annotated[int, AS_TEXT]
+    amount: Annotated[Int, AS_TEXT]
     historical_price: Money | None = None
 
 
@@ -424,13 +424,13 @@ class HistoricalReward(Record, frozen=True, kw_only=True):
 
     addresses: list[str]
     tx_hash: str
-    amount_staked: Annotated[int, AS_TEXT]
+    amount_staked: Annotated[Int, AS_TEXT]
     node_id: str
-    start_timestamp: int
-    end_timestamp: int
+    start_timestamp: Int
+    end_timestamp: Int
     reward_type: Annotated[str, enums.RewardType]
     utxo_id: str
-    output_index: int
+    output_index: Int
     reward: PricedAsset
     reward_tx_hash: str
 
@@ -441,8 +441,8 @@ class HistoricalReward(Record, frozen=True, kw_only=True):
 class LastActivity(Record, frozen=True, kw_only=True):
     """A last activity."""
 
-    timestamp: int
-    block_number: Annotated[int, AS_TEXT]
+    timestamp: Int
+    block_number: Annotated[Int, AS_TEXT]
     tx_hash: str
     utxo_id: str
     is_consumed: bool
@@ -458,10 +458,10 @@ class AggregatedAssetAmount(Record, frozen=True, kw_only=True):
     asset_id: str
     name: str
     symbol: str
-    denomination: int
+    denomination: Int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: Annotated[int, AS_TEXT]
-    utxo_count: int
+    amount: Annotated[Int, AS_TEXT]
+    utxo_count: Int
 
 
 class PChainSharedAsset(Record, frozen=True, kw_only=True):
@@ -470,10 +470,10 @@ class PChainSharedAsset(Record, frozen=True, kw_only=True):
     asset_id: str
     name: str
     symbol: str
-    denomination: int
+    denomination: Int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: Annotated[int, AS_TEXT]
-    utxo_count: int
+    amount: Annotated[Int, AS_TEXT]
+    utxo_count: Int
     shared_with_chain_id: str
     status: str
 
@@ -504,10 +504,10 @@ class SharedAsset(Record, frozen=True, kw_only=True):
     asset_id: str
     name: str
     symbol: str
-    denomination: int
+    denomination: Int
     type: Annotated[str, enums.PrimaryNetworkAssetType]
-    amount: Annotated[int, AS_TEXT]
-    utxo_count: int
+    amount: Annotated[Int, AS_TEXT]
+    utxo_count: Int
     shared_with_chain_id: str
 
 
@@ -547,8 +547,8 @@ class ProposerDetails(Record, frozen=True, kw_only=True):
     proposer_id: str | None = None
     proposer_parent_id: str | None = None
     proposer_node_id: str | None = None
-    proposer_p_chain_height: int | None = None
-    proposer_timestamp: int | None = None
+    proposer_p_chain_height: Int | None = None
+    proposer_timestamp: Int | None = None
 
     proposer_time = OptionalUTCDatetime("proposer_timestamp")
 
@@ -556,17 +556,17 @@ class ProposerDetails(Record, frozen=True, kw_only=True):
 class PrimaryNetworkBlock(Record, frozen=True, kw_only=True):
     """A Primary Network block."""
 
-    block_number: Annotated[int, AS_TEXT]
+    block_number: Annotated[Int, AS_TEXT]
     block_hash: str
     parent_hash: str
-    block_timestamp: int
+    block_timestamp: Int
     block_type: str
-    tx_count: int
+    tx_count: Int
     transactions: list[str]
-    block_size_bytes: int
-    l1_validators_accrued_fees: int | None = None
-    active_l1_validators: int | None = None
-    current_supply: Annotated[int, AS_TEXT] | None = None
+    block_size_bytes: Int
+    l1_validators_accrued_fees: Int | None = None
+    active_l1_validators: Int | None = None
+    current_supply: Annotated[Int, AS_TEXT] | None = None
     proposer_details: ProposerDetails | None = None
 
     block_time = UTCDatetime("block_timestamp")
@@ -577,12 +577,12 @@ class XChainVertex(Record, frozen=True, kw_only=True):
 
     vertex_hash: str
     parent_hashes: list[str]
-    vertex_height: int
-    vertex_index: int
-    vertex_timestamp: int
-    tx_count: int
+    vertex_height: Int
+    vertex_index: Int
+    vertex_timestamp: Int
+    tx_count: Int
     transactions: list[str]
-    vertex_size_bytes: int
+    vertex_size_bytes: Int
 
     vertex_time = UTCDatetime("vertex_timestamp")
 
@@ -597,13 +597,13 @@ class AddressChainIds(Record, frozen=True, kw_only=True):
 class Blockchain(Record, frozen=True, kw_only=True):
     """A blockchain."""
 
-    create_block_timestamp: int
-    create_block_number: Annotated[int, AS_TEXT]
+    create_block_timestamp: Int
+    create_block_number: Annotated[Int, AS_TEXT]
     blockchain_id: str
     vm_id: str
     subnet_id: str
     blockchain_name: str
-    evm_chain_id: int | None = None
+    evm_chain_id: Int | None = None
     genesis_data: Any = None
 
     create_block_time = UTCDatetime("create_block_timestamp")
@@ -612,12 +612,12 @@ class Blockchain(Record, frozen=True, kw_only=True):
 class Subnet(Record, frozen=True, kw_only=True):
     """A subnet."""
 
-    create_block_timestamp: int
-    create_block_index: Annotated[int, AS_TEXT]
+    create_block_timestamp: Int
+    create_block_index: Annotated[Int, AS_TEXT]
     subnet_id: str
     owner_addresses: list[str]
-    threshold: int
-    locktime: int
+    threshold: Int
+    locktime: Int
     subnet_ownership_info: SubnetOwnership
     is_l1: bool
     l1_conversion_transaction_hash: str | None = None
@@ -630,8 +630,8 @@ class Subnet(Record, frozen=True, kw_only=True):
 class Rewards(Record, frozen=True, kw_only=True):
     """Rewards."""
 
-    validation_reward_amount: Annotated[int, AS_TEXT]
-    delegation_reward_amount: Annotated[int, AS_TEXT]
+    validation_reward_amount: Annotated[Int, AS_TEXT]
+    delegation_reward_amount: Annotated[Int, AS_TEXT]
     reward_addresses: list[str] | None = None
     reward_tx_hash: str | None = None
 
@@ -642,13 +642,13 @@ class CompletedValidator(Record, frozen=True, kw_only=True):
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: Annotated[int, AS_TEXT]
+    amount_staked: Annotated[Int, AS_TEXT]
     delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
-    start_timestamp: int
-    end_timestamp: int
+    start_timestamp: Int
+    end_timestamp: Int
     bls_credentials: BlsCredentials | None = None
-    delegator_count: int
-    amount_delegated: Annotated[int, AS_TEXT] | None = None
+    delegator_count: Int
+    amount_delegated: Annotated[Int, AS_TEXT] | None = None
     rewards: Rewards
     validation_status: Annotated[str, Literal["completed"]]
 
@@ -662,17 +662,17 @@ class Geolocation(Record, frozen=True, kw_only=True):
     city: str
     country: str
     country_code: str
-    latitude: float
-    longitude: float
+    latitude: Float
+    longitude: Float
 
 
 class ValidatorHealth(Record, frozen=True, kw_only=True):
     """A validator health."""
 
-    reachability_percent: float
-    benched_p_chain_requests_percent: float
-    benched_x_chain_requests_percent: float
-    benched_c_chain_requests_percent: float
+    reachability_percent: Float
+    benched_p_chain_requests_percent: Float
+    benched_x_chain_requests_percent: Float
+    benched_c_chain_requests_percent: Float
 
 
 class ActiveValidator(Record, frozen=True, kw_only=True):
@@ -681,17 +681,17 @@ class ActiveValidator(Record, frozen=True, kw_only=True):
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: Annotated[int, AS_TEXT]
+    amount_staked: Annotated[Int, AS_TEXT]
     delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
-    start_timestamp: int
-    end_timestamp: int
+    start_timestamp: Int
+    end_timestamp: Int
     bls_credentials: BlsCredentials | None = None
-    stake_percentage: float
-    delegator_count: int
-    amount_delegated: Annotated[int, AS_TEXT] | None = None
-    uptime_performance: float
+    stake_percentage: Float
+    delegator_count: Int
+    amount_delegated: Annotated[Int, AS_TEXT] | None = None
+    uptime_performance: Float
     avalanche_go_version: str | None = None
-    delegation_capacity: Annotated[int, AS_TEXT] | None = None
+    delegation_capacity: Annotated[Int, AS_TEXT] | None = None
     potential_rewards: Rewards
     validation_status: Annotated[str, Literal["active"]]
     validator_health: ValidatorHealth
@@ -707,10 +707,10 @@ class PendingValidator(Record, frozen=True, kw_only=True):
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: Annotated[int, AS_TEXT]
+    amount_staked: Annotated[Int, AS_TEXT]
     delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
-    start_timestamp: int
-    end_timestamp: int
+    start_timestamp: Int
+    end_timestamp: Int
     bls_credentials: BlsCredentials | None = None
     validation_status: Annotated[str, Literal["pending"]]
 
@@ -724,13 +724,13 @@ class RemovedValidator(Record, frozen=True, kw_only=True):
     tx_hash: str
     node_id: str
     subnet_id: str
-    amount_staked: Annotated[int, AS_TEXT]
+    amount_staked: Annotated[Int, AS_TEXT]
     delegation_fee: Annotated[Decimal, AS_TEXT] | None = None
-    start_timestamp: int
-    end_timestamp: int
+    start_timestamp: Int
+    end_timestamp: Int
     bls_credentials: BlsCredentials | None = None
     remove_tx_hash: str
-    remove_timestamp: int
+    remove_timestamp: Int
     validation_status: Annotated[str, Literal["removed"]]
 
     start_time = UTCDatetime("start_timestamp")
@@ -744,12 +744,12 @@ class CompletedDelegator(Record, frozen=True, kw_only=True):
     tx_hash: str
     node_id: str
     reward_addresses: list[str]
-    amount_delegated: Annotated[int, AS_TEXT]
+    amount_delegated: Annotated[Int, AS_TEXT]
     delegation_fee: Annotated[Decimal, AS_TEXT]
-    start_timestamp: int
-    end_timestamp: int
-    gross_reward: Annotated[int, AS_TEXT]
-    net_reward: Annotated[int, AS_TEXT]
+    start_timestamp: Int
+    end_timestamp: Int
+    gross_reward: Annotated[Int, AS_TEXT]
+    net_reward: Annotated[Int, AS_TEXT]
     delegation_status: Annotated[str, Literal["completed"]]
 
     start_time = UTCDatetime("start_timestamp")
@@ -762,12 +762,12 @@ class ActiveDelegator(Record, frozen=True, kw_only=True):
     tx_hash: str
     node_id: str
     reward_addresses: list[str]
-    amount_delegated: Annotated[int, AS_TEXT]
+    amount_delegated: Annotated[Int, AS_TEXT]
     delegation_fee: Annotated[Decimal, AS_TEXT]
-    start_timestamp: int
-    end_timestamp: int
-    estimated_gross_reward: Annotated[int, AS_TEXT]
-    estimated_net_reward: Annotated[int, AS_TEXT]
+    start_timestamp: Int
+    end_timestamp: Int
+    estimated_gross_reward: Annotated[Int, AS_TEXT]
+    estimated_net_reward: Annotated[Int, AS_TEXT]
     delegation_status: Annotated[str, Literal["active"]]
 
     start_time = UTCDatetime("start_timestamp")
@@ -780,12 +780,12 @@ class PendingDelegator(Record, frozen=True, kw_only=True):
     tx_hash: str
     node_id: str
     reward_addresses: list[str]
-    amount_delegated: Annotated[int, AS_TEXT]
+    amount_delegated: Annotated[Int, AS_TEXT]
     delegation_fee: Annotated[Decimal, AS_TEXT]
-    start_timestamp: int
-    end_timestamp: int
-    estimated_gross_reward: Annotated[int, AS_TEXT]
-    estimated_net_reward: Annotated[int, AS_TEXT]
+    start_timestamp: Int
+    end_timestamp: Int
+    estimated_gross_reward: Annotated[Int, AS_TEXT]
+    estimated_net_reward: Annotated[Int, AS_TEXT]
     delegation_status: Annotated[str, Literal["pending"]]
 
     start_time = UTCDatetime("start_timestamp")
@@ -796,7 +796,7 @@ class BalanceOwner(Record, frozen=True, kw_only=True):
     """A balance owner."""
 
     addresses: list[str]
-    threshold: int
+    threshold: Int
 
 
 class L1Validator(Record, frozen=True, kw_only=True):
@@ -806,9 +806,9 @@ class L1Validator(Record, frozen=True, kw_only=True):
     validation_id_hex: str
     node_id: str
     subnet_id: str
-    weight: int
-    remaining_balance: int
-    creation_timestamp: int
+    weight: Int
+    remaining_balance: Int
+    creation_timestamp: Int
     bls_credentials: dict[str, Any]
     remaining_balance_owner: BalanceOwner
     deactivation_owner: BalanceOwner

@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from chainapi.errors import DecodeError
-from chainapi.models.decode_errors import guarded, missing_field
-from chainapi.models.row_type import finish_one, joined
+from chainapi.models.decode_errors import finish_one, guarded, missing_field
 from chainapi.models.schema import list_of, type_of
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class PydanticRows:
 
         """
         try:
-            made: list[Any] = guarded(self._validate, joined(rows))
+            made: list[Any] = guarded(self._validate, b"[" + b",".join(rows) + b"]")
         except DecodeError as error:
             fault = error
         else:

@@ -13,8 +13,6 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from chainapi._text import closest
-from chainapi.models.decode_errors import DECODING_ERRORS, to_decode_error
-from chainapi.models.exact_json import EXACT, decode_leniently
 from chainapi.models.plain import dict_of, wire_of
 from chainapi.models.schema import KEPT, Type, fields_of
 from chainapi.models.shown import shown
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core.core_schema import CoreSchema
 
-__all__ = ["NULL", "Record", "RecordMeta", "keep", "unnamed", "with_unnamed"]
+__all__ = ["NULL", "Record", "RecordMeta", "unnamed"]
 
 NULL = msgspec.Raw(b"null")
 
@@ -39,7 +37,7 @@ class RecordMeta(msgspec.StructMeta):
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """Signature of the constructor, without what a record keeps of its JSON."""
+        """Signature of the constructor, without the fields that a record does not name."""
         parameters = [one for one in super().__signature__.parameters.values() if one.name != "_extra"]
         return inspect.Signature(parameters)
 
@@ -48,7 +46,9 @@ class RecordMeta(msgspec.StructMeta):
 def _attributes(kind: Any) -> Any:
     """Return the fields of a class of records, as attrs has them."""
     fields = {
-        field.name: attrs.field(default=field.default, kw_only=True, repr=field.shown, type=field.hint)
+        field.name: attrs.field(
+            default=field.default, kw_only=True, repr=field.shown, type=field.type.annotation
+        )
         for field in fields_of(kind)
     }
     return attrs.fields(attrs.make_class(kind.__name__, fields))
@@ -65,8 +65,7 @@ class Record(
 ):
     """Record of a service.
 
-    If a response has fields that no record names, each record keeps its JSON until `extra` is read. The JSON
-    is no field for comparisons, `repr` and attrs.
+    Fields that it does not name are in `extra`, which is no field for comparisons, `repr` and attrs.
     """
 
     if TYPE_CHECKING:
@@ -86,17 +85,8 @@ class Record(
 
     @property
     def extra(self) -> Mapping[str, Any]:
-        """Fields that the record does not name, as JSON values by their names in JSON.
-
-        Raises:
-            DecodeError: one of them is nested too deeply.
-
-        """
-        kept = self._extra
-        if isinstance(kept, bytes):
-            kept = _unnamed(type(self), kept)
-            force_setattr(self, "_extra", kept)
-        return {} if kept is msgspec.UNSET else kept
+        """Fields that the record does not name, as JSON values by their names in JSON."""
+        return {} if self._extra is msgspec.UNSET else self._extra
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by their names in Python, records inside as dicts.
@@ -109,10 +99,6 @@ class Record(
         """Return the record as a JSON object of the service, with the fields of `extra`.
 
         Amounts are strings, missing fields are left out. `chainapi.json` encodes it.
-
-        Raises:
-            DecodeError: a field of `extra` is nested too deeply.
-
         """
         made = wire_of(self)
         return {**made, **extra} if (extra := self.extra) else made
@@ -158,38 +144,10 @@ def _reader(kind: type[Record]) -> Callable[[Any], Any]:
     return attrgetter(*(name for name in kind.__struct_fields__ if name != "_extra"))
 
 
-def with_unnamed(record: Any, sent: Mapping[str, Any]) -> Any:
-    """Return a record with the fields of its JSON object that it does not name."""
-    extra = _further(type(record), sent)
-    return _with_extra(record, extra) if extra else record
-
-
-def _with_extra(record: Any, extra: bytes | Mapping[str, Any]) -> Any:
-    """Give a new record the JSON that it keeps, or fields of it."""
+def _with_extra(record: Any, extra: Mapping[str, Any]) -> Any:
+    """Give a new record fields that it does not name."""
     force_setattr(record, "_extra", extra)
     return record
-
-
-def keep(value: Any, raw: bytes | msgspec.Raw) -> None:
-    """Let the records in a new value keep their original JSON.
-
-    Raises:
-        MsgspecError, UnicodeError, RecursionError: the JSON does not fit one of them.
-
-    """
-    if isinstance(value, Record):
-        _with_extra(value, bytes(raw))
-        names, look = _records_in(type(value))
-        if look is not None:
-            found = look.decode(raw)
-            for name in names:
-                keep(getattr(value, name), getattr(found, name))
-    elif type(value) in (list, tuple):
-        for entry, its in zip(value, _LIST.decode(raw), strict=False):
-            keep(entry, its)
-    elif isinstance(value, dict):
-        for name, its in _OBJECT.decode(raw).items():
-            keep(value[name], its)
 
 
 def unnamed(record: Any) -> dict[str, Any]:
@@ -219,42 +177,5 @@ def _unnamed_within(value: Any) -> Any:
     return None
 
 
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-@cache
-def _records_in(kind: Any) -> tuple[tuple[str, ...], msgspec.json.Decoder[Any] | None]:
-    """Return the fields of a record that hold records, and a decoder of their JSON."""
-    found = [field for field in fields_of(kind) if any(map(_is_record, field.type.parts()))]
-    fields = [(field.name, msgspec.Raw, msgspec.field(name=field.wire, default=NULL)) for field in found]
-    look = msgspec.json.Decoder(msgspec.defstruct("Look", fields)) if fields else None
-    return tuple(field.name for field in found), look
-
-
 def _is_record(kind: Type) -> bool:
     return kind.kind == "record" and issubclass(kind.hint, Record)
-
-
-def _unnamed(kind: Any, raw: bytes) -> dict[str, Any]:
-    try:
-        return _further(kind, EXACT.decode(raw))
-    except DECODING_ERRORS:
-        pass
-    try:
-        fields = _OBJECT.decode(raw)
-    except DECODING_ERRORS as error:
-        raise to_decode_error(error) from None
-    return {name: decode_leniently(bytes(value)) for name, value in _further(kind, fields).items()}
-
-
-def _further(kind: Any, sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a JSON object that a record does not name."""
-    names = _names(kind)
-    return {} if sent.keys() <= names else {name: sent[name] for name in sent if name not in names}
-
-
-@cache
-def _names(kind: Any) -> frozenset[str]:
-    """Return the names of the fields of a record in JSON."""
-    return frozenset([field.wire for field in fields_of(kind)])

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from chainapi.models import enums
 from chainapi.models.records import Record
+from chainapi.models.schema import Int
 from chainapi.models.unions import Unknown, register_union
 from chainapi.models.webhooks import (
     EvmAddressWebhookMetadata,
@@ -175,8 +176,8 @@ class NftHoldersRange(Record, frozen=True, kw_only=True):
 
     evm_chain_id: str
     contract_address: str
-    start_ts: int | None = None
-    end_ts: int | None = None
+    start_ts: Int | None = None
+    end_ts: Int | None = None
     first_date: str | None = None
     last_date: str | None = None
 

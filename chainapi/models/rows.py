@@ -1,25 +1,54 @@
-"""Decoder of the rows of a model; records keep the fields that they do not name."""
+"""Rows of a model: msgspec makes records, cattrs or Pydantic other classes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
 
 import msgspec
 
-from chainapi.errors import DecodeError
-from chainapi.models.convert import row_type
-from chainapi.models.decode_errors import DECODING_ERRORS, UNKNOWN_FIELD, to_decode_error
-from chainapi.models.records import keep
-from chainapi.models.row_type import decoder_of
+from chainapi.errors import ConfigurationError, DecodeError
+from chainapi.models.decode_errors import DECODING_ERRORS, UNKNOWN_FIELD, finish_one, to_decode_error
+from chainapi.models.direct import NO_NUMBER, DirectDecoder, is_direct, with_names
+from chainapi.models.exact_json import exact_number
+from chainapi.models.kinds import KindReader, grouped
+from chainapi.models.own import check_model, structure
+from chainapi.models.pydantic_model import PydanticRows, is_pydantic
+from chainapi.models.schema import list_of
+from chainapi.models.unions import Tag, Unknown, tags_of
 
-__all__ = ["RowDecoder"]
+__all__ = ["Decoder", "RowDecoder", "row_decoder"]
+
+Shape: TypeAlias = Callable[[Any], Any]  # from the type of a row to the type of the JSON around it
+Finish: TypeAlias = Callable[[list[Any]], list[Any]]
+
+
+class GeneralDecoder:
+    """Decoder of JSON with rows of any model.
+
+    `finish` makes the rows of JSON values, or of the raw JSON of each.
+    """
+
+    def __init__(self, model: Any, shape: Shape) -> None:
+        wire, self.finish = _maker_of(model)
+        self._decoder = msgspec.json.Decoder(shape(wire), float_hook=exact_number)
+
+    def decode(self, content: bytes | msgspec.Raw) -> Any:
+        """Decode JSON; `finish` is yet to make the rows.
+
+        Raises:
+            MsgspecError, UnicodeError, RecursionError: it does not fit.
+
+        """
+        return self._decoder.decode(content)
+
+
+Decoder: TypeAlias = DirectDecoder | GeneralDecoder
 
 
 class RowDecoder:
     """Decoder of the rows of a model, or of JSON values without one.
-
-    Our records keep the JSON of fields that they do not name.
 
     Raises:
         ConfigurationError: the model cannot be made from JSON; the message names what is missing.
@@ -27,8 +56,16 @@ class RowDecoder:
     """
 
     def __init__(self, model: Any) -> None:
-        self.strict = row_type(model, strict=True)
         self._model = model
+        self._direct = is_direct(model)
+        self._one, self._several = self.of(lambda wire: wire), self.of(list_of)
+
+    def of(self, shape: Shape) -> Decoder:
+        """Return a decoder of JSON with rows, which refuses unnamed fields of records.
+
+        `shape` is the function from the type of a row to the type of the JSON.
+        """
+        return (DirectDecoder if self._direct else GeneralDecoder)(self._model, shape)
 
     def one(self, raw: bytes | msgspec.Raw) -> Any:
         """Decode one row.
@@ -38,11 +75,12 @@ class RowDecoder:
 
         """
         try:
-            return decoder_of(self.strict).one(raw)
-        except DecodeError as fault:
-            if not fault.reason.startswith(UNKNOWN_FIELD):
-                raise
-        return _kept([decoder_of(row_type(self._model)).one(raw)], [raw])[0]
+            return finish_one(self._one.finish, self._one.decode(raw))
+        except DECODING_ERRORS as error:
+            fault = to_decode_error(error)
+        if self._is_final(fault):
+            raise fault
+        return finish_one(partial(self.several, unnamed=True), raw)
 
     def several(self, raws: Sequence[bytes | msgspec.Raw], *, unnamed: bool = False) -> list[Any]:
         """Decode rows; with `unnamed`, some have fields that no record names.
@@ -51,20 +89,82 @@ class RowDecoder:
             DecodeError: one of them does not fit the model; the path begins with its number.
 
         """
+        content = b"[" + b",".join(raws) + b"]"
         try:
             if not unnamed:
-                return decoder_of(self.strict).several(raws)
-        except DecodeError as fault:
-            if not fault.reason.startswith(UNKNOWN_FIELD):
-                raise
-        return _kept(decoder_of(row_type(self._model)).several(raws), raws)
+                try:
+                    return self._rows_of(content)
+                except DECODING_ERRORS as error:
+                    if self._is_final(to_decode_error(error)):
+                        raise
+            return self._rows_of(with_names(self._model, content))
+        except DECODING_ERRORS as error:
+            raise to_decode_error(error) from None
+
+    def _is_final(self, fault: DecodeError) -> bool:
+        """Check for a fault that neither an unnamed field causes nor a decimal."""
+        return not self._direct or not fault.reason.startswith((UNKNOWN_FIELD, NO_NUMBER))
+
+    def _rows_of(self, content: bytes) -> list[Any]:
+        return self._several.finish(self._several.decode(content))
 
 
-def _kept(rows: list[Any], raws: Sequence[bytes | msgspec.Raw]) -> list[Any]:
-    """Return new rows, after they have kept their JSON."""
+def row_decoder(model: Any) -> RowDecoder:
+    """Return the decoder of the rows of a model, one for all routes.
+
+    Raises:
+        ConfigurationError: the model cannot be made from JSON; the message names what is missing.
+
+    """
     try:
-        for row, raw in zip(rows, raws, strict=True):
-            keep(row, raw)
-    except DECODING_ERRORS as error:  # nested deeper than the stack that is left
-        raise to_decode_error(error) from None
-    return rows
+        return _row_decoder(model)
+    except TypeError as error:  # not even hashable
+        raise ConfigurationError(
+            f"model={model!r} is not a class that rows can be decoded into: {error}"
+        ) from None
+
+
+_row_decoder = lru_cache(maxsize=256)(RowDecoder)
+
+
+def _maker_of(model: Any) -> tuple[Any, Finish]:
+    """Return the type of a row in JSON, and the function that makes rows.
+
+    Raises:
+        ConfigurationError: the model cannot be made from JSON; the message names what is missing.
+
+    """
+    if tags := tags_of(model):
+        return msgspec.Raw, _Union(tags)
+    if is_pydantic(model):
+        return msgspec.Raw, PydanticRows(model)
+    check_model(model)
+    return Any, partial(structure, model=model)
+
+
+class _Union:
+    """Maker of the rows of a union.
+
+    It reads the kind of each row, then makes the rows of each kind together.
+    """
+
+    def __init__(self, tags: Sequence[Tag]) -> None:
+        self._kinds = KindReader(tags)
+
+    def __call__(self, rows: list[Any]) -> list[Any]:
+        """Make the rows; the path of a fault has the number of its row."""
+        try:
+            return self._make(rows)
+        except DECODING_ERRORS:
+            return [finish_one(self._make, row, f"$[{number}]") for number, row in enumerate(rows)]
+
+    def _make(self, rows: list[Any]) -> list[Any]:
+        return grouped(rows, self._kinds(rows), self._of)
+
+    def _of(self, kind: type, raws: list[Any]) -> list[Any]:
+        if kind is Unknown:
+            return [Unknown(_OBJECT.decode(raw)) for raw in raws]
+        return row_decoder(kind).several(raws)
+
+
+_OBJECT: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any], float_hook=exact_number)

@@ -26,7 +26,10 @@ from chainapi.models.unions import Tag, tags_of, wire_name
 
 __all__ = [
     "AS_TEXT",
+    "REFUSED",
     "Field",
+    "Float",
+    "Int",
     "Kind",
     "Type",
     "fields_of",
@@ -67,11 +70,25 @@ _LISTS = frozenset(
     | {abc.Set, abc.MutableSet}
 )
 _UNIONS = (typing.Union, types.UnionType)
+_NOTHING = (types.NoneType, msgspec.UnsetType)
+
+# Numbers of records. A decoder that takes a string for a number would also take 1.0 for a whole number, and
+# round it if it is large, and "nan" for a float: constraints that no value meets refuse them.
+REFUSED: Any = (
+    Annotated[float, msgspec.Meta(ge=1e308, le=-1e308)],
+    Annotated[str, msgspec.Meta(pattern="(?!)")],
+)
+if typing.TYPE_CHECKING:
+    Int: TypeAlias = int
+    Float: TypeAlias = float
+else:
+    Int = int | REFUSED[0]
+    Float = float | REFUSED[1]
 
 # Note of a number that the services send as a string: `Annotated[int, AS_TEXT]`.
 AS_TEXT = "sent as a string"
 NOT_SHOWN = "not shown"  # note of a field whose value no repr shows
-KEPT = "\x7f"  # name, which no service sends, of what a record keeps of its JSON; it is no field
+KEPT = "\x7f"  # name, which no service sends, of the fields that a record does not name; it is no field
 
 
 class Type(Struct, frozen=True):
@@ -99,6 +116,16 @@ class Type(Struct, frozen=True):
     def __str__(self) -> str:
         """Return the type in Python's notation, without the listed values of a string."""
         return self._name() + " | None" * self.optional
+
+    @property
+    def annotation(self) -> Any:
+        """Annotation of the type in Python, without notes."""
+        hint = self.hint
+        if self.kind == "list":
+            hint = types.GenericAlias(self.origin, (self.item.annotation, *[...] * (self.origin is tuple)))
+        elif self.kind == "mapping":
+            hint = types.GenericAlias(self.origin, (self.key.annotation, self.item.annotation))
+        return typing.Optional[hint] if self.optional else hint  # noqa: UP045 - made at run time
 
     @property
     def origin(self) -> Any:
@@ -165,21 +192,26 @@ def type_of(hint: Any) -> Type:
     """Return the type that a resolved annotation stands for."""
     optional, notes = False, list[object]()
     while True:
-        given = [argument for argument in typing.get_args(hint) if argument is not types.NoneType]
+        arguments = typing.get_args(hint)
         if hasattr(hint, "__supertype__"):  # NewType
             hint = hint.__supertype__
         elif hasattr(hint, "__value__"):  # type X = ...
             hint = hint.__value__
         elif typing.get_origin(hint) is Annotated:
-            hint, *more = typing.get_args(hint)
+            hint, *more = arguments
             notes += more
-        elif typing.get_origin(hint) in _UNIONS and len(given) == 1:
-            optional, hint = True, given[0]
+        elif typing.get_origin(hint) in _UNIONS and (given := _given(arguments)) != arguments:
+            optional = optional or not {*_NOTHING}.isdisjoint(arguments)
+            hint = typing.Union[given]  # noqa: UP007 - made at run time
         else:
             break
     kind = _kind(hint)
-    optional = optional or (kind == "union" and types.NoneType in typing.get_args(hint))
     return Type(hint, kind, optional, tuple(notes), _choices(hint, kind, notes))
+
+
+def _given(members: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the types of a union without None, and without refused values."""
+    return tuple(one for one in members if one not in (*_NOTHING, *REFUSED))
 
 
 def list_of(item: Any) -> Any:
@@ -229,9 +261,7 @@ class Field(Struct, frozen=True):
     Attributes:
         name: its name in Python.
         wire: its name in JSON.
-        type: its type.
-        hint: its annotation as it is resolved; None where it has none, or one that cannot be resolved. Its
-            kind is ``other`` then.
+        type: its type; of the kind ``other`` without an annotation that can be resolved.
         default: its value where JSON lacks it, an `attrs.Factory` of it, or `attrs.NOTHING`.
         direct: whether the constructor takes the value unchanged and by the name of the field. So it is not
             with a converter, an alias or ``init=False``.
@@ -243,7 +273,6 @@ class Field(Struct, frozen=True):
     name: str
     wire: str
     type: Type
-    hint: Any
     default: Any
     direct: bool
     timestamp: bool
@@ -310,7 +339,7 @@ def _declared(model: Any, hints: Mapping[str, Any]) -> Iterator[Field]:
         hint = hints.get(name)
         kind = unknown if hint is None else type_of(hint)
         shown = shown and NOT_SHOWN not in kind.notes
-        yield Field(name, wire, kind, hint, default, direct, name in timestamps, shown)
+        yield Field(name, wire, kind, default, direct, name in timestamps, shown)
 
 
 def _attributes(model: Any) -> Iterator[tuple[str, str, Any, bool, bool]]:

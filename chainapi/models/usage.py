@@ -7,6 +7,7 @@ from typing import Annotated
 
 from chainapi.models import enums
 from chainapi.models.records import Record
+from chainapi.models.schema import Float, Int
 from chainapi.models.timestamps import UTCDatetime
 
 __all__ = [
@@ -26,20 +27,20 @@ class UsageValue(Record, frozen=True, kw_only=True):
     """A usage value."""
 
     grouped_by: Annotated[str, enums.UsageGroupedBy]
-    group_value: str | int | None = None
-    total_requests: int
-    requests_per_second: float
-    success_rate_percent: float
-    median_response_time_msecs: float
-    invalid_requests: int
-    api_credits_used: float
-    api_credits_wasted: float
+    group_value: str | Int | None = None
+    total_requests: Int
+    requests_per_second: Float
+    success_rate_percent: Float
+    median_response_time_msecs: Float
+    invalid_requests: Int
+    api_credits_used: Float
+    api_credits_wasted: Float
 
 
 class UsageMetric(Record, frozen=True, kw_only=True):
     """A usage metric."""
 
-    timestamp: int
+    timestamp: Int
     values: list[UsageValue]
 
     time = UTCDatetime("timestamp")
@@ -66,15 +67,15 @@ class ApiLog(Record, frozen=True, kw_only=True):
 
     org_id: str
     log_id: str
-    event_timestamp: int
+    event_timestamp: Int
     api_key_id: str
     api_key_alias: str
     host_region: str
     request_type: Annotated[str, enums.RequestType]
     request_path: str
-    api_credits_consumed: float
-    request_duration_msecs: float
-    response_code: int
+    api_credits_consumed: Float
+    request_duration_msecs: Float
+    response_code: Int
     chain_id: str | None = None
     rpc_method: str | None = None
     metadata: ApiLogMetadata
@@ -85,21 +86,21 @@ class ApiLog(Record, frozen=True, kw_only=True):
 class RpcUsageValue(Record, frozen=True, kw_only=True):
     """An RPC usage value."""
 
-    total_requests: int
-    api_credits_used: float
-    requests_per_second: float
-    success_rate_percent: float
-    median_response_time_msecs: float
-    invalid_requests: int
-    api_credits_wasted: float
+    total_requests: Int
+    api_credits_used: Float
+    requests_per_second: Float
+    success_rate_percent: Float
+    median_response_time_msecs: Float
+    invalid_requests: Int
+    api_credits_wasted: Float
     grouped_by: Annotated[str, enums.RpcGroupedBy]
-    group_value: str | int | None = None
+    group_value: str | Int | None = None
 
 
 class RpcUsageMetric(Record, frozen=True, kw_only=True):
     """An RPC usage metric."""
 
-    timestamp: int
+    timestamp: Int
     values: list[RpcUsageValue]
 
     time = UTCDatetime("timestamp")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from chainapi.models import enums
 from chainapi.models.records import Record
-from chainapi.models.schema import AS_TEXT, NOT_SHOWN
+from chainapi.models.schema import AS_TEXT, NOT_SHOWN, Int
 from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
@@ -50,7 +50,7 @@ class EvmAddressWebhook(Record, frozen=True, kw_only=True):
     url: str
     chain_id: str
     status: Annotated[str, enums.WebhookStatus]
-    created_at: int
+    created_at: Int
     name: str
     description: str
     event_type: Annotated[str, Literal["address_activity"]]
@@ -63,7 +63,7 @@ class BalanceThresholdFilter(Record, frozen=True, kw_only=True):
     """A balance threshold filter."""
 
     balance_type: Annotated[str, enums.CommonBalanceType]
-    balance_threshold: Annotated[int, AS_TEXT]
+    balance_threshold: Annotated[Int, AS_TEXT]
 
 
 class PrimaryNetworkAddressSubEvents(Record, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class PrimaryNetworkAddressWebhook(Record, frozen=True, kw_only=True):
     url: str
     chain_id: str
     status: Annotated[str, enums.WebhookStatus]
-    created_at: int
+    created_at: Int
     name: str
     description: str
     event_type: Annotated[str, Literal["primary_network_address_activity"]]
@@ -111,7 +111,7 @@ class ValidatorWebhookMetadata(Record, frozen=True, kw_only=True):
     sub_events: ValidatorSubEvents
     node_ids: list[str] | None = None
     subnet_ids: list[str] | None = None
-    l1_validator_fee_balance_threshold: Annotated[int, AS_TEXT] | None = None
+    l1_validator_fee_balance_threshold: Annotated[Int, AS_TEXT] | None = None
 
 
 class ValidatorWebhook(Record, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class ValidatorWebhook(Record, frozen=True, kw_only=True):
     url: str
     chain_id: str
     status: Annotated[str, enums.WebhookStatus]
-    created_at: int
+    created_at: Int
     name: str
     description: str
     event_type: Annotated[str, Literal["validator_activity"]]
@@ -143,8 +143,8 @@ class WebhookLog(Record, frozen=True, kw_only=True):
     topic2: str | None = None
     topic3: str | None = None
     data: str | None = None
-    transaction_index: int | None = None
-    log_index: int | None = None
+    transaction_index: Int | None = None
+    log_index: Int | None = None
     removed: bool | None = None
 
 
@@ -161,7 +161,7 @@ class WebhookErcToken(Record, frozen=True, kw_only=True):
     address: str | None = None
     name: str | None = None
     symbol: str | None = None
-    decimals: int | None = None
+    decimals: Int | None = None
     value_with_decimals: str | None = None
 
 
@@ -172,10 +172,10 @@ class WebhookErcTransfer(Record, frozen=True, kw_only=True):
     type: str | None = None
     from_: str | None = None
     to: str | None = None
-    value: Annotated[int, AS_TEXT] | None = None
-    token_id: Annotated[int, AS_TEXT] | None = None
-    block_timestamp: int | None = None
-    log_index: int | None = None
+    value: Annotated[Int, AS_TEXT] | None = None
+    token_id: Annotated[Int, AS_TEXT] | None = None
+    block_timestamp: Int | None = None
+    log_index: Int | None = None
     erc20_token: WebhookErcToken | None = None
     erc721_token: WebhookErcToken | None = None
     erc1155_token: WebhookErcToken | None = None
@@ -189,9 +189,9 @@ class WebhookInternalTransaction(Record, frozen=True, kw_only=True):
     from_: str | None = None
     to: str | None = None
     internal_tx_type: str | None = None
-    value: Annotated[int, AS_TEXT] | None = None
-    gas_used: Annotated[int, AS_TEXT] | None = None
-    gas_limit: Annotated[int, AS_TEXT] | None = None
+    value: Annotated[Int, AS_TEXT] | None = None
+    gas_used: Annotated[Int, AS_TEXT] | None = None
+    gas_limit: Annotated[Int, AS_TEXT] | None = None
     transaction_hash: str | None = None
 
 
@@ -200,7 +200,7 @@ class WebhookNetworkToken(Record, frozen=True, kw_only=True):
 
     token_name: str | None = None
     token_symbol: str | None = None
-    token_decimals: int | None = None
+    token_decimals: Int | None = None
     value_with_decimals: str | None = None
 
 
@@ -208,26 +208,26 @@ class WebhookTransaction(Record, frozen=True, kw_only=True):
     """A transaction, in the call of a webhook."""
 
     block_hash: str | None = None
-    block_number: Annotated[int, AS_TEXT] | None = None
+    block_number: Annotated[Int, AS_TEXT] | None = None
     from_: str | None = None
-    gas: Annotated[int, AS_TEXT] | None = None
-    gas_price: Annotated[int, AS_TEXT] | None = None
-    max_fee_per_gas: Annotated[int, AS_TEXT] | None = None
-    max_priority_fee_per_gas: Annotated[int, AS_TEXT] | None = None
+    gas: Annotated[Int, AS_TEXT] | None = None
+    gas_price: Annotated[Int, AS_TEXT] | None = None
+    max_fee_per_gas: Annotated[Int, AS_TEXT] | None = None
+    max_priority_fee_per_gas: Annotated[Int, AS_TEXT] | None = None
     tx_hash: str | None = None
     tx_status: str | None = None
     input: str | None = None
-    nonce: Annotated[int, AS_TEXT] | None = None
+    nonce: Annotated[Int, AS_TEXT] | None = None
     to: str | None = None
-    transaction_index: int | None = None
-    value: Annotated[int, AS_TEXT] | None = None
-    type: int | None = None
+    transaction_index: Int | None = None
+    value: Annotated[Int, AS_TEXT] | None = None
+    type: Int | None = None
     chain_id: str | None = None
-    receipt_cumulative_gas_used: Annotated[int, AS_TEXT] | None = None
-    receipt_gas_used: Annotated[int, AS_TEXT] | None = None
-    receipt_effective_gas_price: Annotated[int, AS_TEXT] | None = None
+    receipt_cumulative_gas_used: Annotated[Int, AS_TEXT] | None = None
+    receipt_gas_used: Annotated[Int, AS_TEXT] | None = None
+    receipt_effective_gas_price: Annotated[Int, AS_TEXT] | None = None
     receipt_root: str | None = None
-    block_timestamp: int | None = None
+    block_timestamp: Int | None = None
     contract_address: str | None = None
     erc20_transfers: list[WebhookErcTransfer] | None = None
     erc721_transfers: list[WebhookErcTransfer] | None = None

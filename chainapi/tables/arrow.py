@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, repeat
 from operator import is_not
+from types import NoneType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import astuple
 
-from chainapi.models.records import NULL
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text
 from chainapi.tables.types import BYTES, PRECISION, SCALARS, SCALE, Kind, bytes_of, hexadecimal
-from chainapi.tables.values import by_column
 
 __all__ = [
     "array_of",
@@ -64,14 +65,14 @@ def array_of(column: Column, values: Sequence[Any]) -> Any:
 
     The values are those of `chainapi.tables.rows.reader` with ``nested=True``; a record may lack columns.
     """
+    if values.count(None) == len(values):
+        return pa.nulls(len(values), arrow_type(column))
     if column.kind == "json":
-        values = [None] * len(values) if values.count(NULL) == len(values) else [*map(json_text, values)]
+        values = [*map(json_text, values)]
     make = _ARRAYS[column.kind]
     try:
         return make(column, values, None)
     except (TypeError, struct.error):  # there is None: to search all values for it would take longer
-        if values.count(None) == len(values):
-            return pa.nulls(len(values), arrow_type(column))
         return make(column, values, _validity(values))
 
 
@@ -114,9 +115,32 @@ def _filled(values: Sequence[Any], validity: Any, nothing: Any) -> Sequence[Any]
 
 
 def _records(column: Column, values: Sequence[Any], validity: Any) -> Any:
-    parts = by_column([field.name for field in column.fields], values, nulls=validity is not None)
+    if validity is None and None in values:
+        raise TypeError("there is None among the records")
+    parts = _by_column([field.name for field in column.fields], values)
     arrays = [array_of(field, part) for field, part in zip(column.fields, parts, strict=True)]
     return pa.Array.from_buffers(arrow_type(column), len(values), [validity], children=arrays)
+
+
+def _by_column(names: Sequence[str], records: Sequence[Any]) -> list[Sequence[Any]]:
+    """Return the values of Structs by the names of their fields in JSON.
+
+    Some Structs may be None. Those of several classes may have different fields: a missing value is None.
+    """
+    kinds: list[Any] = [*map(type, records)]
+    made: dict[str, Any] = {}
+    for kind in {*kinds} - {NoneType}:
+        alike = [record for record in records if type(record) is kind]
+        columns = zip(kind.__struct_encode_fields__, zip(*map(astuple, alike), strict=True), strict=True)
+        if len(alike) == len(records):
+            made = dict(columns)
+            break
+        places = [place for place, its in enumerate(kinds) if its is kind]
+        for name, values in columns:
+            column = made.setdefault(name, [None] * len(records))
+            deque(map(column.__setitem__, places, values), maxlen=0)  # a loop in C
+    nothing = [None] * len(records)
+    return [made.get(name, nothing) for name in names]
 
 
 def _lists(column: Column, values: Sequence[Any], validity: Any) -> Any:
@@ -133,6 +157,17 @@ def _texts(_: Column, values: Sequence[Any], validity: Any) -> Any:
     content = joined.encode()
     parts = texts if len(content) == len(joined) else [*map(str.encode, texts)]
     return texts_of(content, struct.pack(f"{len(parts)}i", *map(len, parts)), validity)
+
+
+def _digits(column: Column, values: Sequence[Any], validity: Any) -> Any:
+    """Return whole numbers, or the texts of them, as strings."""
+    try:
+        packed = struct.pack(f"{len(values)}q", *_filled(values, validity, 0))
+    except struct.error:
+        if validity is None and None in values:
+            raise
+        return _texts(column, [None if value is None else str(value) for value in values], validity)
+    return of_buffer(pa.int64(), packed, validity).cast(pa.string())
 
 
 def _packed(form: str, column: Column, values: Sequence[Any], validity: Any) -> Any:
@@ -166,7 +201,7 @@ _ARRAYS: Mapping[Kind, Callable[[Column, Sequence[Any], Any], Any]] = {
     "float": partial(_packed, "d"),
     "boolean": _booleans,
     "text": _texts,
-    "digits": _texts,
+    "digits": _digits,
     "json": _texts,
     "time": _times,
     "whole": _decimals,

@@ -1,13 +1,14 @@
 """Arrow tables, built of the rows of pages (extra `arrow`).
 
-Rows of a model get the types of its columns. Pages of columns (`chainapi.tables.pages`) become arrays without
-an object for each row. Rows without a model get the types that pyarrow infers from all of them.
+Rows of a model get the types of its columns. Rows without a model get the types that pyarrow infers from all
+of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, ClassVar, Protocol
 
 from attrs import define, field, frozen
@@ -17,31 +18,19 @@ from chainapi.errors import ColumnValueError, ConfigurationError
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import to_dict, to_wire
 from chainapi.tables.codec import Codec
-from chainapi.tables.pages import ColumnarPage, columnar_type
 from chainapi.tables.rows import reader
 from chainapi.tables.types import A_MODEL, Amounts, checked_amounts
-from chainapi.tables.values import Values
 
 try:
     import pyarrow as pa
 except ModuleNotFoundError as error:
     raise missing_extra("tables need", error.name, "arrow") from None
 
-from chainapi.tables.arrow import array_of, arrow_schema, places_of
-from chainapi.tables.packed import packed_arrays
+from chainapi.tables.arrow import array_of, arrow_schema
 
-__all__ = ["Inferred", "PageRows", "TableBuilder", "Typed", "batch_of", "builder_of", "table_of"]
+__all__ = ["Inferred", "TableBuilder", "Typed", "batch_of", "builder_of", "table_of"]
 
 BATCH_ROWS = 16_384  # rows that wait before they become arrays: fewer cost more each, more take memory
-
-
-class PageRows(Protocol):
-    """Page with its rows."""
-
-    @property
-    def rows(self) -> Sequence[Any]:
-        """Rows of the page."""
-        ...
 
 
 class TableBuilder(Protocol):
@@ -64,8 +53,8 @@ class TableBuilder(Protocol):
         """Number of rows of the table."""
         ...
 
-    def add(self, page: PageRows, indices: Sequence[int]) -> None:
-        """Take the rows of a page at these indices.
+    def add(self, rows: Sequence[Any], indices: Sequence[int]) -> None:
+        """Take rows, which have these indices in their page.
 
         Raises:
             ColumnValueError: a value does not fit its column; no row was taken.
@@ -111,7 +100,7 @@ def table_of(rows: Sequence[Any], model: Any, amounts: Amounts, *, lenient: bool
 
     """
     builder = builder_of(model, checked_amounts(amounts), [], lenient=lenient)
-    builder.add_rows(rows, range(len(rows)))
+    builder.add(rows, range(len(rows)))
     return builder.table()
 
 
@@ -127,32 +116,20 @@ def _empty(schema: Any) -> Any:
 
 @frozen(eq=False)
 class _Layout:
-    """Columns of a model, and the functions from rows and pages to them."""
+    """Columns of a model, and the functions from rows to them."""
 
     codec: Codec
-    amounts: Amounts
     schema: Any
     read: Callable[[bytes], list[Sequence[Any]]]
-
-    def batch(self, arrays: Sequence[Any]) -> Any:
-        """Return a record batch."""
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def packed(self, pages: Sequence[Sequence[Values]]) -> Any:
-        """Return the record batch of pages of columns."""
-        return self.batch(packed_arrays(self.codec.columns, pages))
 
 
 @lru_cache(maxsize=256)
 def _layout_of(model: Any, amounts: Amounts) -> _Layout | None:
     """Return the layout of a model; None if it has no columns."""
     codec = Codec(model, amounts)
-    columns = codec.columns
-    if not columns:
+    if not codec.columns:
         return None
-    columnar_type(model, amounts)  # made here for the decoder: classes take long
-    schema = arrow_schema(columns, labelled=False)
-    return _Layout(codec, amounts, schema, reader(columns, nested=True))
+    return _Layout(codec, arrow_schema(codec.columns, labelled=False), reader(codec.columns, nested=True))
 
 
 @define(eq=False)
@@ -167,42 +144,19 @@ class Typed:
     taken: int = field(default=0, init=False)
     size: int = field(default=0, init=False)
     _batches: list[Any] = field(factory=list[Any], init=False)
-    _waiting: list[Sequence[Values]] = field(factory=list[Sequence[Values]], init=False)  # columns of pages
+    _waiting: list[list[Sequence[Any]]] = field(factory=list[list[Sequence[Any]]], init=False)  # of columns
     _count: int = field(default=0, init=False)  # their rows
 
-    def add(self, page: PageRows, indices: Sequence[int]) -> None:
-        """Take the rows of a page at these indices (see `TableBuilder`)."""
-        if not isinstance(page, ColumnarPage) or page.amounts != self._layout.amounts:
-            rows = page.rows
-            some = rows if len(indices) == len(rows) else [rows[index] for index in indices]
-            self.add_rows(some, indices)
-            return
-        if len(indices) == len(page.key_rows):
-            self._waiting.append(page.columns)
-            self._count += len(indices)
-            if self._count >= BATCH_ROWS:
-                self._flush()
-        else:
-            self._flush()
-            self._append(self._layout.packed([page.columns]).take(places_of(indices)))
-        self.taken += len(indices)
-        self.size += len(indices)
-
-    def add_rows(self, rows: Sequence[Any], indices: Sequence[int]) -> None:
-        """Take rows, which have these indices in their page.
-
-        Raises:
-            ColumnValueError: a value does not fit its column; no row was taken.
-
-        """
-        lines, invalid = self._encoded(rows, indices)
-        self._flush()
-        layout = self._layout
-        values = layout.read(lines)
-        self._append(layout.batch([*map(array_of, layout.codec.columns, values)]))
+    def add(self, rows: Sequence[Any], indices: Sequence[int]) -> None:
+        """Take rows, which have these indices in their page (see `TableBuilder`)."""
+        columns, invalid = self._columns(rows, indices)
         self._left_out += invalid
         self.taken += len(rows)
         self.size += len(rows) - len(invalid)
+        self._waiting.append(columns)
+        self._count += len(rows) - len(invalid)
+        if self._count >= BATCH_ROWS:
+            self._flush()
 
     def table(self) -> Any:
         """Return the rows taken so far (see `TableBuilder`)."""
@@ -213,20 +167,25 @@ class Typed:
         """Return the rows taken so far (see `TableBuilder`)."""
         return self.table()
 
-    def _encoded(self, rows: Sequence[Any], indices: Sequence[int]) -> tuple[bytes, list[Invalid]]:
-        """Return JSON lines of the valid rows, and the others."""
-        invalid = [row for row in rows if isinstance(row, Invalid)]
+    def _columns(
+        self, rows: Sequence[Any], indices: Sequence[int]
+    ) -> tuple[list[Sequence[Any]], list[Invalid]]:
+        """Return the values of the columns of the valid rows, and the others."""
+        codec = self._layout.codec
         try:
+            if (columns := codec.values(rows)) is not None:
+                return columns, []
+            invalid = [row for row in rows if isinstance(row, Invalid)]
             valid = [row for row in rows if not isinstance(row, Invalid)] if invalid else rows
-            return self._layout.codec.encode_lines(valid), invalid
+            return self._layout.read(codec.encode_lines(valid)), invalid
         except ColumnValueError as fault:
             if not self._lenient:  # then no row is an `Invalid`
                 raise fault.changed(row=indices[fault.row or 0], advice=_ADVICE) from None
-        encoded = [self._encoded_row(row, index) for row, index in zip(rows, indices, strict=True)]
+        encoded = [self._encoded(row, index) for row, index in zip(rows, indices, strict=True)]
         lines = b"".join(line for line in encoded if isinstance(line, bytes))
-        return lines, [row for row in encoded if isinstance(row, Invalid)]
+        return self._layout.read(lines), [row for row in encoded if isinstance(row, Invalid)]
 
-    def _encoded_row(self, row: Any, index: int) -> bytes | Invalid:
+    def _encoded(self, row: Any, index: int) -> bytes | Invalid:
         if isinstance(row, Invalid):
             return row
         try:
@@ -234,15 +193,16 @@ class Typed:
         except ColumnValueError as fault:
             return Invalid(to_wire(row), fault.changed(row=index, advice=""))
 
-    def _append(self, batch: Any) -> None:
-        if batch.num_rows:
-            self._batches.append(batch)
-
     def _flush(self) -> None:
-        """Make arrays of the pages of columns that wait."""
-        if self._waiting:
-            self._append(self._layout.packed(self._waiting))
-            self._waiting, self._count = [], 0
+        """Make arrays of the rows that wait."""
+        if self._count:
+            columns = [
+                parts[0] if len(parts) == 1 else [*chain.from_iterable(parts)]
+                for parts in zip(*self._waiting, strict=True)
+            ]
+            arrays = [*map(array_of, self._layout.codec.columns, columns)]
+            self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._layout.schema))
+        self._waiting, self._count = [], 0
 
 
 _ADVICE = 'with on_invalid="raw", a table leaves such rows out'
@@ -258,13 +218,8 @@ class Inferred:
     taken: int = field(default=0, init=False)
     _rows: list[dict[str, Any]] = field(factory=list[dict[str, Any]], init=False)
 
-    def add(self, page: PageRows, indices: Sequence[int]) -> None:
-        """Take the rows of a page at these indices (see `TableBuilder`)."""
-        rows = page.rows
-        self.add_rows([rows[index] for index in indices], indices)
-
-    def add_rows(self, rows: Sequence[Any], _: Sequence[int]) -> None:
-        """Take rows."""
+    def add(self, rows: Sequence[Any], indices: Sequence[int]) -> None:
+        """Take rows, which have these indices in their page (see `TableBuilder`)."""
         self._left_out += [row for row in rows if isinstance(row, Invalid)]
         self._rows += [_as_dict(row) for row in rows if not isinstance(row, Invalid)]
         self.taken += len(rows)

@@ -6,9 +6,10 @@ its values (`chainapi.tables.rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
-from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -19,23 +20,18 @@ from chainapi.errors import ColumnValueError, ConfigurationError
 from chainapi.models.exact_json import encode_json
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import is_pydantic_row, to_wire
-from chainapi.models.row_type import RowType
 from chainapi.models.schema import row_classes
 from chainapi.models.shown import shown
 from chainapi.models.unions import Unknown, tags_of, wire_name
 from chainapi.tables.columns import (
     SOURCE,
-    Column,
     chosen_columns,
     columns_of,
     free_name,
     has_extra,
-    has_json,
 )
-from chainapi.tables.shapes import Misfit, Shape, encoded_line, text_of
-from chainapi.tables.structs import struct_rows
+from chainapi.tables.shapes import Misfit, Shape, text_of
 from chainapi.tables.types import INT64, YEARS, Amounts, Kind, fraction_text, hexadecimal, whole_text
-from chainapi.tables.values import Values
 
 __all__ = ["INVALID", "Codec"]
 
@@ -70,66 +66,46 @@ class Codec:
         columns = columns_of(model, amounts)
         extra = columns[-1].name if has_extra(model) else None
         self.columns = columns if fields is None else chosen_columns(columns, fields, last=extra)
-        self._whole, self._whole_extra = columns, extra
         self._raw = on_invalid == "raw"
         chosen = {column.name: column for column in self.columns}
         self._extra = extra if extra in chosen else None
-        self._shapes: dict[type, Shape] = {
-            kind: Shape(kind, chosen, row=True, extra=self._extra) for kind in row_classes(model)
-        }
-        self._models: dict[type, type] = {}  # of Structs
+        self._shapes = {kind: Shape(kind, chosen, row=True, extra=self._extra) for kind in row_classes(model)}
         self._known = {wire_name(one.name): one for one in columns if one.name != extra}
 
-    @cached_property
-    def structs(self) -> RowType | None:
-        """Row type of Structs that this codec encodes like rows; None without one.
+    def values(self, rows: Sequence[Any]) -> list[Sequence[Any]] | None:
+        """Return the values of each column; None if a row is no record of the model.
 
-        They have the attributes of rows. No object of the model is made of a row that fits its columns.
-        """
-        whole = {column.name: column for column in self._whole}
-        try:
-            exact = {
-                kind: Shape(kind, whole, row=True, extra=self._whole_extra, exact=True)
-                for kind in row_classes(self.model)
-            }
-        except TypeError:
-            return None
-        found = struct_rows(self.model, lambda kind: exact[kind].maker) if exact else None
-        if found is not None:
-            chosen = self.columns != self._whole
-            self._shapes |= {one.struct: self._shapes[kind] if chosen else one for kind, one in exact.items()}
-            self._models |= {one.struct: kind for kind, one in exact.items()}
-        return found
+        They are those that `chainapi.tables.rows.reader` returns for the encoded rows, or whole numbers in
+        place of the texts of ``digits``.
 
-    @cached_property
-    def has_values(self) -> bool:
-        """Check whether `values` may return those of rows.
+        Raises:
+            ColumnValueError: a value does not fit its column.
 
-        Rows are then of one class, and no column but that of unnamed fields has JSON of any type.
-        """
-        named = self._named
-        one_class = len(row_classes(self.model)) == 1 and not tags_of(self.model)
-        return one_class and self.structs is not None and bool(named) and not any(map(has_json, named))
-
-    @property
-    def _named(self) -> Sequence[Column]:
-        """The columns but that of unnamed fields, which is the last one."""
-        return [column for column in self.columns if column.name != self._extra]
-
-    def values(self, rows: Sequence[Any]) -> Sequence[Values] | None:
-        """Return the values of each column, packed if that is possible.
-
-        They are those that `chainapi.tables.rows.reader` returns for the encoded rows. The column of unnamed
-        fields, which is null, is left out. Return None for rows that are no Structs of `structs`, and if a
-        value does not fit its column.
         """
         kinds = {*map(type, rows)}
-        if len(kinds) != 1 or not self._models.keys() >= kinds:
+        if not self._shapes.keys() >= kinds:
             return None
+        if len(kinds) == 1:
+            return self._in_order(self._values(kinds.pop(), rows), len(rows))
+        made: dict[str, list[Any]] = {}
+        for kind in kinds:
+            places = [place for place, row in enumerate(rows) if type(row) is kind]
+            with _placed(places):
+                found = self._values(kind, [rows[place] for place in places])
+            for name, values in found.items():
+                column = made.setdefault(name, [None] * len(rows))
+                deque(map(column.__setitem__, places, values), maxlen=0)  # a loop in C
+        return self._in_order(made, len(rows))
+
+    def _in_order(self, found: Mapping[str, Sequence[Any]], count: int) -> list[Sequence[Any]]:
+        return [found.get(column.name) or [None] * count for column in self.columns]
+
+    def _values(self, kind: type, rows: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
+        shape = self._shapes[kind]
         try:
-            return self._shapes[type(rows[0])].values(rows, self._named)
-        except (msgspec.ValidationError, Misfit):
-            return None
+            return dict(zip(shape.names, shape.values(rows), strict=True))
+        except Misfit as misfit:
+            raise _fault(misfit, rows) from None
 
     def encode_lines(self, rows: Sequence[Any], label: str | None = None) -> bytes:
         """Return rows as JSON lines; the label is the first value.
@@ -148,10 +124,8 @@ class Codec:
         made = [b""] * len(rows)
         for kind in kinds:
             places = [place for place, row in enumerate(rows) if type(row) is kind]
-            try:
+            with _placed(places):
                 lines = self._encode_alike(kind, [rows[place] for place in places], label)
-            except ColumnValueError as fault:
-                raise fault.changed(row=places[fault.row or 0]) from None
             for place, line in zip(places, lines.split(b"\n"), strict=False):
                 made[place] = line
         return _joined(made)
@@ -164,15 +138,12 @@ class Codec:
             ConfigurationError: as `encode_lines` raises.
 
         """
-        kinds = {*map(type, rows)}
-        if len(kinds) == 1 and (shape := self._shapes.get(kinds.pop())) is not None:
-            try:
-                return shape.encode(rows, label), b""  # without a search for invalid rows
-            except (msgspec.ValidationError, Misfit):
-                pass
-        lines = self.encode_lines(rows, label).split(b"\n")[:-1]
-        invalid = [line.removeprefix(INVALID) for line in lines if line.startswith(INVALID)]
-        return _joined(line for line in lines if not line.startswith(INVALID)), _joined(invalid)
+        lines = self.encode_lines(rows, label)
+        if not lines.startswith(INVALID) and b"\n" + INVALID not in lines:
+            return lines, b""
+        several = lines.split(b"\n")[:-1]
+        invalid = [line.removeprefix(INVALID) for line in several if line.startswith(INVALID)]
+        return _joined(line for line in several if not line.startswith(INVALID)), _joined(invalid)
 
     def _encode_alike(self, kind: type, rows: Sequence[Any], label: str | None) -> bytes:
         """Encode rows of one class."""
@@ -180,24 +151,14 @@ class Codec:
         if shape is None:
             return _joined(_labelled(self._encode_other(row), label) for row in rows)
         try:
-            return shape.encode(rows, label)
-        except (msgspec.ValidationError, Misfit):
-            return b"".join(self._encode_one(shape, place, row, label) for place, row in enumerate(rows))
-
-    def _encode_one(self, shape: Shape, place: int, row: Any, label: str | None) -> bytes:
-        try:
-            return shape.encode([row], label)
-        except msgspec.ValidationError as error:
-            reason, _, path = str(error).partition(" - at `")
-            path = shape.path_of(path.removesuffix("`").removeprefix("$[0]"))
+            return shape.lines(rows, label)
         except Misfit as misfit:
-            reason, path = "", misfit.path
-        if (model := self._models.get(type(row))) is not None:
-            row = msgspec.convert(row, model, from_attributes=True)
-        fault = _fault(shape, row, path, reason)
-        if self._raw:
-            return _invalid(fault.path, fault.reason, to_wire(row)) + b"\n"
-        raise fault.changed(row=place, advice=_ADVICE)
+            fault = _fault(misfit, rows)
+        if not self._raw:
+            raise fault.changed(advice=_ADVICE)
+        if len(rows) == 1:
+            return _invalid(fault.path, fault.reason, to_wire(rows[0])) + b"\n"
+        return b"".join(self._encode_alike(kind, [row], label) for row in rows)
 
     def _encode_other(self, row: Any) -> bytes:
         """Encode a row that is no record of the model."""
@@ -206,16 +167,16 @@ class Codec:
         if not self.columns:
             return _with_free_label(self._plain_line(row))
         if isinstance(row, Unknown) and tags_of(self.model):
-            return encoded_line(self._of_unknown(row.raw))
+            return _encoded(self._of_unknown(row.raw))
         if self.model is str:
-            return encoded_line({"value": row if isinstance(row, str) else encode_json(row).decode()})
+            return _encoded({"value": row if isinstance(row, str) else encode_json(row).decode()})
         raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
 
     def _plain_line(self, row: Any) -> bytes:
         """Encode a row without columns."""
         if self.model is None:
             return encode_json(row)
-        return encoded_line(to_wire(row) if is_pydantic_row(type(row)) else row)
+        return _encoded(to_wire(row) if is_pydantic_row(type(row)) else row)
 
     def _of_unknown(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -232,6 +193,16 @@ class Codec:
 
 
 _ADVICE = 'with on_invalid="raw", such rows go into a file of their own'
+
+
+# Values of types that JSON lacks, in models of users, are encoded as strings by `str`.
+_ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
+
+
+def _encoded(row: Any) -> bytes:
+    """Return a row as JSON without line ends, which raw JSON of a response may have."""
+    line = _ENCODER.encode(row)
+    return msgspec.json.format(line, indent=-1) if b"\n" in line else line
 
 
 def _joined(lines: Iterable[bytes]) -> bytes:
@@ -281,17 +252,26 @@ _REASONS: Mapping[Kind, str] = {
 _SHOWN = 200  # characters of a row in an error message
 
 
-def _fault(shape: Shape, row: Any, path: str, reason: str = "") -> ColumnValueError:
-    """Return the error of a value in a row.
+def _fault(misfit: Misfit, rows: Sequence[Any]) -> ColumnValueError:
+    """Return the error of a value in one of some rows.
 
     The reason for a number is that it is out of the range of its column.
     """
-    column, value, is_shown = shape.at(row, path)
-    if column is not None and type(value) in (int, float, Decimal):
-        reason = _REASONS.get(column.kind, reason)
-    what = quoted(value) if is_shown else "a value that the repr of its row hides"
+    value, row, reason = misfit.value, rows[misfit.place], misfit.reason
+    if type(value) in (int, float, Decimal):
+        reason = _REASONS.get(misfit.column, reason)
+    what = quoted(value) if misfit.shown else "a value that the repr of its row hides"
     text = f"{what} does not fit its column: {reason}. The row is {printable(shown(row, _SHOWN), _SHOWN)}"
-    return ColumnValueError(text, path=f"${path}")
+    return ColumnValueError(text, path=f"${misfit.path}", row=misfit.place)
+
+
+@contextmanager
+def _placed(places: Sequence[int]) -> Iterator[None]:
+    """Give a fault the index that its row has among all rows."""
+    try:
+        yield
+    except ColumnValueError as fault:
+        raise fault.changed(row=places[fault.row or 0]) from None
 
 
 # Values of rows of unknown kinds

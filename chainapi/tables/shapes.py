@@ -1,283 +1,173 @@
-"""Shapes of records: Structs with their attributes, by the names of columns.
+"""Columns of rows: the values of each field, checked, in the form of their column.
 
-msgspec checks a page of rows by converting it into such Structs, and encodes those. In between, amounts and
-decimals become strings. An exact shape checks values as the model does; its Structs replace rows of the model
-(`chainapi.tables.structs`).
+All values of a column are read, checked and changed together, which is many times as fast as row by row.
 """
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from itertools import repeat
+from itertools import chain, islice, repeat
 from operator import attrgetter
 from types import NoneType
 from typing import Annotated, Any, TypeAlias
 
-import attrs
 import msgspec
+from attrs import define
 from msgspec.structs import astuple
 
 from chainapi.models.exact_json import encode_json
 from chainapi.models.plain import to_dict
-from chainapi.models.records import unnamed
-from chainapi.models.row_type import Maker
+from chainapi.models.records import Record, unnamed
 from chainapi.models.schema import Field, Type, list_of
-from chainapi.tables.columns import SOURCE, TAKEN, Column, has_json, named_fields
-from chainapi.tables.rows import count_lines
+from chainapi.tables.columns import SOURCE, TAKEN, Column, named_fields
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
-from chainapi.tables.values import Values, packed
 
-__all__ = ["Misfit", "Shape", "encoded_line", "has_code", "text_of"]
+__all__ = ["Misfit", "Shape", "text_of"]
 
-# Values of types that JSON lacks, in models of users, are encoded as strings by `str`.
-ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
+FEW = 4  # fields of a Struct up to which reading each by itself is faster than all of them together
+ENCODER = msgspec.json.Encoder()
+_Form: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
+_COLLECTIONS = (list, tuple, set, frozenset)
 
-LABEL, UNNAMED = "_label", "_unnamed"  # attributes of a row beside those of its record
+
+@define
+class Misfit(Exception):  # noqa: N818 - becomes an error with the value and the row
+    """Value that does not fit its column.
+
+    Attributes:
+        place: index of the row.
+        value: the value.
+        reason: why it does not fit.
+        column: kind of its column.
+        path: path of columns to it, such as ``.inners[0].value``.
+        shown: whether the repr of its row shows it.
+
+    """
+
+    place: int
+    value: Any
+    reason: str
+    column: Kind
+    path: str = ""
+    shown: bool = True
 
 
 class Shape:
-    """Struct with the attributes of a record, under the names of its columns.
+    """Reader of the columns of rows of one class.
 
     Attributes:
-        struct: the Struct; an exact one of a row has the label and the unnamed fields too.
-        columns: columns by name.
-        attributes: name of the attribute of each column of the record.
-        inner: shapes of the records in it, by column.
-        hidden: columns of the fields that the repr of the record does not show.
-        changes: column, attribute and change of the values that take another form.
+        names: names of its columns, the one of unnamed fields last.
 
     Args:
-        model: class of the record.
+        model: class of the rows, or of records in them.
         columns: columns by name; those of other records are left out.
-        row: whether the record is a row, not a value in one.
+        row: whether the class is one of rows.
         extra: name of the column of unnamed fields; None without one.
-        exact: whether values are checked as the model checks them, and not by their columns alone.
-        as_json: whether `change` makes raw JSON of values of ``json`` columns, if the shape is exact.
-
-    Raises:
-        TypeError: the shape is exact, and values of the model need more than msgspec checks.
 
     """
 
     def __init__(
-        self,
-        model: type,
-        columns: Mapping[str, Column],
-        *,
-        row: bool = False,
-        extra: str | None = None,
-        exact: bool = False,
-        as_json: bool = False,
+        self, model: type, columns: Mapping[str, Column], *, row: bool = False, extra: str | None = None
     ) -> None:
-        if exact and has_code(model):
-            raise TypeError(f"{model.__name__} has code that runs when an object is made")
-        self.columns = columns
-        self.attributes: dict[str, str] = {}
-        self.inner: dict[str, Shape] = {}
-        self.hidden = set[str]()
-        self.changes = list[tuple[str, str, _Change]]()
-        self._exact, self._extra, self._as_json = exact, extra, as_json
         named = dict(named_fields(model, TAKEN if row else ()))
-        fields = [self._field(name, named[name]) for name in columns if name in named]
-        if exact and row:
-            fields = _with_more(fields, extra)
-        # Keys of rows of several kinds are found by the name of their class.
-        self.struct = msgspec.defstruct(model.__name__, fields, kw_only=True, gc=False)
-        self._several = list_of(self.struct)
-        self._copy: Callable[[Any], Any] = self.struct.__copy__  # type: ignore[attr-defined]
-        # Raw JSON is in columns of any JSON alone; what is encoded of other values has no line ends.
-        raw = any(has_json(columns[name]) for name in self.attributes)
-        self._lines: Callable[[Sequence[Any]], bytes] = encoded_lines if raw else ENCODER.encode_lines
+        self.names = [name for name in columns if name in named]
+        self._model: Any = model
+        self._extra = extra
+        checked = issubclass(model, Record)
+        self._fields = [
+            (columns[name], named[name], _form(columns[name], named[name].type, checked=checked))
+            for name in self.names
+        ]
+        self.names += [] if extra is None else [extra]
+        names = [SOURCE, *self.names] if row else self.names
+        fields = [(f"c{place}", Any, msgspec.field(name=name)) for place, name in enumerate(names)]
+        self._struct = msgspec.defstruct(model.__name__, fields, gc=False)
 
-    @property
-    def maker(self) -> Maker:
-        """Maker of the Structs, which checks their values."""
-        return Maker(self.of, self.struct)
+    def values(self, rows: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return the values of each column, unnamed fields last.
 
-    def of(self, rows: Sequence[Any]) -> list[Any]:
-        """Return the Structs of records, or of other Structs with their attributes.
+        They have the types that `chainapi.tables.rows.reader` returns with ``nested=True``. Those of
+        ``digits`` are whole numbers.
 
-        Raises msgspec.ValidationError if a value does not fit its column.
+        Raises:
+            Misfit: a value does not fit its column.
+
         """
-        made: list[Any] = msgspec.convert(rows, self._several, from_attributes=True)
+        read = self._read(rows)
+        made = [_formed_column(column, field, form, read[field.name]) for column, field, form in self._fields]
+        if self._extra is not None:
+            made.append(_unnamed(rows, read["_extra"]))
         return made
 
-    def encode(self, rows: Sequence[Any], label: str | None = None) -> bytes:
+    def lines(self, rows: Sequence[Any], label: str | None) -> bytes:
         """Return rows as JSON lines, with the label of their source in front.
 
-        Raises msgspec.ValidationError or Misfit if a value does not fit its column.
+        Raises:
+            Misfit: a value does not fit its column.
+
         """
-        if type(rows[0]) is not self.struct:
-            lines = self._lines(self._changed(self.of(rows)))
-            return self._completed(rows, lines, label)
-        made = self._changed([*rows])
-        if label is not None:
-            _set(made, LABEL, repeat(label))
-        return self._lines(made)
+        labels = repeat(msgspec.UNSET if label is None else label)
+        return ENCODER.encode_lines([*map(self._struct, labels, *self._texts(rows))])
 
-    def _completed(self, rows: Sequence[Any], lines: bytes, label: str | None) -> bytes:
-        """Add label and unnamed fields to the JSON of rows."""
-        if label is None and self._extra is None:
-            return lines
-        head = b"{" if label is None else b'{"%b":%b' % (SOURCE.encode(), msgspec.json.encode(label))
-        before = head if label is None else head + b","
-        made = list[bytes]()
-        for row, line in zip(rows, lines.split(b"\n"), strict=False):
-            made.append(head if line == b"{}" else before + line[1:-1])
-            if self._extra is not None:
-                found = {} if getattr(row, "_extra", msgspec.UNSET) is msgspec.UNSET else unnamed(row)
-                more = b"" if made[-1] == b"{" else b","
-                name = msgspec.json.encode(self._extra)
-                made.append(b"%b%b:%b" % (more, name, encode_json(found) if found else b"null"))
-            made.append(b"}\n")
-        return b"".join(made)
-
-    def values(self, rows: Sequence[Any], columns: Iterable[Column]) -> list[Values]:
-        """Return the values of columns of the record, packed if that is possible.
-
-        Raises msgspec.ValidationError or Misfit if a value does not fit its column.
-        """
-        given = rows if type(rows[0]) is self.struct else self.of(rows)
-        parts = zip(*map(astuple, given), strict=True)
-        found = dict(zip(self.struct.__struct_fields__, parts, strict=True))
-        changes = {name: change for name, _, change in self.changes}
-        made = list[Values]()
-        for column in columns:
-            values = found[self.attributes[column.name]]
-            if column.kind == "digits" and isinstance(numbers := packed("integer", values), bytes):
-                made.append(numbers)  # Arrow makes strings of them
-            else:
-                change = changes.get(column.name)
-                made.append(packed(column.kind, values if change is None else change([*values])))
+    def _texts(self, rows: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return the values of each column, with texts for ``digits``."""
+        made = self.values(rows)
+        for place, (column, *_) in enumerate(self._fields):
+            if column.kind == "digits":
+                made[place] = _digits(made[place])
         return made
 
-    def change(self, rows: list[Any]) -> list[Any]:
-        """Return copies of Structs with the forms of their columns; some may be None.
+    def records(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return records as Structs of their columns, None as it is.
 
-        Raises Misfit if a value has no form.
+        Raises:
+            Misfit: a value does not fit its column.
+
         """
-        if NoneType not in {*map(type, rows)}:  # comparing Structs with None takes longer
-            return self._changed(rows)
-        places = [place for place, row in enumerate(rows) if row is not None]
+        places = [place for place, value in enumerate(values) if value is not None]
         try:
-            copies = iter(self._changed([rows[place] for place in places]))
+            made = map(self._struct, *self._texts([values[place] for place in places]))
         except Misfit as misfit:
-            raise Misfit(places[misfit.place], misfit.path) from None
-        return [None if row is None else next(copies) for row in rows]
+            misfit.place = places[misfit.place]
+            raise
+        if len(places) == len(values):
+            return [*made]
+        return [None if value is None else next(made) for value in values]
 
-    def _changed(self, rows: list[Any]) -> list[Any]:
-        if not rows or not self.changes:
-            return rows
-        copies = [*map(self._copy, rows)]
-        for name, attribute, change in self.changes:
-            try:
-                values = change([*map(attrgetter(attribute), rows)])
-            except Misfit as misfit:
-                raise Misfit(misfit.place, f".{name}{misfit.path}") from None
-            _set(copies, attribute, values)
-        return copies
-
-    def at(self, row: Any, path: str) -> tuple[Column | None, Any, bool]:
-        """Return the column at a path, such as ``.inners[0].value``, and the value there.
-
-        The last value is whether the repr of the row shows it.
-        """
-        shape: Shape | None = self
-        column: Column | None = None
-        shown = True
-        for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
-            if index:
-                column, row = column and column.fields[0], [*row][int(index)]
-            elif shape is not None:
-                column, row = shape.columns[name], getattr(row, shape.attributes[name])
-                shown = shown and name not in shape.hidden
-                shape = shape.inner.get(name)
-        return column, row, shown
-
-    def path_of(self, attributes: str) -> str:
-        """Return the path of columns for a path of attributes, as msgspec reports it."""
-        shape: Shape | None = self
-
-        def column(found: re.Match[str]) -> str:
-            nonlocal shape
-            name = found[1]
-            if shape is not None:
-                name = next((one for one, attribute in shape.attributes.items() if attribute == name), name)
-                shape = shape.inner.get(name)
-            return f".{name}"
-
-        return re.sub(r"\.([^.\[]+)", column, attributes)
-
-    def _field(self, name: str, field: Field) -> tuple[str, Any, Any]:
-        """Return a field of the Struct; keep its attribute and its change."""
-        self.attributes[name] = field.name
-        if not field.shown:
-            self.hidden.add(name)
-        kind, change = self._type(self.columns[name], field.type, name)
-        if change is not None:
-            self.changes.append((name, field.name, change))
-        return field.name, kind, _optional(name, None)
-
-    def _type(self, column: Column, kind: Type, name: str) -> tuple[Any, _Change | None]:
-        """Return the type of a column's values for the check, and their change."""
-        found, change = self._given_type(column, kind, name)
-        nullable = found is not Any and (kind.optional or not self._exact)
-        return (found | None if nullable else found), change
-
-    def _given_type(self, column: Column, kind: Type, name: str) -> tuple[Any, _Change | None]:
-        """Return the type of values that are not None, and their change."""
-        if column.kind == "struct":
-            columns = {one.name: one for one in column.fields}
-            inner = self.inner[name] = Shape(kind.hint, columns, exact=self._exact, as_json=self._as_json)
-            return inner.struct, inner.change if inner.changes else None
-        if column.kind == "list":
-            item, change = self._type(column.fields[0], kind.item, name)
-            return list_of(item), None if change is None else partial(_each, change)
-        if self._exact:
-            checked = _exact_type(column, kind)
-        elif column.kind == "json":
-            return Any, _json if _is_free(kind) else _dicts if _has_objects(kind) else None
-        elif column.kind not in _CHECKED or kind.kind in ("enum", "other"):
-            return Any, None
-        else:
-            checked = _CHECKED[column.kind]
-        form: Callable[[Any], Any] | None = _FORMS.get(column.kind)
-        if column.kind == "float" and self._exact and kind.kind == "integer":
-            form = double_of
-        if column.kind == "digits":
-            return checked, _digits
-        if column.kind == "json" and _is_free(kind):
-            return checked, _json
-        if column.kind == "json" and self._as_json:
-            return checked, _typed_json
-        return checked, None if form is None else partial(_formed, form)
+    def _read(self, rows: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
+        """Return the values of each attribute."""
+        names = [*[field.name for _, field, _ in self._fields], *["_extra"] * (self._extra is not None)]
+        try:
+            if rows and len(names) > FEW and issubclass(self._model, msgspec.Struct):
+                return dict(
+                    zip(self._model.__struct_fields__, zip(*map(astuple, rows), strict=True), strict=True)
+                )
+            return {name: [*map(attrgetter(name), rows)] for name in names}
+        except (AttributeError, TypeError):
+            place = next(place for place, row in enumerate(rows) if not isinstance(row, self._model))
+            raise Misfit(place, rows[place], f"Expected `{self._model.__name__}`", "struct") from None
 
 
-_Change: TypeAlias = Callable[[list[Any]], list[Any]]
+def _formed_column(column: Column, field: Field, form: _Form | None, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a field in the form of their column."""
+    if field.type.optional and msgspec.UNSET in values:
+        values = [None if value is msgspec.UNSET else value for value in values]
+    try:
+        return values if form is None else form(values)
+    except Misfit as misfit:
+        misfit.path = f".{column.name}{misfit.path}"
+        misfit.shown = misfit.shown and field.shown
+        raise
 
 
-def encoded_lines(rows: Sequence[Any]) -> bytes:
-    """Return rows as JSON lines; raw JSON of a response may have line ends."""
-    lines = ENCODER.encode_lines(rows)
-    return lines if count_lines(lines) == len(rows) else b"".join(encoded_line(row) + b"\n" for row in rows)
-
-
-def encoded_line(row: Any) -> bytes:
-    """Return a row as JSON without line ends."""
-    line = ENCODER.encode(row)
-    return msgspec.json.format(line, indent=-1) if b"\n" in line else line
-
-
-class Misfit(Exception):  # noqa: N818 - becomes an error with the value and the row
-    """Value that has no form, at a `path` in one of several rows."""
-
-    def __init__(self, place: int, path: str = "") -> None:
-        super().__init__(place, path)
-        self.place, self.path = place, path
+def _unnamed(rows: Sequence[Any], kept: Sequence[Any]) -> list[msgspec.Raw | None]:
+    """Return the JSON of the fields that a row and its records do not name."""
+    if kept.count(msgspec.UNSET) == len(rows):  # of nearly all pages
+        return [None] * len(rows)
+    found = [{} if its is msgspec.UNSET else unnamed(row) for row, its in zip(rows, kept, strict=True)]
+    return [msgspec.Raw(encode_json(fields)) if fields else None for fields in found]
 
 
 def text_of(form: Callable[[Any], Any], value: int | Decimal | None, otherwise: str | None = None) -> Any:
@@ -288,75 +178,90 @@ def text_of(form: Callable[[Any], Any], value: int | Decimal | None, otherwise: 
         return otherwise
 
 
-def _with_more(fields: list[tuple[str, Any, Any]], extra: str | None) -> list[tuple[str, Any, Any]]:
-    """Return the fields of a row: label, fields of the record, unnamed fields.
+def _form(column: Column, kind: Type, *, checked: bool) -> _Form | None:
+    """Return the function that gives the values of a column their form.
 
-    Raises TypeError if the record has an attribute of the same name.
+    It checks their types too, unless they are `checked` already. None if values stay as they are.
     """
-    if {LABEL, UNNAMED} & {name for name, *_ in fields}:
-        raise TypeError(f"{LABEL} and {UNNAMED} are attributes of all rows")
-    label = (LABEL, Any, _optional(SOURCE, msgspec.UNSET))
-    more = [] if extra is None else [(UNNAMED, None, _optional(extra, None))]
-    return [label, *fields, *more]
+    match column.kind:
+        case "struct":
+            return Shape(kind.hint, {one.name: one for one in column.fields}).records
+        case "list":
+            return partial(_lists, _text_form(column.fields[0], kind.item, checked=checked))
+        case "json":
+            return partial(_json, free=_is_free(kind))
+    form = _FORMS.get(column.kind)
+    if column.kind == "float" and kind.kind == "integer":
+        return partial(_scalars, column.kind, list_of(int | None), double_of)
+    if checked and column.kind not in ("integer", "time"):  # which have limits
+        return form and partial(_formed, column.kind, form)
+    given = partial(_scalars, column.kind, list_of(_CHECKED[column.kind] | None), form)
+    if kind.kind in ("enum", "other"):  # types that are strings in JSON
+        return lambda values: given(msgspec.to_builtins(values, enc_hook=str))
+    return given
 
 
-def _optional(name: str, default: Any) -> Any:
-    return msgspec.field(name=name, default=default)
+def _text_form(column: Column, kind: Type, *, checked: bool) -> _Form | None:
+    """Return the same function, with texts for ``digits``."""
+    form = _form(column, kind, checked=checked)
+    if column.kind != "digits":
+        return form
+    return lambda values: _digits(values if form is None else form(values))
 
 
-def _set(rows: Sequence[Any], attribute: str, values: Any) -> None:
-    deque(map(setattr, rows, repeat(attribute), values), maxlen=0)  # a loop in C
+def _scalars(
+    column: Kind, checked: Any, form: Callable[[Any], Any] | None, values: Sequence[Any]
+) -> Sequence[Any]:
+    try:
+        made = msgspec.convert(values, checked)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$[")
+        place = int(path.partition("]")[0])
+        raise Misfit(place, values[place], reason, column) from None
+    return made if form is None else _formed(column, form, made)
 
 
-def has_code(model: type) -> bool:
-    """Check for code that may run when an object is made.
-
-    That is a validator, a hook, or a class that is not one of attrs.
-    """
-    return (
-        not attrs.has(model)
-        or any(field.validator is not None for field in attrs.fields(model))
-        or any(hasattr(model, name) for name in ("__attrs_pre_init__", "__attrs_post_init__"))
-    )
-
-
-def _exact_type(column: Column, kind: Type) -> Any:
-    """Return the type that accepts the values of a model that fit their column.
-
-    Raises TypeError if msgspec does not check them alone, or encodes them in another form.
-    """
-    if any(isinstance(note, msgspec.Meta) for part in kind.parts() for note in part.notes):
-        raise TypeError(f"{kind} has constraints")
-    if column.kind in ("integer", "time") and kind.kind == "integer":
-        return _CHECKED[column.kind]
-    if any(part.kind not in _EXACT for part in kind.parts()):
-        raise TypeError(f"{kind} has values that msgspec does not check alone")
-    return kind.hint
-
-
-_EXACT = frozenset(
-    {"any", "boolean", "integer", "float", "decimal", "text", "literal", "list", "mapping"}
-)  # kinds of types that a Struct checks as the model does
-
-
-def _formed(form: Callable[[Any], Any], values: list[Any]) -> list[Any]:
+def _formed(column: Kind, form: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
     try:
         if NoneType not in {*map(type, values)}:
             return [*map(form, values)]
         return [None if value is None else form(value) for value in values]
-    except ValueError:
+    except ValueError as error:
         place = next(place for place, value in enumerate(values) if text_of(form, value, "") == "")
-        raise Misfit(place) from None
+        raise Misfit(place, values[place], str(error), column) from None
 
 
-def _digits(values: list[Any]) -> list[Any]:
+def _digits(values: Sequence[Any]) -> list[Any]:
     try:
         # The JSON of a list has all digits; it is many times faster than one string after the other.
         encoded = msgspec.json.encode(values)
     except OverflowError:  # beyond 64 bits
-        return _formed(str, values)
+        return [None if value is None else str(value) for value in values]
     texts: list[Any] = encoded[1:-1].decode().split(",") if values else []
     return [None if text == "null" else text for text in texts] if b"n" in encoded else texts
+
+
+def _lists(form: _Form | None, values: Sequence[Any]) -> list[Any]:
+    """Return lists with entries in their form."""
+    for place, value in enumerate(values):
+        if value is not None and not isinstance(value, _COLLECTIONS):
+            raise Misfit(place, value, "Expected a list", "list")
+    lists: list[Sequence[Any]] = [() if value is None else [*value] for value in values]
+    try:
+        entries: Sequence[Any] = [*chain.from_iterable(lists)]
+        made = iter(entries if form is None else form(entries))
+    except Misfit as misfit:
+        place = misfit.place
+        for number, entries in enumerate(lists):
+            if place < len(entries):
+                misfit.place, misfit.path = number, f"[{place}]{misfit.path}"
+                raise
+            place -= len(entries)
+        raise
+    return [
+        None if value is None else [*islice(made, len(given))]
+        for value, given in zip(values, lists, strict=True)
+    ]
 
 
 def _is_free(kind: Type) -> bool:
@@ -368,39 +273,16 @@ def _is_free(kind: Type) -> bool:
     return "any" in kinds and kinds <= {"any", "list", "mapping"}
 
 
-def _has_objects(kind: Type) -> bool:
-    """Check for objects whose fields msgspec does not all encode.
-
-    It leaves out a private attribute of an attrs class, and a default of a dataclass that it has decoded.
-    """
-    records = [part.hint for part in kind.parts() if part.kind == "record"]
-    return any(not issubclass(record, msgspec.Struct) for record in records)
+def _json(values: Sequence[Any], *, free: bool) -> list[Any]:
+    encoded = encode_json(values) if free else _encode(to_dict(values))
+    if b"\n" in encoded:  # raw JSON of a response may have line ends
+        encoded = msgspec.json.format(encoded, indent=-1)
+    return _RAW.decode(encoded)
 
 
-def _dicts(values: list[Any]) -> list[Any]:
-    return [*map(to_dict, values)]
-
-
-def _json(values: list[Any]) -> list[Any]:
-    return _RAW.decode(encode_json(values))
-
-
-def _typed_json(values: list[Any]) -> list[Any]:
-    return _RAW.decode(ENCODER.encode(values))
-
-
+# Values of types that JSON lacks, in models of users, are encoded as strings by `str`.
+_encode = msgspec.json.Encoder(decimal_format="string", enc_hook=str).encode
 _RAW: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-def _each(change: _Change, values: list[Any]) -> list[Any]:
-    made = list[Any]()
-    for place, entries in enumerate(values):
-        try:
-            made.append(None if entries is None else change(entries))
-        except Misfit as misfit:
-            raise Misfit(place, f"[{misfit.place}]{misfit.path}") from None
-    return made
-
 
 _CHECKED: Mapping[Kind, Any] = {
     "integer": Annotated[int, msgspec.Meta(ge=INT64[0], le=INT64[1])],

@@ -272,20 +272,10 @@ def served(field: bytes) -> Served:
     return Served([*rows[:5], rows[5][:-1] + b"," + field + b"}", *rows[6:]])
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
-@pytest.mark.parametrize("field", [b'"more":"a\xffb"', b'"more":{"\xff":["\xff"]}'])
-async def test_a_value_that_is_not_utf_8_is_kept(field: bytes, format_: str, tmp_path: Path) -> None:
-    """The row is valid, and its field is in ``extra`` with U+FFFD."""
-    async with session_of(served(field)) as session:
-        result = await export(session.data.evm.blocks, [1], tmp_path / f"b.{format_}")
-    assert (result.rows, result.invalid) == (10, 0)
-    (extra,) = [one["extra"] for one in read(tmp_path / f"b.{format_}", format_) if one["extra"] is not None]
-    assert "\ufffd" in (extra if isinstance(extra, str) else json.dumps(extra, ensure_ascii=False))
-
-
-async def test_a_name_that_is_not_utf_8_is_a_fault_of_its_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", [b'"more":"a\xffb"', b'"more":{"\xff":["\xff"]}', b'"mo\xffre":1'])
+async def test_bytes_that_are_not_utf_8_are_a_fault_of_their_row(field: bytes, tmp_path: Path) -> None:
     """The source fails at the row; the rows before it are kept, and all others can be had."""
-    async with session_of(served(b'"mo\xffre":1')) as session:
+    async with session_of(served(field)) as session:
         walk, out = session.data.evm.blocks, tmp_path / "b.jsonl"
         with pytest.raises(IncompleteExportError) as failed:
             await export(walk, [1], out, page_size=4)
@@ -293,4 +283,5 @@ async def test_a_name_that_is_not_utf_8_is_a_fault_of_its_row(tmp_path: Path) ->
         result = await export(walk, [1], out, page_size=4, on_invalid="raw")
     assert (result.rows, result.invalid) == (5, 1)  # four are there from the first run
     assert made_in(tmp_path, "jsonl").total() == 9
-    assert [row["row"]["mo\ufffdre"] for row in invalid_in(tmp_path)] == [1]
+    (row,) = invalid_in(tmp_path)
+    assert "\ufffd" in json.dumps(row["row"], ensure_ascii=False)

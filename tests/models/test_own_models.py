@@ -264,9 +264,9 @@ def test_wrong_keys_and_refused_fields_have_a_path() -> None:
     keys = [{"places": {"1": "a"}}, {"places": {"x": "a"}}]
     for padding in ("", " " * LARGE):
         for model, rows, path, said in (
-            (Keyed, keys, "$.rows[1].places", "Expected `int`, got `str` as a key"),
-            (AttrsKeyed, keys, "$.rows[1].places", "Expected `int`, got `str` as a key"),
-            (Closed, [{"count": 1}, {"count": 2, "other": 3}], "$.rows[1]", "unknown field `other`"),
+            (Keyed, keys, "$.rows[1].places.x", "Expected `int`, got `str`"),
+            (AttrsKeyed, keys, "$.rows[1].places.x", "Expected `int`, got `str`"),
+            (Closed, [{"count": 1}, {"count": 2, "other": 3}], "$.rows[1]", "Extra fields"),
         ):
             error = refused(rows_of, (json.dumps({"rows": rows}) + padding).encode(), model)
             assert (error.row, error.path, said in error.reason) == (1, path, True), model
@@ -289,13 +289,6 @@ class Dog(msgspec.Struct, tag="dog", tag_field="kind", array_like=False):
     """Another kind, in which the same field is a text."""
 
     lives: str
-
-
-class Pair(msgspec.Struct, array_like=True):
-    """A Struct that is a list in JSON."""
-
-    name: str
-    amount: int
 
 
 class Box(msgspec.Struct, Generic[T]):
@@ -347,7 +340,6 @@ class Loop:
 READ: list[tuple[Any, Any, Any]] = [
     (Cat | Dog, {"kind": "cat", "lives": "9"}, Cat(9)),
     (Cat | Dog, {"kind": "dog", "lives": "9"}, Dog("9")),
-    (Pair, ["a", "3"], Pair("a", 3)),
     (Box[int], {"content": "1", "count": "2"}, Box(1, 2)),
     (
         Box[str],
@@ -417,7 +409,7 @@ def test_collections_without_the_type_of_their_entries() -> None:
     """A collection of `typing` without arguments takes any entries, as a model and in a class."""
     for name, given, made in (
         *(("List", [1, "a"], [1, "a"]), ("Tuple", [1, "a"], (1, "a")), ("Set", [1], {1})),
-        *(("Sequence", [1], [1]), ("Collection", [1], [1])),
+        *(("Sequence", [1], (1,)), ("Collection", [1], [1])),
         *(("Dict", {"a": 1}, {"a": 1}), ("Mapping", {"a": 1}, {"a": 1})),
     ):
         bare = getattr(typing, name)
@@ -462,7 +454,7 @@ class DoubledAttrs:
 
 
 def test_fields_that_a_dataclass_computes() -> None:
-    """A field that the constructor does not take is not read; a Struct that msgspec would fill is refused."""
+    """A field that the constructor does not take is not read, in a Struct either."""
     name = {"name": "a", "twice": "b"}
     for model, sent, made in (
         (Doubled, {"name": "a"}, Doubled("a")),
@@ -472,8 +464,8 @@ def test_fields_that_a_dataclass_computes() -> None:
         (DoubledAttrs, {"inner": name}, DoubledAttrs(Doubled("a"))),
     ):
         assert decoded(model, sent) == [made]
-    with pytest.raises(ConfigurationError, match=r"msgspec reads .*Doubled.* by other rules: register one"):
-        decoded(msgspec.defstruct("Outer", [("inner", Doubled)]), {"inner": name})
+    outer = msgspec.defstruct("Outer", [("inner", Doubled)])
+    assert decoded(outer, {"inner": name}) == [outer(Doubled("a"))]
 
 
 # Listed values

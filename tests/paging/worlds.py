@@ -37,8 +37,6 @@ from chainapi.errors import (
 )
 from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 from chainapi.models.error_body import decode_error
-from chainapi.models.row_type import RowType
-from chainapi.tables.types import Amounts
 from chainapi.testing import VirtualLoop
 from chainapi.transport import Request
 from tests.paging.service import LIFETIME, Manners, NastyTransport, Service
@@ -184,8 +182,6 @@ class FlowSource:
     """Source that reaches the service at once, with attempts but without a gate."""
 
     prefetch = 0
-    columnar: Amounts | None = None  # the decoder is the one for rows
-    structs: RowType | None = None
     on_invalid: OnInvalid = "raise"
     ranges = numbered = None
     address = fingerprint = ""

@@ -64,8 +64,8 @@ class RowsOfPage(Content, Protocol):
     """Rows of a page, and the content of each as the service sent it."""
 
     @property
-    def key_rows(self) -> Sequence[Any]:
-        """Rows of the page, or cheaper objects with the attributes that identify the rows."""
+    def rows(self) -> Sequence[Any]:
+        """Rows of the page."""
         ...
 
     @property
@@ -162,7 +162,7 @@ class PageRows:
     """Rows of one page, as they were on arrival: a reader may change them later."""
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
-        rows = page.key_rows
+        rows = page.rows
         self.size = len(rows)
         self.keyed = keyed  # the key, where there is one, identifies rows
         self._identity = identity
@@ -183,7 +183,7 @@ class PageRows:
 
     def read(self, number: Callable[[Any], int | None]) -> list[int | None]:
         """Return another number of each row; the reader of the page must not have it yet."""
-        return list(map(number, self._page.key_rows))
+        return list(map(number, self._page.rows))
 
     @cached_property
     def stable(self) -> Sequence[Hashable]:
@@ -322,7 +322,6 @@ class EmptyPage:
     """Empty page, open before the first page arrives."""
 
     rows: list[Any] = []  # noqa: RUF012 - never filled
-    key_rows = rows
     next_page_token = None
     extra = ()
     body = b"{}"

@@ -1,0 +1,154 @@
+"""Decoding of records: msgspec makes them of JSON as they are declared.
+
+The decoder is lax, because the services send many numbers as strings. What it should not take for a number,
+the types of numbers refuse (`chainapi.models.schema.Int`). Records refuse fields that they do not name: JSON
+with such fields is written again, with them under a name of their own, and decoded by the same decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from itertools import chain
+from operator import attrgetter, methodcaller
+from typing import Any, TypeAlias
+
+import msgspec
+
+from chainapi._text import quoted
+from chainapi.core.numbers import is_decimal
+from chainapi.errors import DecodeError
+from chainapi.models.exact_json import exact_number
+from chainapi.models.records import Record
+from chainapi.models.schema import KEPT, Float, Int, Type, fields_of, type_of
+
+__all__ = ["NO_NUMBER", "DirectDecoder", "is_direct", "with_names"]
+
+_NUMBERS = {int: Int, float: Float}
+
+
+def is_direct(model: Any) -> bool:
+    """Check for a type that msgspec decodes as it is declared.
+
+    It has records, strings, numbers and JSON values in it.
+    """
+    return model in (None, bool, *_NUMBERS) or _is_direct(type_of(model))
+
+
+def _is_direct(kind: Type) -> bool:
+    if kind.kind in ("list", "mapping"):
+        return kind.origin in (list, dict) and _is_direct(kind.item)
+    return kind.kind in ("any", "text") or (kind.kind == "record" and issubclass(kind.hint, Record))
+
+
+NO_NUMBER = "a decimal is no number"  # fault without its path
+
+
+class DirectDecoder:
+    """Decoder of JSON with rows of a model for which `is_direct` is true.
+
+    `shape` is the function from the type of a row to the type of the JSON.
+    """
+
+    def __init__(self, model: Any, shape: Callable[[Any], Any]) -> None:
+        wire = Any if model is None else _NUMBERS.get(model, model)
+        self._decoder = msgspec.json.Decoder(shape(wire), strict=False, float_hook=exact_number)
+        self._decimals = _decimals_of(type_of(wire))
+
+    def decode(self, content: bytes | msgspec.Raw) -> Any:
+        """Decode JSON; `finish` is yet to check the rows.
+
+        Raises:
+            MsgspecError, UnicodeError, RecursionError: it does not fit.
+
+        """
+        return self._decoder.decode(content)
+
+    def finish(self, rows: list[Any]) -> list[Any]:
+        """Return the rows, after a check of their decimals.
+
+        Raises:
+            DecodeError: one of them is no number; `with_names` finds its path.
+
+        """
+        if self._decimals is not None and not all(map(Decimal.is_finite, self._decimals(rows))):
+            raise DecodeError(NO_NUMBER)
+        return rows
+
+
+_Values: TypeAlias = Callable[[Iterable[Any]], Iterator[Decimal]]
+_ENTRIES: Mapping[str, Callable[[Any], Iterable[Any]]] = {"list": iter, "mapping": methodcaller("values")}
+
+
+@lru_cache(maxsize=512)
+def _decimals_of(kind: Type) -> _Values | None:
+    """Return the function from values to all decimals in them; None if there are none."""
+    if kind.kind == "decimal":
+        return _given
+    if kind.kind in _ENTRIES:
+        entries, item = _ENTRIES[kind.kind], _decimals_of(kind.item)
+        return item and (lambda values: item(chain.from_iterable(map(entries, _given(values)))))
+    found = [(field.name, inner) for field in fields_of(kind.hint) if (inner := _decimals_of(field.type))]
+    if not found:
+        return None
+    readers = [(attrgetter(name), inner) for name, inner in found]
+
+    def of_records(records: Iterable[Any]) -> Iterator[Decimal]:
+        several = [*_given(records)]
+        return chain.from_iterable(inner(map(read, several)) for read, inner in readers)
+
+    return of_records
+
+
+def _given(values: Iterable[Any]) -> Iterator[Any]:
+    return (value for value in values if value is not None)
+
+
+# JSON with fields that no record names. Numbers with a point or an exponent keep their digits.
+_PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=msgspec.Raw)
+_encode = msgspec.json.Encoder().encode
+
+
+def with_names(model: Any, rows: bytes) -> bytes:
+    """Return the JSON of a list of rows, unnamed fields of each record under `KEPT`.
+
+    Raises:
+        MsgspecError, UnicodeError, RecursionError: it cannot be read.
+        DecodeError: a string in place of a decimal is no number.
+
+    """
+    kind = type_of(model)
+    return _encode([_told_apart(kind, row, f"$[{number}]") for number, row in enumerate(_PLAIN.decode(rows))])
+
+
+def _told_apart(kind: Type, value: Any, path: str) -> Any:
+    """Return a JSON value, with the unnamed fields of each record in it under `KEPT`."""
+    if kind.kind == "decimal" and isinstance(value, str) and not is_decimal(value):
+        raise DecodeError(f"Expected `decimal`, got {quoted(value)}", path=path)
+    if kind.kind == "list" and isinstance(value, list):
+        return [_told_apart(kind.item, entry, f"{path}[{number}]") for number, entry in enumerate(value)]
+    if not isinstance(value, dict) or kind.kind not in ("mapping", "record"):
+        return value
+    if kind.kind == "mapping":
+        return {name: _told_apart(kind.item, entry, f"{path}.{name}") for name, entry in value.items()}
+    known = _types_of(kind.hint)
+    made = {
+        name: _told_apart(inner, field, f"{path}.{name}") if (inner := known[name]) else field
+        for name, field in value.items()
+        if name in known
+    }
+    return made | {KEPT: {name: field for name, field in value.items() if name not in known}}
+
+
+@lru_cache(maxsize=512)
+def _types_of(record: Any) -> Mapping[str, Type | None]:
+    """Return the types of fields by their names in JSON.
+
+    It is None for a type without records and decimals in it.
+    """
+    return {field.wire: field.type if _is_deep(field.type) else None for field in fields_of(record)}
+
+
+def _is_deep(kind: Type) -> bool:
+    return any(part.kind in ("record", "decimal") for part in kind.parts())
