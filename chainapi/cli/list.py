@@ -33,7 +33,6 @@ from chainapi.cli.common import (
 from chainapi.cli.names import (
     RouteName,
     Value,
-    as_it_is,
     calling,
     is_path,
     method_of,
@@ -111,8 +110,8 @@ async def list_(
         async with open_session(terminal, connection, table=table) as session:
             pages = stream = opened(session, start)
             with _Invalid(terminal) as invalid_rows, closing(terminal.rows(table=table)) as rows:
-                shown = as_it_is if is_path(route) else plain
-                write = invalid_rows.noted(lambda row: rows.add(shown(row)))
+                add = rows.add if is_path(route) else lambda row: rows.add(plain(row))
+                write = invalid_rows.noted(add)
                 await write_rows(pages, None if all_ else limit, write)
     except (ChainAPIError, asyncio.CancelledError) as error:
         invalid_row = isinstance(error, DecodeError) and error.row is not None
@@ -150,13 +149,13 @@ class _Invalid:
             self._terminal.report(f"{what}; the first: {worded(self._first)}")
 
     def noted(self, write: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Return a writer of rows that counts invalid ones."""
+        """Return a writer of rows that counts invalid ones, and writes their JSON."""
 
         def written(row: Any) -> None:
             if isinstance(row, Invalid):
                 self._count += 1
                 self._first = self._first or row.error
-            write(row)
+            write(row.raw if isinstance(row, Invalid) else row)
 
         return written
 

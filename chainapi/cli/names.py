@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
-import attrs
 from cyclopts import Parameter as Option
 
 from chainapi._text import did_you_mean, quoted
@@ -22,6 +21,8 @@ from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import Invalid, Unknown
 from chainapi.models.codec import decode_resource
+from chainapi.models.records import Record
+from chainapi.models.schema import fields_of
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = [
     "RouteName",
     "Value",
-    "as_it_is",
     "calling",
     "is_path",
     "method_of",
@@ -242,9 +242,9 @@ _READERS: Mapping[type, tuple[Callable[[str], Any], str]] = {
 
 
 def plain(row: Any) -> Any:
-    """Return a row as plain JSON with Python's field names.
+    """Return a row as plain JSON, with the names of its columns in an export.
 
-    Decimals are strings with all digits.
+    Decimals and amounts are strings, because `jq` would round their digits.
     """
     match row:
         case Unknown() | Invalid():
@@ -255,15 +255,15 @@ def plain(row: Any) -> Any:
             return [plain(entry) for entry in row]
         case dict():
             return {name: plain(value) for name, value in row.items()}
-        case _ if attrs.has(type(row)):
-            return {field.name: plain(getattr(row, field.name)) for field in attrs.fields(type(row))}
+        case Record():
+            amounts = {field.key for field in fields_of(type(row)) if field.amount}
+            made = {
+                name: str(value) if name in amounts and value is not None else plain(value)
+                for name, value in row
+            }
+            return made | {"extra": row.extra} if row.extra else made
         case _:
             return row
-
-
-def as_it_is(row: Any) -> Any:
-    """Return a row without a model; of an invalid one, its JSON."""
-    return row.raw if isinstance(row, Invalid) else row
 
 
 @contextmanager

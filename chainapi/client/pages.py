@@ -301,8 +301,8 @@ class Pages(Generic[T]):
 
         Args:
             limit: number of rows.
-            amounts: form of amounts, which have up to 256 bits: ``text``, ``decimal`` (38 digits), ``float``
-                or ``binary`` (32 bytes).
+            amounts: form of amounts, which have up to 256 bits: ``text``, ``decimal`` (38 digits) or
+                ``float``.
             progress: show rows, speed and the time left, in a notebook or on a terminal.
 
         Raises:

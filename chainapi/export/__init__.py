@@ -72,8 +72,7 @@ async def export(
             in any case. Fields inside of a record cannot be chosen alone.
         amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token ids),
             in every file alike: ``text``, the default, exact at any length; ``decimal``, exact up to 38
-            digits; ``float``, rounded to 53 bits; ``binary``, 32 bytes of an unsigned number, most
-            significant first.
+            digits; ``float``, rounded to 53 bits.
         parquet: compression and row groups of Parquet files.
         partition: keys that divide the rows of a folder of Parquet, CSV or JSON lines, in their order:
             ``source``, and ``day``, ``month`` or ``year`` of the time of a row in UTC. The values are the

@@ -28,7 +28,7 @@ from chainapi.export.text import NESTED, PageRows
 from chainapi.export.window import Windows
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text, reader
-from chainapi.tables.types import SCALARS, Kind, bytes_of
+from chainapi.tables.types import SCALARS, Kind
 
 __all__ = ["Database", "Fault", "Sqlite", "quoted_name"]
 
@@ -448,8 +448,4 @@ def _type(column: Column) -> str:
     return "TEXT" if column.kind in NESTED else SCALARS[column.kind].sqlite
 
 
-def _blob(text: str | None) -> bytes | None:
-    return None if text is None else bytes_of(text)
-
-
-_FORMS: Mapping[Kind, Callable[[Any], Any]] = {"bytes32": _blob, **dict.fromkeys(NESTED, json_text)}
+_FORMS: Mapping[Kind, Callable[[Any], Any]] = dict.fromkeys(NESTED, json_text)

@@ -76,7 +76,12 @@ def _to_dict(value: Any) -> Any:
 def dict_of(record: Any) -> dict[str, Any]:
     """Return the fields of a record by their names in Python."""
     kind: Any = type(record)
-    return {name: to_dict(getattr(record, name)) for name, *_ in _fields(kind)}
+    return {key: to_dict(getattr(record, name)) for name, key in _keys(kind)}
+
+
+@lru_cache(maxsize=512)
+def _keys(kind: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field.key) for field in fields_of(kind))
 
 
 def _to_wire(value: Any) -> Any:

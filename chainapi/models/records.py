@@ -91,7 +91,8 @@ class Record(
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by their names in Python, records inside as dicts.
 
-        Numbers keep their types, and a missing field is None. `extra` is not included.
+        The key of `from_` is ``from``. Numbers keep their types, and a missing field is None. `extra` is not
+        included.
         """
         return dict_of(self)
 
@@ -128,8 +129,8 @@ class Record(
         return [(field.name, getattr(self, field.name)) for field in fields_of(type(self)) if field.shown]
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        """Yield names in Python and values, as a model of Pydantic does."""
-        return ((field.name, getattr(self, field.name)) for field in fields_of(type(self)))
+        """Yield names and values, as a model of Pydantic does."""
+        return ((field.key, getattr(self, field.name)) for field in fields_of(type(self)))
 
 
 def _likely(kind: Any, name: str) -> str | None:

@@ -15,6 +15,7 @@ from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
+from keyword import iskeyword
 from typing import Annotated, Any, Literal, TypeAlias
 
 import attrs
@@ -159,12 +160,6 @@ class Type(Struct, frozen=True):
             return ()
         return tuple(type_of(hint) for hint in typing.get_args(self.hint) if hint is not types.NoneType)
 
-    @property
-    def listed(self) -> tuple[Any, ...]:
-        """Values that a literal or an enumeration lists, or one in a union."""
-        kinds = self.members if self.kind == "union" else (self,)
-        return tuple(value for kind in kinds if kind.kind in ("literal", "enum") for value in kind.choices)
-
     def parts(self) -> Iterator[Type]:
         """Yield this type and the types in it, but not those of the fields of a record."""
         yield self
@@ -263,8 +258,6 @@ class Field(Struct, frozen=True):
         wire: its name in JSON.
         type: its type; of the kind ``other`` without an annotation that can be resolved.
         default: its value where JSON lacks it, an `attrs.Factory` of it, or `attrs.NOTHING`.
-        direct: whether the constructor takes the value unchanged and by the name of the field. So it is not
-            with a converter, an alias or ``init=False``.
         timestamp: whether it is Unix time in seconds, with a property beside it that is the datetime.
         shown: whether the repr of a record shows its value as it is.
 
@@ -274,9 +267,13 @@ class Field(Struct, frozen=True):
     wire: str
     type: Type
     default: Any
-    direct: bool
     timestamp: bool
     shown: bool
+
+    @property
+    def key(self) -> str:
+        """Key of the field in a dict: ``from`` of the attribute ``from_``."""
+        return self.name[:-1] if iskeyword(self.name[:-1]) else self.name
 
     @property
     def required(self) -> bool:
@@ -335,28 +332,27 @@ def _declared(model: Any, hints: Mapping[str, Any]) -> Iterator[Field]:
         for value in vars(kind).values()
         if isinstance(value, UTCDatetime | OptionalUTCDatetime)
     }
-    for name, wire, default, direct, shown in _attributes(model):
+    for name, wire, default, shown in _attributes(model):
         hint = hints.get(name)
         kind = unknown if hint is None else type_of(hint)
         shown = shown and NOT_SHOWN not in kind.notes
-        yield Field(name, wire, kind, default, direct, name in timestamps, shown)
+        yield Field(name, wire, kind, default, name in timestamps, shown)
 
 
-def _attributes(model: Any) -> Iterator[tuple[str, str, Any, bool, bool]]:
-    """Yield each field's name, JSON name, default, whether it is direct, and shown."""
+def _attributes(model: Any) -> Iterator[tuple[str, str, Any, bool]]:
+    """Yield each field's name, JSON name, default, and whether it is shown."""
     if issubclass(model, msgspec.Struct):  # attrs reads the fields of our records from here
         for entry in msgspec.structs.fields(model):
             if entry.encode_name != KEPT:
                 default = _default(entry.default, entry.default_factory, msgspec.NODEFAULT)
-                yield entry.name, entry.encode_name, default, True, True
+                yield entry.name, entry.encode_name, default, True
     elif attrs.has(model):
         for attribute in attrs.fields(model):
-            direct = attribute.init and attribute.converter is None and attribute.alias == attribute.name
-            yield attribute.name, _wire(attribute), attribute.default, direct, attribute.repr is True
+            yield attribute.name, _wire(attribute), attribute.default, attribute.repr is True
     else:
         for field in dataclasses.fields(model):
             default = _default(field.default, field.default_factory, dataclasses.MISSING)
-            yield field.name, field.name, default, field.init, field.repr
+            yield field.name, field.name, default, field.repr
 
 
 def _wire(attribute: attrs.Attribute[Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -73,21 +72,20 @@ class Unknown:
 
 
 def raw_dict(row: Any) -> Any:
-    """Return the fields of a raw row by the names of their attributes.
+    """Return the fields of a raw row by their names in Python.
 
     A row that is no object stays as it is.
     """
     if not isinstance(row.raw, dict):
         return row.raw
-    names = {wire: python_name(wire) for wire in row.raw}
-    return {name + "_" * iskeyword(name): row.raw[wire] for wire, name in names.items()}
+    return {python_name(wire): value for wire, value in row.raw.items()}
 
 
 def raw_field(row: Any, name: str) -> Any:
     """Return the field of a raw row by the name of its attribute."""
     if name != "raw" and not name.startswith("__") and isinstance(row.raw, dict):
-        wire = wire_name(name.removesuffix("_"))
-        if wire in row.raw:
+        name = name.removesuffix("_")
+        if (wire := wire_name(name)) in row.raw:
             return row.raw[wire]
         if name in (named := raw_dict(row)):  # its name in JSON is not in camel case
             return named[name]

@@ -17,7 +17,7 @@ from msgspec.structs import astuple
 
 from chainapi.tables.columns import SOURCE, Column
 from chainapi.tables.rows import json_text
-from chainapi.tables.types import BYTES, PRECISION, SCALARS, SCALE, Kind, bytes_of, hexadecimal
+from chainapi.tables.types import PRECISION, SCALARS, SCALE, Kind
 
 __all__ = [
     "array_of",
@@ -32,7 +32,7 @@ __all__ = [
 
 _TIME = pa.timestamp("ms", "UTC")
 _KNOWN = (
-    *(pa.int64(), pa.float64(), pa.bool_(), pa.string(), _TIME, pa.binary(BYTES)),
+    *(pa.int64(), pa.float64(), pa.bool_(), pa.string(), _TIME),
     *(pa.decimal128(PRECISION, 0), pa.decimal128(PRECISION, SCALE)),
 )
 _TYPES: Mapping[str, Any] = {str(known): known for known in _KNOWN}
@@ -188,12 +188,6 @@ def _decimals(column: Column, values: Sequence[Any], validity: Any) -> Any:
     return _texts(column, values, validity).cast(arrow_type(column))  # the codec checked the digits
 
 
-def _bytes(column: Column, values: Sequence[Any], validity: Any) -> Any:
-    content = b"".join(map(bytes_of, _filled(values, validity, _ZERO)))
-    return of_buffer(arrow_type(column), content, validity)
-
-
-_ZERO = hexadecimal(0)
 _MILLISECONDS = of_buffer(pa.int64(), struct.pack("q", 1_000))[0]  # of a second
 
 _ARRAYS: Mapping[Kind, Callable[[Column, Sequence[Any], Any], Any]] = {
@@ -206,7 +200,6 @@ _ARRAYS: Mapping[Kind, Callable[[Column, Sequence[Any], Any], Any]] = {
     "time": _times,
     "whole": _decimals,
     "decimal": _decimals,
-    "bytes32": _bytes,
     "struct": _records,
     "list": _lists,
 }
@@ -218,7 +211,7 @@ _ARRAYS: Mapping[Kind, Callable[[Column, Sequence[Any], Any], Any]] = {
 def grows_to(found: Any, wanted: Any) -> bool:
     """Return whether another schema or struct has all fields, with the same types.
 
-    Records may have more fields there. DuckDB returns times in other units, and 32 bytes as any bytes.
+    Records may have more fields there. DuckDB returns times in other units.
     """
     return all(
         wanted.get_field_index(field.name) >= 0 and _fits(field.type, wanted.field(field.name).type)
@@ -233,4 +226,4 @@ def _fits(found: Any, wanted: Any) -> bool:
         return _fits(found.value_type, wanted.value_type)
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
         return (found.tz is None) == (wanted.tz is None)
-    return bool(found == wanted or (pa.types.is_binary(found) and pa.types.is_fixed_size_binary(wanted)))
+    return bool(found == wanted)

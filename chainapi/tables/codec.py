@@ -31,7 +31,7 @@ from chainapi.tables.columns import (
     has_extra,
 )
 from chainapi.tables.shapes import Misfit, Shape, text_of
-from chainapi.tables.types import INT64, YEARS, Amounts, Kind, fraction_text, hexadecimal, whole_text
+from chainapi.tables.types import INT64, YEARS, Amounts, Kind, fraction_text, whole_text
 
 __all__ = ["INVALID", "Codec"]
 
@@ -245,7 +245,6 @@ _REASONS: Mapping[Kind, str] = {
     "integer": "a whole number that is no amount has at most 64 bits",
     "time": "a time is in the years 1 to 9999",
     "whole": 'amounts="decimal" holds 38 digits; amounts="text" holds every whole number',
-    "bytes32": 'amounts="binary" holds unsigned numbers of 256 bits; amounts="text" holds every whole number',
     "float": 'amounts="float" holds numbers up to 1.8e308; amounts="text" holds every whole number',
     "decimal": "a decimal has at most 20 digits before its point and 18 after it",
 }
@@ -300,7 +299,6 @@ def _fitting(kind: Kind, value: Any) -> Any:
 _WHOLE_TEXTS: Mapping[Kind, Callable[[int], str]] = {
     "digits": str,
     "whole": whole_text,
-    "bytes32": hexadecimal,
 }
 _PLAIN: Mapping[Kind, type] = {"text": str, "boolean": bool}
 

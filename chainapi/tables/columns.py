@@ -46,7 +46,7 @@ class Column:
     """Column: its name, its kind, and the columns in it; every column may hold None.
 
     - ``integer``: a whole number of 64 bits
-    - ``digits``, ``whole``, ``bytes32``: a whole number as text, as decimal(38, 0), as 32 bytes (`Amounts`)
+    - ``digits``, ``whole``: a whole number as text, as decimal(38, 0) (`Amounts`)
     - ``float``, ``boolean``, ``text``; ``decimal``: an exact fraction, decimal(38, 18)
     - ``time``: Unix time in whole seconds, of the years 1 to 9999
     - ``json``: any JSON value

@@ -22,7 +22,7 @@ from chainapi.models.plain import to_dict
 from chainapi.models.records import Record, unnamed
 from chainapi.models.schema import Field, Type, list_of
 from chainapi.tables.columns import SOURCE, TAKEN, Column, named_fields
-from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, hexadecimal, whole_text
+from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, whole_text
 
 __all__ = ["Misfit", "Shape", "text_of"]
 
@@ -289,7 +289,6 @@ _CHECKED: Mapping[Kind, Any] = {
     "time": Annotated[int, msgspec.Meta(ge=YEARS[0], le=YEARS[1])],
     "digits": int,
     "whole": int,
-    "bytes32": int,
     "float": float,
     "decimal": Decimal,
     "boolean": bool,
@@ -297,6 +296,5 @@ _CHECKED: Mapping[Kind, Any] = {
 }
 _FORMS: Mapping[Kind, Callable[[Any], Any]] = {
     "whole": whole_text,
-    "bytes32": hexadecimal,
     "decimal": fraction_text,
 }

@@ -21,7 +21,6 @@ __all__ = [
     "AMOUNTS",
     "AMOUNT_KINDS",
     "A_MODEL",
-    "BYTES",
     "INT64",
     "PRECISION",
     "SCALARS",
@@ -30,25 +29,22 @@ __all__ = [
     "Amounts",
     "Kind",
     "Scalar",
-    "bytes_of",
     "checked_amounts",
     "double_of",
     "fraction_text",
-    "hexadecimal",
     "whole_text",
 ]
 
 # What messages advise for rows without columns: those of a TypedDict and a Pydantic class have none either.
 A_MODEL = "model= with an attrs class, a dataclass or a Struct"
 
-Amounts: TypeAlias = Literal["text", "decimal", "float", "binary"]
+Amounts: TypeAlias = Literal["text", "decimal", "float"]
 AMOUNTS: tuple[Amounts, ...] = get_args(Amounts)
 
 Kind: TypeAlias = Literal[
     "integer",
     "digits",
     "whole",
-    "bytes32",
     "float",
     "decimal",
     "boolean",
@@ -63,13 +59,11 @@ AMOUNT_KINDS: Mapping[Amounts, Kind] = {
     "text": "digits",
     "decimal": "whole",
     "float": "float",
-    "binary": "bytes32",
 }
 
 INT64 = -(2**63), 2**63 - 1
 YEARS = -62_135_596_800, 253_402_300_799  # Unix seconds of the years 1 to 9999
 PRECISION, SCALE = 38, 18  # digits of a decimal, and those after its point
-BYTES = 32  # of an amount as binary
 
 
 @frozen
@@ -92,7 +86,6 @@ SCALARS: Mapping[Kind, Scalar] = {
     "integer": Scalar("int64", "INTEGER", int),
     "digits": Scalar("string", "TEXT", str),
     "whole": Scalar(f"decimal128({PRECISION}, 0)", "TEXT", str),
-    "bytes32": Scalar(f"fixed_size_binary[{BYTES}]", "BLOB", str),
     "float": Scalar("double", "REAL", float),
     "decimal": Scalar(f"decimal128({PRECISION}, {SCALE})", "TEXT", str),
     "boolean": Scalar("bool", "INTEGER", bool),
@@ -154,20 +147,3 @@ def fraction_text(value: Decimal) -> str:
     if int(value.as_tuple().exponent) < -SCALE:
         raise ValueError(f"{value} has more than {SCALE} digits after the point")
     return f"{value:f}"
-
-
-def hexadecimal(value: int) -> str:
-    """Return a whole number as "0x" and 64 hexadecimal digits.
-
-    Raises:
-        ValueError: it is negative, or has more than 256 bits.
-
-    """
-    if not 0 <= value < 1 << 8 * BYTES:
-        raise ValueError(f"{value} is not an unsigned number of {8 * BYTES} bits")
-    return f"0x{value:064x}"
-
-
-def bytes_of(text: str) -> bytes:
-    """Return the 32 bytes, big-endian, of a number in hexadecimal digits."""
-    return bytes.fromhex(text[2:])

@@ -17,11 +17,12 @@ from attrs import fields
 import chainapi as package
 from chainapi import Limit, Session
 from chainapi.api.catalogue import ROUTES, WRITES
-from chainapi.models import EvmBlock
+from chainapi.models import EvmBlock, NativeTransaction
 from chainapi.simulator import Simulator
 from tests.cli.terminal import BLOCKS, FAILED, WRONG_USAGE, Fixed, chainapi, finish, start
 from tests.cli.terminal import environment as environment
 from tests.cli.terminal import plain as seen
+from tests.documents import Maker
 from tests.programs import program
 
 UTXOS_V2 = "data.primary_network.utxos_v2"
@@ -46,6 +47,16 @@ def test_list_by_name_prints_the_fields_of_the_model() -> None:
     assert [row["block_hash"] for row in rows] == [row["blockHash"] for row in raw]
     metrics = chainapi("list", "metrics.avg_tps", "43114", "--limit", "2").rows  # needs no --api
     assert [row["timestamp"] for row in metrics] == [1_767_225_600, 1_767_139_200]
+
+
+def test_list_by_name_prints_all_digits() -> None:
+    """Amounts are strings, because `jq` would round numbers; a row has the names of its columns."""
+    made = Maker(seed=1, whole=True).record(NativeTransaction)
+    sent = {**made, "value": str(2**256 - 1), "blockNumber": "7", "news": 1}
+    transport = Fixed(200, {"transactions": [sent]})
+    (row,) = chainapi("list", "data.evm.native_transactions", "43114", "0x1", transport=transport).rows
+    assert (row["value"], row["block_number"], row["extra"]) == (str(2**256 - 1), 7, {"news": 1})
+    assert row["from"]["address"] == made["from"]["address"]
 
 
 def test_list_by_name_requests_full_pages() -> None:

@@ -36,7 +36,7 @@ from tests.export.contract import FORMATS, read
 from tests.ledger import Ledger, block
 from tests.sessions import reaching, simulated
 
-AMOUNTS = ("text", "decimal", "float", "binary")
+AMOUNTS = ("text", "decimal", "float")
 PATHS = ("/v1/a", "/v1/b")
 each_format = pytest.mark.parametrize("name", FORMATS)
 
@@ -121,12 +121,6 @@ def amount(cell: Any, name: str, amounts: str, *, typed: bool) -> int:
     match amounts:
         case "float":
             return int(float(cell) if name == "csv" else exactly(float, cell))
-        case "binary" if typed or name == "sqlite":
-            assert len(cell) == 32
-            return int.from_bytes(exactly(bytes, cell))
-        case "binary":
-            assert len(cell) == 66
-            return int(cell, 16)
         case "decimal" if typed:
             return int(exactly(Decimal, cell))
     return int(exactly(str, cell))
@@ -191,7 +185,6 @@ BIG: Mapping[str, st.SearchStrategy[int]] = {
     "text": st.integers(0, 5) | st.integers() | st.sampled_from([2**256 - 1, -(10**99)]),
     "decimal": st.integers(0, 5) | st.integers(1 - 10**38, 10**38 - 1),
     "float": st.integers(-5, 5) | st.integers(-(2**53), 2**53) | st.just(2**255),
-    "binary": st.integers(0, 5) | st.integers(0, 2**256 - 1) | st.just(2**256 - 1),
 }
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | FLOATS | TEXTS,

@@ -164,7 +164,7 @@ async def test_a_value_that_does_not_fit_fails_its_source_alone(
     """The other sources are complete, and the failed one keeps the pages before the value."""
     out = tmp_path if shape == "folder" else tmp_path / "b.jsonl"
     paths = [f"/v1/chains/{chain}/blocks" for chain in CHAINS]
-    options: Any = {"format": "jsonl", "page_size": 4, "amounts": "binary", "prefetch": prefetch}
+    options: Any = {"format": "jsonl", "page_size": 4, "amounts": "decimal", "prefetch": prefetch}
 
     async def run(**more: Any) -> Any:
         if ordered:
@@ -212,7 +212,7 @@ async def test_row_of_a_misfit_is_its_index_in_the_page(ordered: bool, tmp_path:
     async with session_of(Restarting()) as session:
         walk: Any = session.data.evm.blocks if ordered else partial(session.data.list, model=EvmBlock)
         with pytest.raises(IncompleteExportError) as caught:
-            await export(walk, [43114 if ordered else "/v1/x"], tmp_path / "b.jsonl", amounts="binary")
+            await export(walk, [43114 if ordered else "/v1/x"], tmp_path / "b.jsonl", amounts="decimal")
     (failure,) = caught.value.failures.values()
     assert isinstance(failure, ColumnValueError)
     assert failure.row == 2

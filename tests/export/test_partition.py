@@ -186,7 +186,6 @@ AMOUNTS: dict[str, tuple[int, Any]] = {  # of each form the largest one, and wha
     "text": (LARGE, str(LARGE)),
     "decimal": (10**38 - 1, Decimal(10**38 - 1)),
     "float": (2**200, float(2**200)),
-    "binary": (LARGE, LARGE.to_bytes(32)),
 }
 
 

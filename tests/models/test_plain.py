@@ -58,8 +58,9 @@ def is_plain(plain: Any, value: Any) -> bool:
     if isinstance(value, dict):
         return plain.keys() == value.keys() and all(is_plain(plain[key], value[key]) for key in value)
     if attrs.has(type(value)) and not isinstance(value, Unknown):
-        names = [field.name for field in attrs.fields(type(value))]
-        return [*plain] == names and all(is_plain(plain[name], getattr(value, name)) for name in names)
+        keys = {field.name: field.name.removesuffix("_") for field in attrs.fields(type(value))}
+        within = all(is_plain(plain[key], getattr(value, name)) for name, key in keys.items())
+        return [*plain] == [*keys.values()] and within
     return type(plain) is not Unknown and bool(plain == value)
 
 
@@ -82,7 +83,7 @@ def test_a_transaction_in_both_forms() -> None:
     row = row_of(NativeTransaction, 1, whole=True)
     row = attrs.evolve(row, value=10**30, to=None, from_=RichAddress(address="0x1"), method=None)
     plain, wire = row.to_dict(), row.to_wire()
-    assert (plain["value"], plain["from_"]["address"], plain["method"]) == (10**30, "0x1", None)
+    assert (plain["value"], plain["from"]["address"], plain["method"]) == (10**30, "0x1", None)
     assert (wire["value"], wire["from"], wire["to"]) == (str(10**30), {"address": "0x1"}, None)
     assert wire["blockTimestamp"] == plain["block_timestamp"] == row.block_timestamp
     assert "method" not in wire
@@ -103,7 +104,7 @@ def test_rows_without_a_record() -> None:
     raw = {"txHash": "0x1", "from": {"someName": 1}}
     for row in (Unknown(raw), Invalid(raw, DecodeError("odd"))):
         assert row.to_wire() == raw
-        assert row.to_dict() == {"tx_hash": "0x1", "from_": {"someName": 1}}
+        assert row.to_dict() == {"tx_hash": "0x1", "from": {"someName": 1}}
         assert all(getattr(row, name) == value for name, value in row.to_dict().items())
     assert Invalid("text", DecodeError("odd")).to_dict() == Invalid("text", DecodeError("odd")).to_wire()
 
