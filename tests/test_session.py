@@ -708,7 +708,7 @@ async def test_unknown_keyword() -> None:
 async def test_misspelt_keyword() -> None:
     """Misspelt keywords of list() and get() are not sent as query parameters."""
     async with session_of(scripted(lambda _: reply({"rows": []}))) as session:
-        for misspelt in ("itmes", "pagesize", "page_sze", "page_token", "resum"):
+        for misspelt in ("itmes", "pagesize", "page_sze", "page_tokn", "resum"):
             options: dict[str, Any] = {misspelt: "x"}
             with pytest.raises(ConfigurationError, match=misspelt):
                 session.data.list("/v1/blocks", **options)

@@ -82,7 +82,7 @@ def call(name: str, endpoint: Endpoint) -> str:
         for one in endpoint.parameters
     ]
     if not endpoint.single:
-        given += ["resume=None", "on_invalid='raw'", "prefetch=2"]
+        given += ["resume=None", "page_token=None", "on_invalid='raw'", "prefetch=2"]
     given += ["priority=1", "deadline=9.5", "tag='job'"]
     result = endpoint.function.__annotations__["return"]
     called = f"{'await ' if endpoint.single else ''}session.{name}({', '.join(given)})"

@@ -170,6 +170,7 @@ class Method:
             yield page_size(size["schema"]["minimum"], size["schema"]["maximum"])
         if operation.list_field is not None:
             yield "resume: Checkpoint | None = None"
+            yield "page_token: str | None = None"
             yield 'on_invalid: OnInvalid = "raise"'
             yield "prefetch: int = 0"
         yield "priority: int | None = None"

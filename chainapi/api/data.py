@@ -78,6 +78,7 @@ class DataAPI(ServiceAPI):
         network: Network | None = None,
         feature: ChainFeature | None = None,
         resume: Checkpoint | None = None,
+        page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int | None = None,

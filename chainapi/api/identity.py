@@ -47,8 +47,8 @@ def deduplicator(route: Route, start: Start, identity: Identity | None = None) -
     """
     watermark = start.watermark if route.descending_key is not None else None
     _check_order(watermark, route)
-    resumed = start.rows > 0
-    unknown = route.descending_key is not None and resumed and watermark is None and not start.unordered
+    given = start.rows > 0
+    unknown = route.descending_key is not None and given and watermark is None and not start.unordered
     if unknown and identity is None:
         raise CheckpointError("the checkpoint has no watermark: it was taken without descending_key=")
     return Deduplicator(
@@ -56,7 +56,7 @@ def deduplicator(route: Route, start: Start, identity: Identity | None = None) -
         watermark=watermark,
         unordered=start.unordered or unknown,
         keyless=start.keyless,
-        resumed=resumed,
+        resumed=given or start.token is not None,  # a bare page token
     )
 
 

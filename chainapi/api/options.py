@@ -16,7 +16,7 @@ from chainapi.core.arguments import boolean, one_of, seconds_of, tag_of, whole_n
 from chainapi.core.call import CallOptions
 from chainapi.core.http import is_header_name
 from chainapi.core.limits.waiting import WaitingLimit
-from chainapi.core.paging.checkpoint import Checkpoint
+from chainapi.core.paging.checkpoint import MAX_TOKEN, Checkpoint
 from chainapi.core.retry import RetryPolicy
 from chainapi.errors import ConfigurationError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_SENT", "OPTIONS", "Options", "call_options", "changed_options", "is_misspelt"]
 
-NOT_SENT = ("resume", "on_invalid", "prefetch", "priority", "deadline", "tag")
+NOT_SENT = ("resume", "page_token", "on_invalid", "prefetch", "priority", "deadline", "tag")
 MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
 
 
@@ -33,6 +33,7 @@ class Options(Struct, frozen=True):
     """Options of a walk: the arguments that are not sent (`NOT_SENT`)."""
 
     resume: Checkpoint | None
+    page_token: str | None
     on_invalid: OnInvalid
     prefetch: int
     priority: int | None
@@ -42,6 +43,15 @@ class Options(Struct, frozen=True):
     def __post_init__(self) -> None:
         one_of("on_invalid", self.on_invalid, ("raise", "raw"))
         whole_number("prefetch", self.prefetch, 0, MAX_PREFETCH)
+        if self.page_token is not None:
+            _check_token(self.page_token)
+            if self.resume is not None:
+                raise ConfigurationError("resume= has a page token itself: leave page_token= out")
+
+
+def _check_token(token: object) -> None:
+    if not isinstance(token, str) or not 1 <= len(token) <= MAX_TOKEN:
+        raise ConfigurationError(f"page_token={quoted(token)} must be a page.next_page_token, not None")
 
 
 def call_options(options: CallOptions, given: Mapping[str, Any]) -> CallOptions:
@@ -145,5 +155,5 @@ def is_misspelt(name: str) -> bool:
 
 _LIST_ARGUMENTS = (
     *("path", "priority", "deadline", "tag", "model", "items", "page_size", "key", "descending_key", "until"),
-    *("resume", "on_invalid", "prefetch", "params"),
+    *("resume", "page_token", "on_invalid", "prefetch", "params"),
 )

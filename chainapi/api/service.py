@@ -71,6 +71,7 @@ class ServiceAPI:
         descending_key: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
+        page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int | None = None,
@@ -92,6 +93,7 @@ class ServiceAPI:
         descending_key: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
+        page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int | None = None,
@@ -112,6 +114,7 @@ class ServiceAPI:
         descending_key: str | None = None,
         until: str | None = None,
         resume: Checkpoint | None = None,
+        page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int | None = None,
@@ -135,6 +138,8 @@ class ServiceAPI:
                 page that breaks the order is detected: no row is lost.
             until: name of the query parameter with the upper bound of that number, to begin a restart at.
             resume: a checkpoint of the same query, with or without a model.
+            page_token: a bare token to begin at its page; unlike a checkpoint, it has no age and no count of
+                rows.
             on_invalid: "raise" raises DecodeError at a row that does not match `model`; "raw" returns it as
                 an `Invalid` among the other rows.
             prefetch: pages to fetch ahead of the reader, 0 to 16.
@@ -162,7 +167,7 @@ class ServiceAPI:
             until=name_of("until", until, "query parameter"),
             key=tuple(attribute_path(name, model) for name in key_names(key)),
         )
-        options = Options(resume, on_invalid, prefetch, priority, deadline, tag)
+        options = Options(resume, page_token, on_invalid, prefetch, priority, deadline, tag)
         view, query = self._told_apart(self.list, given, params, page_size)
         return Pages(*self._walk(route, self._query(route.path, query), options, view=view))
 

@@ -58,7 +58,10 @@ def open_list(
         CheckpointError: the checkpoint to resume from belongs to another query.
 
     """
-    start = _start(options.resume, Beginning(service.endpoint.base_url, query))
+    beginning = Beginning(service.endpoint.base_url, query)
+    start = _start(options.resume, beginning)
+    if (token := options.page_token) is not None:  # as if the service had just returned it
+        start = evolve(beginning.checkpoint(), token=token, minted_at=service.member.now())
     source = ListSource(connection, service, route, query, options, call_options, endpoint, start.range)
     known = start
     if isinstance(start, Checkpoint) and start.following:
@@ -198,7 +201,7 @@ class ListSource:
             within = None if self._part is None else self._within
         else:
             within = Interval(since, self._within.end)
-        options = replace(self._options, resume=evolve(start, range=within), prefetch=0)
+        options = replace(self._options, resume=evolve(start, range=within), page_token=None, prefetch=0)
         calls = self._call_options
         priority = LOWEST if options.priority is None and not calls.priority else calls.priority
         calls = replace(calls, priority=priority, cache=None)
@@ -271,7 +274,7 @@ class ListSource:
     def _open(self, query: Query, start: Checkpoint | None) -> tuple[Walk, ListSource]:
         """Return the walk and the source of a query with the options of this one."""
         connection, service, route = self._connection, self._service, self._route
-        options = replace(self._options, resume=start)
+        options = replace(self._options, resume=start, page_token=None)
         return open_list(connection, service, route, query, options, self._call_options, self._endpoint)
 
     def _call(self, fetch: Fetch, needed: Callable[[], bool] | None) -> Call:

@@ -35,6 +35,7 @@ class SpecifiedMetrics(ServiceAPI):
         chain_id: ChainId,
         *,
         resume: Checkpoint | None = None,
+        page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int | None = None,
@@ -48,6 +49,7 @@ class SpecifiedMetrics(ServiceAPI):
         Args:
             chain_id: identifier of the chain.
             resume: a checkpoint of the same query.
+            page_token: a bare token to begin at its page.
             on_invalid: "raise" raises DecodeError at an invalid data point, "raw" returns it as an `Invalid`
                 among the other rows.
             prefetch: pages to fetch ahead of the reader, 0 to 16.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from chainapi.models.decode_errors import DECODING_ERRORS
+from chainapi.errors import DecodeError
+from chainapi.models.decode_errors import DECODING_ERRORS, TOO_DEEP
 
 __all__ = [
     "EXACT",
@@ -91,11 +90,18 @@ def _refuse(constant: str) -> None:
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a JSON value as JSON, numbers with all their digits."""
+    """Return a JSON value as JSON, numbers with all their digits.
+
+    Raises:
+        DecodeError: it is nested too deeply.
+
+    """
     try:
         return _ENCODER.encode(value)
-    except (UnicodeEncodeError, RecursionError):  # a lone surrogate has to be escaped
+    except UnicodeEncodeError:  # a lone surrogate has to be escaped
         return _encoded(value).encode()
+    except RecursionError:
+        raise DecodeError(TOO_DEEP) from None
 
 
 def ascii_json(value: Any, indent: int | None = None) -> str:
@@ -116,39 +122,13 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def _encoded(value: Any) -> str:
-    """Encode without recursion.
-
-    From Python 3.12 on, decoders read deeper than the stack.
-    """
-    texts: list[str] = []
-    waiting: list[Any] = [value]
-    while waiting:
-        match waiting.pop():
-            case _Text(text):
-                texts.append(text)
-            case dict(fields):
-                inner = [(_Text(f"{json.dumps(name)}:"), field) for name, field in fields.items()]
-                waiting += _enclosed("{", inner, "}")
-            case list(items):
-                waiting += _enclosed("[", [(item,) for item in items], "]")
-            case str(text):
-                texts.append(json.dumps(text))
-            case plain:
-                texts.append(_ENCODER.encode(plain).decode())
-    return "".join(texts)
-
-
-class _Text(Struct, frozen=True):
-    """Part of a string that is encoded already."""
-
-    text: str
-
-
-def _enclosed(opening: str, inner: Sequence[tuple[Any, ...]], closing: str) -> list[Any]:
-    """Return the parts between two brackets, with commas, last part first."""
-    parts: list[Any] = [_Text(closing)]
-    for index, part in reversed(list(enumerate(inner))):
-        parts += reversed(part)
-        if index:
-            parts.append(_Text(","))
-    return [*parts, _Text(opening)]
+    """Encode a value with a lone surrogate in it."""
+    match value:
+        case dict():
+            fields = [f"{json.dumps(name)}:{_encoded(field)}" for name, field in value.items()]
+            return f"{{{','.join(fields)}}}"
+        case list():
+            return f"[{','.join(map(_encoded, value))}]"
+        case str():
+            return json.dumps(value)
+    return _ENCODER.encode(value).decode()

@@ -7,15 +7,14 @@ its values (`chainapi.tables.rows`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
 
 from chainapi._text import printable, quoted
-from chainapi.core.numbers import is_decimal, is_number, whole_of
 from chainapi.errors import ColumnValueError, ConfigurationError
 from chainapi.models.exact_json import encode_json
 from chainapi.models.invalid import Invalid
@@ -30,8 +29,8 @@ from chainapi.tables.columns import (
     free_name,
     has_extra,
 )
-from chainapi.tables.shapes import Misfit, Shape, text_of
-from chainapi.tables.types import INT64, YEARS, Amounts, Kind, fraction_text, whole_text
+from chainapi.tables.shapes import Misfit, Shape, fitting
+from chainapi.tables.types import Amounts, Kind
 
 __all__ = ["INVALID", "Codec"]
 
@@ -182,7 +181,7 @@ class Codec:
         made: dict[str, Any] = {}
         extra = dict(raw)
         for wire, column in self._known.items():
-            value = _fitting(column.kind, raw.get(wire))
+            value = fitting(column, raw.get(wire))
             if value is not None:
                 made[column.name] = value
             if value is not None or raw.get(wire) is None:
@@ -271,47 +270,3 @@ def _placed(places: Sequence[int]) -> Iterator[None]:
         yield
     except ColumnValueError as fault:
         raise fault.changed(row=places[fault.row or 0]) from None
-
-
-# Values of rows of unknown kinds
-
-
-def _fitting(kind: Kind, value: Any) -> Any:
-    """Return a value in the form of a column of this kind, or None if it does not fit.
-
-    A value that would have to change does not fit.
-    """
-    if kind in ("integer", "time"):
-        low, high = INT64 if kind == "integer" else YEARS
-        number = whole_of(value)
-        return number if number is not None and low <= number <= high else None
-    if kind in _WHOLE_TEXTS:
-        return text_of(_WHOLE_TEXTS[kind], whole_of(value))
-    if kind == "float" and is_number(value):
-        return value if abs(value) < 2**53 or value == _nearest_float(value) else None
-    if kind == "decimal" and type(value) in (int, float, str, Decimal):
-        return text_of(fraction_text, _decimal_of(str(value)))
-    if kind == "json":
-        return None if value is None else msgspec.Raw(encode_json(value))
-    return value if type(value) is _PLAIN.get(kind) else None
-
-
-_WHOLE_TEXTS: Mapping[Kind, Callable[[int], str]] = {
-    "digits": str,
-    "whole": whole_text,
-}
-_PLAIN: Mapping[Kind, type] = {"text": str, "boolean": bool}
-
-
-def _nearest_float(value: float) -> float | None:
-    try:
-        return float(value)
-    except OverflowError:
-        return None
-
-
-def _decimal_of(text: str) -> Decimal | None:
-    try:
-        return Decimal(text) if is_decimal(text) else None
-    except InvalidOperation:
-        return None

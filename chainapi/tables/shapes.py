@@ -20,11 +20,11 @@ from msgspec.structs import astuple
 from chainapi.models.exact_json import encode_json
 from chainapi.models.plain import to_dict
 from chainapi.models.records import Record, unnamed
-from chainapi.models.schema import Field, Type, list_of
+from chainapi.models.schema import Field, Float, Int, Type, list_of, type_of
 from chainapi.tables.columns import SOURCE, TAKEN, Column, named_fields
 from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, whole_text
 
-__all__ = ["Misfit", "Shape", "text_of"]
+__all__ = ["Misfit", "Shape", "fitting"]
 
 FEW = 4  # fields of a Struct up to which reading each by itself is faster than all of them together
 ENCODER = msgspec.json.Encoder()
@@ -170,12 +170,22 @@ def _unnamed(rows: Sequence[Any], kept: Sequence[Any]) -> list[msgspec.Raw | Non
     return [msgspec.Raw(encode_json(fields)) if fields else None for fields in found]
 
 
-def text_of(form: Callable[[Any], Any], value: int | Decimal | None, otherwise: str | None = None) -> Any:
-    """Return a value in a form; `otherwise` if it has none."""
+def fitting(column: Column, sent: Any) -> Any:
+    """Return a value of a row of an unknown kind in the form of a column.
+
+    It is None if the value does not fit, or would have to change.
+    """
+    if column.kind == "json":
+        return None if sent is None else _RAW.decode(encode_json([sent]))[0]
+    if (kind := _SENT.get(column.kind)) is None:  # a record, a list
+        return None
     try:
-        return None if value is None else form(value)
-    except ValueError:
-        return otherwise
+        made = [msgspec.convert(sent, kind, strict=kind in (bool, str))]
+        form = _text_form(column, type_of(kind), checked=False)
+        value = (made if form is None else form(made))[0]
+    except (msgspec.ValidationError, Misfit):
+        return None
+    return value if column.kind != "float" or value == sent else None
 
 
 def _form(column: Column, kind: Type, *, checked: bool) -> _Form | None:
@@ -227,8 +237,15 @@ def _formed(column: Kind, form: Callable[[Any], Any], values: Sequence[Any]) -> 
             return [*map(form, values)]
         return [None if value is None else form(value) for value in values]
     except ValueError as error:
-        place = next(place for place, value in enumerate(values) if text_of(form, value, "") == "")
+        place = next(place for place, value in enumerate(values) if not _has(form, value))
         raise Misfit(place, values[place], str(error), column) from None
+
+
+def _has(form: Callable[[Any], Any], value: Any) -> bool:
+    try:
+        return value is None or form(value) is not None
+    except ValueError:
+        return False
 
 
 def _digits(values: Sequence[Any]) -> list[Any]:
@@ -290,6 +307,13 @@ _CHECKED: Mapping[Kind, Any] = {
     "digits": int,
     "whole": int,
     "float": float,
+    "decimal": Decimal,
+    "boolean": bool,
+    "text": str,
+}
+_SENT: Mapping[Kind, Any] = {
+    **dict.fromkeys(("integer", "time", "digits", "whole"), Int),
+    "float": Float,
     "decimal": Decimal,
     "boolean": bool,
     "text": str,

@@ -289,6 +289,7 @@ def test_streams_and_groups_show_what_they_are() -> None:
         "chain_id",
         "page_size",
         "resume",
+        "page_token",
         "on_invalid",
         "prefetch",
         "priority",

@@ -61,6 +61,30 @@ async def test_resume_with_a_dead_token(descending_key: str | None) -> None:
     assert len(numbers) == (252 if descending_key else 130 + 252)
 
 
+async def test_bare_page_token() -> None:
+    """A page token alone begins at its page; once it is dead, the list begins again, and an event says so."""
+    simulator = Simulator(rows=250)
+    heard: list[Event] = []
+    async with simulated(simulator, on_event=heard.append) as session:
+        whole = await session.data.list(BLOCKS, page_size=100).collect()
+        token = (await anext(session.data.list(BLOCKS, page_size=100))).next_page_token
+        rest = session.data.list(BLOCKS, page_size=100, page_token=token)
+        assert await rest.collect() == whole[100:]
+        records = session.data.evm.blocks(43114, page_size=100, page_token=token)
+        assert [row.block_number for row in await records.collect()] == [
+            int(row["blockNumber"]) for row in whole[100:]
+        ]
+        simulator.advance(25 * 3600)
+        again = session.data.list(BLOCKS, page_size=100, page_token=token)
+        assert (await again.collect(), again.restarts) == (whole, 1)
+        assert [event.exact for event in heard if isinstance(event, Restarted)] == [False]
+        for wrong in ("", 5, "x" * 5_000):
+            with pytest.raises(ConfigurationError, match="page_token="):
+                session.data.list(BLOCKS, page_token=wrong)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="leave page_token= out"):
+            session.data.evm.blocks(43114, page_token=token, resume=rest.checkpoint)
+
+
 async def test_growing_list_without_restart() -> None:
     """A key finds the repeated rows of a list that grows while it is walked."""
 

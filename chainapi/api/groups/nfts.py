@@ -36,6 +36,7 @@ class NFTs(Group):
         *,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int | None = None,

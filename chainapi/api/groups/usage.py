@@ -74,6 +74,7 @@ class Usage(Group):
         request_path: str | None = None,
         page_size: PageSize | None = 100,
         resume: Checkpoint | None = None,
+        page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
         prefetch: int = 0,
         priority: int | None = None,
