@@ -27,7 +27,7 @@ def types(session: nox.Session) -> None:
     """Check types with mypy --strict and pyright, tests and calls of every route included."""
     session.install("-e", ".[dev]")
     session.run("mypy")
-    session.run("python", "-m", "chainapi._tooling.calls", "--check")
+    session.run("python", "-m", "chainapi._tooling.calls")
     python = session.run("python", "-c", "import sys; print(sys.executable)", silent=True)
     session.run("pyright", "--pythonpath", str(python).strip())
 
@@ -101,13 +101,6 @@ def limits(session: nox.Session) -> None:
     """Run the rate-limit laboratory: simulated servers in virtual time, figures beside targets."""
     session.install("-e", ".[test]")
     session.run("python", "-m", "tests.limits", *session.posargs)
-
-
-@nox.session
-def compare(session: nox.Session) -> None:
-    """Compare routes and records with the OpenAPI documents, or with those that are named."""
-    session.install("-e", ".[dev]")
-    session.run("python", "-m", "chainapi._tooling.compare", "--examples", *session.posargs)
 
 
 @nox.session

@@ -13,9 +13,9 @@ import attrs
 
 from chainapi import models
 from chainapi._tooling.calls import example
-from chainapi.api.bodies import wire_body
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint
+from chainapi.api.parameters import wire_body
 from chainapi.models import MetricPoint
 from chainapi.models.schema import Kind, Type, fields_of, is_amount, type_of
 from chainapi.models.unions import Tag, tags_of, wire_name

@@ -1,8 +1,7 @@
-"""Generator and comparison: the files they write and their errors."""
+"""Generator: the files that it writes, and its errors."""
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import warnings
@@ -15,11 +14,12 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from chainapi import Session
-from chainapi._tooling import calls, compare, generate, keys, pages, record_names, records, route_names
-from chainapi._tooling.calls import check_names
+from chainapi._tooling import calls, generate, pages
+from chainapi._tooling.entries import RECORDS, ROUTES, Entries
 from chainapi._tooling.files import COMMAND, HEADER, ROOT, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, snake
-from chainapi.api.catalogue import ROUTES, WRITES
+from chainapi._tooling.records import sentence
+from chainapi.api import catalogue
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.documents import Maker, path_pattern
@@ -29,32 +29,31 @@ pytestmark = pytest.mark.rule
 
 # The generated files of the checkout
 
-ROUTE_TABLES = "chainapi/_tooling/route_names.py"
-RECORD_TABLES = "chainapi/_tooling/record_names.py"
+ENTRIES = Entries.read()
 
 
 def test_docs_are_up_to_date() -> None:
     """Docs equal the generator's output from the declared routes."""
     writer = Writer(check=True)
-    generate.write_derived(writer)
+    pages.write(writer)
     assert writer.changed == [], f"out of date: run {COMMAND}"
 
 
 def test_generated_files_name_the_command() -> None:
     """Modules that the generator writes completely have their command in the first line."""
     groups = [path for path in (ROOT / "chainapi/api/groups").glob("*.py") if path.stem != "__init__"]
-    modules = [ROOT / f"chainapi/models/{name}.py" for name in (*record_names.MODULES, "enums", "__init__")]
+    modules = [ROOT / f"chainapi/models/{name}.py" for name in (*ENTRIES.names.modules, "enums", "__init__")]
     first = {path: path.read_text("utf-8").splitlines()[0] for path in (*groups, *modules)}
     assert [path for path, line in first.items() if line != HEADER] == []
     assert COMMAND in HEADER
 
 
 def test_all_routes_are_there() -> None:
-    """Sessions have every route of the tables, each at most three names away."""
-    listed = {dotted for paths in route_names.ROUTES.values() for dotted, _ in paths.values()}
-    assert {*ROUTES, *WRITES} == {*listed, "metrics.avg_tps"}, f"run {COMMAND}"
-    assert set(WRITES) == set(route_names.WRITES)
-    assert max(name.count(".") for name in ROUTES) == 2
+    """Sessions have every route with an entry, each at most three names away."""
+    names = {*catalogue.ROUTES, *catalogue.WRITES}
+    assert names == {*ENTRIES.routes, "metrics.avg_tps"}, f"run {COMMAND}"
+    assert set(catalogue.WRITES) == {name for name, entry in ENTRIES.routes.items() if entry.writes}
+    assert max(name.count(".") for name in names) == 2
 
 
 # Typed calls
@@ -69,9 +68,9 @@ async def test_the_typed_calls_run() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             await calls_of["call_every_route"](session)
-    singles = [name for name, endpoint in ROUTES.items() if endpoint.single]
+    singles = [name for name, endpoint in catalogue.ROUTES.items() if endpoint.single]
     assert simulator.stats.answered == {200: len(singles) - 1, 201: 1}
-    maker, declared = Maker(seed=2), iter(WRITES.values())
+    maker, declared = Maker(seed=2), iter(catalogue.WRITES.values())
 
     def answer(request: Request) -> Response:
         endpoint = next(declared)
@@ -82,7 +81,7 @@ async def test_the_typed_calls_run() -> None:
     transport = scripted(answer)
     async with session_of(transport) as session:
         await calls_of["call_every_write"](session)
-    assert len(transport.requests) == len(WRITES)
+    assert len(transport.requests) == len(catalogue.WRITES)
 
 
 def test_generated_pages_name_the_command() -> None:
@@ -159,59 +158,78 @@ def document_of(content: dict[str, Any], folder: Path) -> Document:
     return Document.read(place)
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """Return a folder with the parts of a checkout that are written by hand."""
-    (tmp_path / "chainapi/api").mkdir(parents=True)
-    for name in ("chainapi/api/data.py", "chainapi/api/metrics.py"):
-        (tmp_path / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
-    return tmp_path
+BLOCKS = f"""
+[data]
+class = "DataAPI"
+doc = "Data API."
+base = "ServiceAPI"
+records = "common"
+
+[data.evm]
+class = "EVM"
+doc = "Blocks."
+
+[data.evm.blocks]
+path = "{PATH}"
+doc = "Walk the blocks of a chain, newest first."
+key.by = ["block_hash"]
+key.why = "the hash finds one block"
+order.by = ["block_timestamp"]
+order.why = "the route sorts by block timestamp, descending"
+"""
 
 
-BLOCKS = ("data.evm.blocks", "Walk the blocks of a chain, newest first.")
-
-
-def generated(content: dict[str, Any], checkout: Path, *, check: bool = False) -> Writer:
+def generated(content: dict[str, Any], folder: Path, entries: str = BLOCKS, *, check: bool = False) -> Writer:
     """Generate the files of a checkout from a document with one route."""
-    writer = Writer(checkout, check=check)
-    generate.write_sources([document_of(content, checkout)], writer, {"data": {PATH: BLOCKS}, "metrics": {}})
+    writer = Writer(folder, check=check)
+    generate.write_sources([document_of(content, folder)], writer, Entries.read(entries))
     return writer
 
 
-def test_generating_again_changes_nothing(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generating_again_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Repeated generation writes no file; --check lists the files and writes none."""
-    check = generated(a_document(), checkout, check=True)
-    assert not (checkout / "chainapi/models").exists()
+    check = generated(a_document(), tmp_path, check=True)
+    assert not (tmp_path / "chainapi/models").exists()
     assert check.report() == 1
     assert f"chainapi/models/evm.py is out of date: run {COMMAND}" in capsys.readouterr().out
-    first = generated(a_document(), checkout)
+    first = generated(a_document(), tmp_path)
     assert first.changed == check.changed
-    assert (first.report(), generated(a_document(), checkout).changed) == (0, [])
+    assert (first.report(), generated(a_document(), tmp_path).changed) == (0, [])
 
 
-def test_a_document_becomes_a_record_and_a_route(checkout: Path) -> None:
+def test_a_document_becomes_a_record_and_a_route(tmp_path: Path) -> None:
     """Records have the fields of the schema; methods have the route's parameters."""
-    generated(a_document(), checkout)
-    model = (checkout / "chainapi/models/evm.py").read_text("utf-8")
+    generated(a_document(), tmp_path)
+    model = (tmp_path / "chainapi/models/evm.py").read_text("utf-8")
     assert "class EvmBlock(Record, frozen=True, kw_only=True):" in model
     assert re.findall(r"    block_number: Annotated\[Int, AS_TEXT\]$", model, re.MULTILINE)
     assert "    block_timestamp_milliseconds: Int | None = None\n" in model
     assert '    block_time = UTCDatetime("block_timestamp")' in model
-    group = (checkout / "chainapi/api/groups/evm.py").read_text("utf-8")
+    group = (tmp_path / "chainapi/api/groups/evm.py").read_text("utf-8")
     assert "page_size: PageSize | None = 100," in group
     assert ") -> Pages[EvmBlock]:" in group
     assert 'descending_key="block_timestamp"' in group
 
 
-def test_a_fragment_is_a_document(checkout: Path) -> None:
+def test_a_fragment_is_a_document(tmp_path: Path) -> None:
     """Documents of one service are merged: a fragment with a new route is enough."""
     fragment = a_document()
     fragment["paths"] = {"/v1/chains/{chainId}/logs": fragment["paths"][PATH]}
-    found = generate.operations_of(
-        [document_of(a_document(), checkout), document_of(fragment, checkout)],
-        {"data": {PATH: BLOCKS, "/v1/chains/{chainId}/logs": ("data.evm.unheard_of", "Walk the logs.")}},
-    )
-    assert set(found) == {("data", PATH), ("data", "/v1/chains/{chainId}/logs")}
+    logs = '[data.evm.logs]\npath = "/v1/chains/{chainId}/logs"\ndoc = "Walk the logs."\n'
+    documents = [document_of(a_document(), tmp_path), document_of(fragment, tmp_path)]
+    found = generate.operations_of(documents, Entries.read(BLOCKS + logs))
+    assert [*found] == ["data.evm.blocks", "data.evm.logs"]
+
+
+def test_a_new_group_is_declared(tmp_path: Path) -> None:
+    """A new group is a table: its module is written, and its service declares it."""
+    entries = BLOCKS.replace("data.evm", "data.ledger").replace('"EVM"', '"Ledger"\nrecords = "evm"')
+    generated(a_document(), tmp_path, entries.replace("\nkey.by", '\nweight = "xl"\nkey.by'))
+    module = (tmp_path / "chainapi/api/groups/ledger.py").read_text("utf-8")
+    assert "class Ledger(Group):" in module
+    assert 'weight="xl"' in module  # the document says small
+    service = (tmp_path / "chainapi/api/data.py").read_text("utf-8")
+    assert '    ledger: Ledger = group("chainapi.api.groups.ledger.Ledger")\n    """Blocks."""\n' in service
 
 
 GET = f"paths {PATH} get"
@@ -246,183 +264,86 @@ ONE_OF_TWO = {"oneOf": [{"$ref": "#/components/schemas/EvmBlock"}, LOG]}
 SAME_CLASS = {"$ref": "#/components/schemas/GetEvmBlockResponse"}
 NEWS = {"get": a_document()["paths"][PATH]["get"]}
 
-# Step that is missing: change of the document, part of the message, dotted name of the route.
+POST = {"post": {**NEWS["get"], "requestBody": {"content": {"application/json": {"schema": ONE_OF_TWO}}}}}
+START = {"in": "query", "name": "startBlock", "schema": {"type": "integer"}}
+KEY = 'key.by = ["block_hash"]'
+
+# Step that is missing: change of the document, old and new text in the entries, part of the message.
 STEPS = {
-    "servers": (change("servers", None), "has no servers", BLOCKS[0]),
-    "name": (
-        change("paths /v1/news", NEWS),
-        f"has no name: /v1/news. Add it to ROUTES in {ROUTE_TABLES}",
-        BLOCKS[0],
+    "servers": (change("servers", None), "", "", "has no servers"),
+    "name": (change("paths /v1/news", NEWS), "", "", f"has no entry: /v1/news. Add it to {ROUTES}"),
+    "document": (change(f"paths {PATH}", {}), "", "", f"data.evm.blocks in {ROUTES} has the path {PATH}"),
+    "syntax": (None, KEY, "key.by =", f"{ROUTES}: Invalid value"),
+    "unknown": (None, KEY, 'colour = "blue"', f"{ROUTES}: data.evm.blocks: Object contains unknown field"),
+    "type": (None, KEY, 'key.by = "block_hash"', "Expected `array`, got `str` - at `$.key.by`"),
+    "docstring": (None, 'doc = "Walk', '# "Walk', "data.evm.blocks: Object missing required field `doc`"),
+    "group": (None, "[data.evm.", "[data.logs.", "data.logs: Object missing required field `class`"),
+    "base": (None, "ServiceAPI", "Services", "chainapi/api/data.py would use names that it does not import"),
+    "module": (None, "[data.evm", "[data.logs", f"have no module: add it to [modules] in {RECORDS}"),
+    "key": (None, f'{KEY}\nkey.why = "the hash finds one block"', "", "Add `key.by` and `key.why`"),
+    "range": (change(f"{GET} parameters 0", START), "", "", "Add `range.by` and `range.why`"),
+    "writing": (None, PATH, f"POST {PATH}", "data.evm.blocks: whether the route changes something"),
+    "attribute": (
+        change(f"{BLOCK} required 8", None),
+        "",
+        "",
+        "data.evm.blocks: its key names block_hash, which EvmBlock need not have",
     ),
-    "document": (change(f"paths {PATH}", {}), "which no document has: add that document", BLOCKS[0]),
-    "group": (
-        change(BLOCK, NESTED),
-        f"'data.unheard_of' to GROUPS in {ROUTE_TABLES}",
-        "data.unheard_of.list",
-    ),
-    "key": (change(BLOCK, NESTED), "IDENTITIES in chainapi/_tooling/keys.py", "data.evm.unheard_of"),
-    "schema": (change(ROWS, NESTED), "Move it to components/schemas", BLOCKS[0]),
-    "union": (
-        change(ROWS, ONE_OF_TWO),
-        f"EvmBlock, WebhookLog, which are no union yet: add one to UNIONS in {RECORD_TABLES}",
-        BLOCKS[0],
-    ),
-    "enumeration": (
-        change(f"{BLOCK} properties status", TWO_ENUMS),
-        f"in ENUMS in {RECORD_TABLES}",
-        BLOCKS[0],
-    ),
-    "class": (
-        change(f"{ANSWER} more", SAME_CLASS),
-        f"class of its own in CLASSES in {RECORD_TABLES}",
-        BLOCKS[0],
-    ),
+    "no attribute": (None, "block_hash", "hash", "its key names hash, which EvmBlock need not have"),
+    "no number": (None, '["block_timestamp', '["timestamp', "data.evm.blocks: no row has timestamp"),
+    "schema": (change(ROWS, NESTED), "", "", "Move it to components/schemas"),
+    "union": (change(ROWS, ONE_OF_TWO), "", "", f"are no union yet: add one to [unions] in {RECORDS}"),
+    "enumeration": (change(f"{BLOCK} properties status", TWO_ENUMS), "", "", f"in [enums] in {RECORDS}"),
+    "class": (change(f"{ANSWER} more", SAME_CLASS), "", "", f"class of its own in [classes] in {RECORDS}"),
 }
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_missing_step_is_named(step: str, checkout: Path) -> None:
-    """Generator errors have the table and the file that lack an entry."""
-    changed, said, dotted = STEPS[step]
+def test_a_missing_step_is_named(step: str, tmp_path: Path) -> None:
+    """Generator errors name the route, and the file that lacks an entry or a key."""
+    changed, old, new, said = STEPS[step]
     content = a_document()
     content["components"]["schemas"] |= {"Log": NESTED, "GetEvmBlockResponse": NESTED}
-    changed(content)
+    if changed is not None:
+        changed(content)
     with pytest.raises(GeneratorError) as caught:
-        generate.write_sources(
-            [document_of(content, checkout)],
-            Writer(checkout),
-            {"data": {PATH: (dotted, "Walk.")}, "metrics": {}},
-        )
+        generated(content, tmp_path, BLOCKS.replace(old, new))
     assert said in str(caught.value)
 
 
-def test_a_record_without_a_module_is_named(checkout: Path) -> None:
-    """A new group's record without a module is an error with the tables."""
-    found = records.Records()
-    found.add(document_of(a_document(), checkout), "Entry", NESTED, "logs")
-    with pytest.raises(GeneratorError, match=r"'logs' to MODULES .* or to MODULE_OF"):
-        found.module_of("Entry")
+# Changes of a document
 
 
-def test_a_service_needs_the_line_for_its_routes(checkout: Path) -> None:
-    """A service file without the line for its routes is an error with file and step.
-
-    So is a service file that lacks the import of a group.
-    """
-    place = checkout / "chainapi/api/data.py"
-    text = place.read_text("utf-8")
-    place.write_text(text.replace("    # Routes without a group", "    # Routes"), "utf-8")
-    with pytest.raises(GeneratorError, match=r"chainapi/api/data\.py lacks the line"):
-        generated(a_document(), checkout)
-    place.write_text(text.replace("evm: EVM =", "evm: Evm ="), "utf-8")
-    with pytest.raises(GeneratorError, match=r"(?s)data\.py would use names.*Evm.*Import them"):
-        generated(a_document(), checkout)
-    place.write_text("def", "utf-8")
-    with pytest.raises(GeneratorError):
-        generated(a_document(), checkout)
-
-
-def test_a_group_that_no_service_declares_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A route of an undeclared group is an error with the line to add."""
-    monkeypatch.setitem(route_names.ROUTES["data"], "/v1/logs", ("data.unheard_of.list", "Walk the logs."))
-    monkeypatch.setitem(route_names.GROUPS, "data.unheard_of", ("Logs", "Logs."))
-    line = r'`unheard_of: Logs = group\("chainapi\.api\.groups\.unheard_of\.Logs"\)`'
-    with pytest.raises(GeneratorError, match=line):
-        check_names()
-
-
-def test_a_list_without_a_decision_is_named() -> None:
-    """A new list without a decision on its key is an error with table and command.
-
-    A person decides on the key.
-    """
-    with pytest.raises(GeneratorError) as caught:
-        keys.identity_of("data.evm.unheard_of")
-    for said in ("data.evm.unheard_of", "chainapi/_tooling/keys.py", "IDENTITIES", COMMAND):
-        assert said in str(caught.value)
-
-
-# The comparison
-
-
-def differences(content: dict[str, Any], tmp_path: Path) -> list[str]:
-    """Return the unexplained differences of the one route."""
-    found = compare.compare([document_of(content, tmp_path)])
-    return [str(one) for one in found if one.reason is None and one.what != "not in the document"]
-
-
-def test_the_same_is_the_same(tmp_path: Path) -> None:
-    """A document that agrees with the route has no unexplained difference."""
-    assert differences(a_document(), tmp_path) == []
-
-
-DIFFERENCES = [
-    (change(f"{GET} x-execution-weight", "xl"), "weight: data.evm.blocks: 'small' is 'xl'"),
-    (change(f"{GET} deprecated", True), "deprecated: data.evm.blocks: False is True"),
-    (change(f"{GET} parameters 1 schema maximum", 500), "bounds: data.evm.blocks pageSize"),
-    (change(f"{GET} parameters 1 schema maximum", 500), "default: data.evm.blocks pageSize"),
-    (change(f"{GET} parameters 1 schema type", "string"), "type: data.evm.blocks pageSize"),
-    (change(f"{GET} parameters 1 required", True), "required: data.evm.blocks pageSize"),
-    (change(f"{GET} parameters 1 name", "size"), "parameter: data.evm.blocks size: not ours"),
-    (change(f"{GET} parameters 1 name", "size"), "parameter: data.evm.blocks pageSize: ours only"),
-    (change(f"{GET} parameters 2 in", "query"), "place: data.evm.blocks chainId"),
-    (change(f"{GET} parameters 2 schema enum", ["1"]), "values: data.evm.blocks chainId"),
-    (change(f"{ANSWER} more", {"type": "string"}), "envelope: data.evm.blocks more: not ours"),
-    (change(f"{BLOCK} properties txCount", None), "field: data.evm.blocks EvmBlock.txCount: ours only"),
+# Change of a document -> the line that is written for it.
+CHANGES = [
+    (change(f"{GET} x-execution-weight", "xl"), 'weight="xl"'),
+    (change(f"{GET} deprecated", True), "deprecated=True"),
     (
-        change(f"{BLOCK} properties size", {"type": "number"}),
-        "field: data.evm.blocks EvmBlock.size: not ours",
+        change(f"{GET} parameters 1 schema maximum", 500),
+        "page_size: Annotated[int, Bounds(1, 500)] | None = 500",
     ),
-    (change(f"{BLOCK} properties txCount type", "boolean"), "type: data.evm.blocks EvmBlock.txCount"),
-    (change(f"{BLOCK} properties blockHash enum", ["0x"]), "values: data.evm.blocks EvmBlock.blockHash"),
-    (
-        change(f"{BLOCK} required 0", None),
-        "required: data.evm.blocks EvmBlock.blockNumber: True is False",
-    ),
-    (
-        change(f"{BLOCK} required 8", None),
-        "key: data.evm.blocks block_hash: EvmBlock need not have blockHash",
-    ),
-    (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "EvmBlock.blockMinDelayExcess: False is True"),
-    (
-        change("paths /v1/news", {"get": a_document()["paths"][PATH]["get"]}),
-        "not declared: data /v1/news",
-    ),
+    (change(f"{GET} parameters 1 name", "size"), "size: Annotated[int, Bounds(1, 100)] | None = None"),
+    (change(f"{ANSWER} more", {"type": "string"}), 'extra=(("more", "str"),)'),
+    (change(f"{BLOCK} properties size", {"type": "number"}), "    size: Int | None = None"),
+    (change(f"{BLOCK} properties txCount type", "boolean"), "    tx_count: bool"),
+    (change(f"{BLOCK} properties status", {"enum": ["0x"]}), 'Status: TypeAlias = Literal["0x"]'),
+    (change(f"{BLOCK} required 0", None), "    block_number: Annotated[Int, AS_TEXT] | None = None"),
+    (change(f"{BLOCK} required 0", "blockMinDelayExcess"), "    block_min_delay_excess: Int\n"),
 ]
 
 
-def test_each_difference_is_noticed(tmp_path: Path) -> None:
-    """A single change of the document is one line with the place."""
+def test_each_change_of_a_document_is_written(tmp_path: Path) -> None:
+    """A single change of the document changes a generated file: nothing of a document goes unnoticed."""
+    generated(a_document(), tmp_path)
+    before = {path: path.read_text("utf-8") for path in tmp_path.rglob("*.py")}
     unnoticed = []
-    for changed, said in DIFFERENCES:
-        content = copy.deepcopy(a_document())
+    for changed, said in CHANGES:
+        content = a_document()
         changed(content)
-        if not any(said in line for line in differences(content, tmp_path)):
+        written = [(tmp_path / name).read_text("utf-8") for name in generated(content, tmp_path).changed]
+        if not any(said in text for text in written) or any(said in text for text in before.values()):
             unnoticed.append(said)
-    assert not unnoticed
-
-
-def test_the_command_reports_routes_that_the_document_lacks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The command prints unexplained differences, fails, and decodes examples."""
-    place = tmp_path / "document.json"
-    place.write_text(json.dumps(a_document()), "utf-8")
-    others = len([name for name in compare.DECLARED if name.startswith("data.")]) - 1
-    assert compare.main([str(place), "--examples"]) == others
-    printed = capsys.readouterr().out
-    assert "not in the document: data.evm.block: /v1/chains/{chainId}/blocks/{blockId}" in printed
-    assert f"{others} of them without a reason" in printed
-    assert "2 answers of examples, 0 of them cannot be decoded" in printed
-
-
-def test_comparison_without_documents_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without a document the comparison fails and says so, rather than finding no difference."""
-    monkeypatch.setenv("CHAINAPI_OPENAPI", str(tmp_path))
-    assert compare.main([]) == 1
-    assert "no OpenAPI documents" in capsys.readouterr().out
+    assert unnoticed == []
 
 
 def test_names_become_those_of_python() -> None:
@@ -439,4 +360,4 @@ def test_docstrings_are_made_by_rule() -> None:
         "XChainVertex": "An X-Chain vertex.",
         "Rewards": "Rewards.",
     }
-    assert {name: records.sentence(name) for name in described} == described
+    assert {name: sentence(name) for name in described} == described

@@ -1,48 +1,28 @@
 """Typed calls of every route, for the type checkers.
 
-Run it as `python -m chainapi._tooling.calls --check`: it writes the calls into a temporary folder, and mypy
-checks them. Without `--check` it prints them.
+Run it as `python -m chainapi._tooling.calls`: it writes the calls into a temporary folder, and mypy checks
+them.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from chainapi import models
-from chainapi._tooling import route_names
-from chainapi._tooling.files import COMMAND, ROOT, GeneratorError, Writer
+from chainapi._tooling.files import ROOT, Writer, imports
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.parameters import Parameter
 from chainapi.models.schema import Type, fields_of, is_record
 
-__all__ = ["check_names", "check_types", "example", "main", "text"]
+__all__ = ["example", "main", "text"]
 
 FILE = "every_route.py"
-
-
-def check_names() -> None:
-    """Check that the session has every route of the tables.
-
-    Raises:
-        GeneratorError: a group is not declared in its service.
-
-    """
-    for paths in route_names.ROUTES.values():
-        for dotted, _ in paths.values():
-            if dotted not in ROUTES and dotted not in WRITES:
-                service, group = dotted.split(".")[:2]
-                name = route_names.GROUPS.get(f"{service}.{group}", (group, ""))[0]
-                raise GeneratorError(
-                    f"session.{dotted} does not exist: import and declare its group in api/{service}.py,"
-                    f' `{group}: {name} = group("chainapi.api.groups.{group}.{name}")`; then run {COMMAND}'
-                )
 
 
 def example(parameter: Parameter, number: Callable[[], int] = lambda: 1) -> object:
@@ -102,7 +82,7 @@ def call(name: str, endpoint: Endpoint) -> str:
         for one in endpoint.parameters
     ]
     if not endpoint.single:
-        given += ["resume=None", "on_invalid='raw'", "prefetch=2"]
+        given += ["resume=None", "page_token=None", "on_invalid='raw'", "prefetch=2"]
     given += ["priority=1", "deadline=9.5", "tag='job'"]
     result = endpoint.function.__annotations__["return"]
     called = f"{'await ' if endpoint.single else ''}session.{name}({', '.join(given)})"
@@ -113,9 +93,6 @@ def text() -> str:
     """Return the source of the module."""
     calls = [call(name, endpoint) for name, endpoint in ROUTES.items()]
     writes = [call(name, endpoint) for name, endpoint in WRITES.items()]
-    sources = [*calls, *writes]
-    words = sorted({word for source in sources for word in re.findall(r"(?<!\w)[A-Z]\w+", source)})
-    records = [word for word in words if word in dir(models)]
     lines = [
         '"""Every route with every parameter, for the type checkers."""',
         "",
@@ -124,7 +101,7 @@ def text() -> str:
         "from typing import assert_type",
         "",
         "from chainapi import Session",
-        f"from chainapi.models import {', '.join(records)}",
+        *imports("\n".join([*calls, *writes]), {"chainapi.models": dir(models)}),
         "from chainapi.client.pages import MetricPages, Pages",
         "",
         "",
@@ -140,7 +117,7 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def check_types() -> int:
+def main() -> int:
     """Check the types of the calls with mypy, and return its exit code."""
     with TemporaryDirectory() as folder:
         Writer(Path(folder)).write_python(FILE, text())
@@ -148,13 +125,5 @@ def check_types() -> int:
         return subprocess.run(command, check=False, cwd=ROOT).returncode
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Check the types of the calls, or print them; return the exit code."""
-    if "--check" in arguments:
-        return check_types()
-    print(text(), end="")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sysconfig
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from attrs import define, field
 
-__all__ = ["COMMAND", "HEADER", "MARKUP_HEADER", "ROOT", "GeneratorError", "Writer"]
+__all__ = ["COMMAND", "HEADER", "MARKUP_HEADER", "ROOT", "GeneratorError", "Writer", "imports", "words_of"]
 
 ROOT = Path(__file__).parents[2]
 RUFF = str(Path(sysconfig.get_path("scripts"), "ruff"))
@@ -69,8 +71,7 @@ class Writer:
         if "F821" in checked.stderr:
             raise GeneratorError(
                 f"{name} would use names that it does not import:\n{checked.stderr.strip()}\n"
-                "Import them in the part that is written by hand, or correct the table in chainapi/_tooling"
-                f" that holds the name; then run {COMMAND}"
+                f"Correct the entry in chainapi/_tooling that holds the name; then run {COMMAND}"
             )
         self.write(name, _ruff(name, checked.stdout, "format").stdout)
 
@@ -81,3 +82,14 @@ def _ruff(name: str, text: str, *arguments: str) -> subprocess.CompletedProcess[
     if not done.stdout:
         raise GeneratorError(f"ruff cannot read {name}: {done.stderr.strip()}")
     return done
+
+
+def words_of(text: str) -> set[str]:
+    """Return the names that a source uses, but not those in paths and strings."""
+    return set(re.findall(r"(?<![\w.\"'/])\w+\b(?!/)", text))
+
+
+def imports(text: str, modules: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the imports of the names of modules that a source uses."""
+    used = {module: sorted(words_of(text).intersection(names)) for module, names in modules.items()}
+    return [f"from {module} import {', '.join(names)}" for module, names in used.items() if names]

@@ -1,7 +1,7 @@
 """Generate records, routes and docs.
 
 Run it as `python -m chainapi._tooling.generate [--check]`. Records and routes come from the OpenAPI documents
-(`find_documents`) and from the tables in `names`, `fields` and `keys`; without the documents they stay as
+(`find_documents`) and the entries in `routes.toml` and `records.toml`; without the documents they stay as
 they are. Docs come from the declared routes. With `--check` nothing is written, and the command fails if a
 file is out of date.
 """
@@ -10,88 +10,60 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from chainapi._tooling import route_names
+from chainapi._tooling.entries import ROUTES, Entries
 from chainapi._tooling.files import COMMAND, ROOT, GeneratorError, Writer
-from chainapi._tooling.groups import Groups, write_groups
+from chainapi._tooling.groups import Method, write_groups
 from chainapi._tooling.openapi import Document, Operation, find_documents
-from chainapi._tooling.records import Record, Records, write_records
+from chainapi._tooling.records import Records, write_records
 
-__all__ = ["main", "write_derived", "write_sources"]
+__all__ = ["main", "write_sources"]
 
-
-# Scripts that run commands and simulations, and draw the outcome.
-PICTURES = ("docs/recording.py", "docs/rate_limits.py")
-
-Routes = Mapping[str, Mapping[str, tuple[str, str]]]
+# Commands that write what is derived from the routes. They import the modules that were just written.
+DERIVED = (("-m", "chainapi._tooling.pages"), ("docs/recording.py",), ("docs/rate_limits.py",))
 
 
-def operations_of(
-    documents: Iterable[Document], routes: Routes
-) -> dict[tuple[str, str], tuple[Document, Operation]]:
-    """Return all routes of the documents by service and `Operation.place`.
+def operations_of(documents: Iterable[Document], entries: Entries) -> dict[str, Operation]:
+    """Return the routes of the documents by dotted name, in the order of entries.
 
     Raises:
-        GeneratorError: a route is in a table or in a document, but not in both.
+        GeneratorError: a route has an entry or is in a document, but not both.
 
     """
-    found = {
-        (document.name, operation.place): (document, operation)
-        for document in documents
-        for operation in document.operations()
-    }
-    listed = {(service, path) for service, paths in routes.items() for path in paths}
-    for service, path in sorted(found.keys() - listed):
+    found = {(one.name, operation.place): operation for one in documents for operation in one.operations()}
+    listed = {(name.partition(".")[0], entry.path): name for name, entry in entries.routes.items()}
+    for service, path in sorted(found.keys() - listed.keys()):
         raise GeneratorError(
-            f"the documents have a route of the {service} service that has no name: {path}. Add it to ROUTES"
-            f" in chainapi/_tooling/route_names.py, with its dotted name and its docstring; then run"
-            f" {COMMAND}"
+            f"the documents have a route of the {service} service that has no entry: {path}. Add it to"
+            f" {ROUTES}, with its dotted name, its path and its docstring; then run {COMMAND}"
         )
-    for service, path in sorted(listed - found.keys()):
+    for place in sorted(listed.keys() - found.keys()):
         raise GeneratorError(
-            f"ROUTES in chainapi/_tooling/route_names.py lists {path} of the {service} service, which no"
-            " document has: add that document to the folder of the documents (NAME-api.json), or remove the"
-            " entry"
+            f"{listed[place]} in {ROUTES} has the path {place[1]}, which no document has: add that document"
+            " to the folder of the documents (NAME-api.json), or remove the entry"
         )
-    return found
+    return {name: found[place] for place, name in listed.items()}
 
 
-def write_sources(documents: Iterable[Document], writer: Writer, routes: Routes = route_names.ROUTES) -> None:
+def write_sources(documents: Sequence[Document], writer: Writer, entries: Entries) -> None:
     """Write records and routes from documents.
 
     Raises:
-        GeneratorError: a table has no entry for something in the documents.
+        GeneratorError: an entry is missing, or does not fit the documents.
 
     """
-    documents = list(documents)
-    operations = operations_of(documents, routes)
-    records = Records()
-    groups = Groups(records)
-    for service, paths in routes.items():
-        for path, (dotted, docstring) in paths.items():
-            groups.add(*operations[service, path], dotted, docstring)
+    records = Records(entries.names)
+    methods: dict[str, list[str]] = {}
+    for name, operation in operations_of(documents, entries).items():
+        group = name.rpartition(".")[0]
+        method = Method(name, entries.routes[name], operation, records, entries.groups[group].records)
+        methods.setdefault(group, []).append(method.text())
     for document in documents:
         for schema in document.webhooks():
-            records.union(document, Record("the webhooks"), [schema], "webhooks")
+            records.one_of("the webhooks", [schema], "webhooks")
     write_records(records, writer)
-    write_groups(groups, writer)
-
-
-def write_derived(writer: Writer) -> None:
-    """Write the docs from the declared routes."""
-    # Imported here: they read the routes that `write_sources` may just have written.
-    from chainapi._tooling import calls, pages
-
-    calls.check_names()
-    pages.write(writer)
-
-
-def record(*, check: bool) -> bool:
-    """Write or check the pictures of the docs; return whether they are up to date."""
-    option = ("--check",) if check else ()
-    runs = [subprocess.run((sys.executable, name, *option), check=False, cwd=ROOT) for name in PICTURES]
-    return not any(run.returncode for run in runs)
+    write_groups(entries, methods, records, writer)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -103,15 +75,15 @@ def main(arguments: Sequence[str]) -> int:
     documents = find_documents()
     try:
         if documents:
-            write_sources(documents, writer)
+            write_sources(documents, writer, Entries.read())
         else:
             print("no OpenAPI documents: records and routes stay as they are (see docs/contributing.md)")
-        write_derived(writer)
     except GeneratorError as error:
         print(f"not generated: {error}", file=sys.stderr)
         return 1
-    recorded = record(check=writer.check)
-    return writer.report() or int(not recorded)
+    option = ("--check",) if writer.check else ()
+    runs = [subprocess.run((sys.executable, *one, *option), check=False, cwd=ROOT) for one in DERIVED]
+    return writer.report() or int(any(run.returncode for run in runs))
 
 
 if __name__ == "__main__":

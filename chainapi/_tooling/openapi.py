@@ -1,29 +1,26 @@
-"""OpenAPI documents: routes and schemas, with references followed."""
+"""OpenAPI documents: routes and schemas, without references."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterator
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from chainapi._tooling.files import ROOT, GeneratorError
+from chainapi.api.routes import Weight
 from chainapi.models.unions import python_name
+
+__all__ = ["NAME", "Document", "Operation", "Schema", "find_documents", "name_of", "snake", "variants"]
 
 Schema = dict[str, Any]
 
-
 METHODS = ("get", "post", "put", "patch", "delete")
-
-
-def _content(described: Schema) -> Schema | None:
-    """Return the schema of a body of JSON; None without a body."""
-    content = described.get("content")
-    schema: Schema | None = None if content is None else content["application/json"]["schema"]
-    return schema
+NAME = "x-name"  # of the component that a schema is, or refers to
 
 
 @frozen
@@ -42,53 +39,18 @@ class Operation:
     """
 
     path: str
-    weight: str | None
+    weight: Weight | None
     deprecated: bool
     parameters: tuple[Schema, ...]
     answer: Schema
-    method: str = "GET"
-    body: Schema | None = None
-
-    @property
-    def place(self) -> str:
-        """Path, with the method before it unless that is GET: the key in the tables."""
-        return self.path if self.method == "GET" else f"{self.method} {self.path}"
-
-
-@frozen
-class Document:
-    """OpenAPI document of one of the two services."""
-
-    content: Schema
-    name: str = field()  # `data` or `metrics`
+    method: str
+    body: Schema | None
 
     @classmethod
-    def read(cls, path: Path) -> Document:
-        """Read a document; the host of its first server names the service.
-
-        Raises:
-            GeneratorError: the document has no server.
-
-        """
-        content = json.loads(path.read_text("utf-8"))
-        servers = content.get("servers")
-        if not servers:
-            raise GeneratorError(
-                f'{path} has no servers: add "servers": [{{"url": "https://data-api.example.com"}}],'
-                ' with "metrics" in the host if the routes are of the Metrics API'
-            )
-        return cls(content, "metrics" if "metrics" in servers[0]["url"] else "data")
-
-    def operations(self) -> Iterator[Operation]:
-        """Yield the routes of all methods."""
-        for path, methods in self.content["paths"].items():
-            for method in METHODS:
-                if method in methods:
-                    yield self._operation(path, method, methods[method])
-
-    def _operation(self, path: str, method: str, described: Schema) -> Operation:
+    def read(cls, path: str, method: str, described: Schema) -> Operation:
+        """Read the description of a route."""
         answers = [answer for status, answer in described["responses"].items() if status.startswith("2")]
-        return Operation(
+        return cls(
             path,
             described.get("x-execution-weight"),
             described.get("deprecated", False),
@@ -98,6 +60,91 @@ class Document:
             _content(described.get("requestBody", {})),
         )
 
+    @property
+    def place(self) -> str:
+        """Path, with the method before it unless that is GET."""
+        return self.path if self.method == "GET" else f"{self.method} {self.path}"
+
+    @property
+    def list_field(self) -> str | None:
+        """Field that holds the rows; None for a single resource."""
+        if self.method not in ("GET", "POST"):  # a change returns one resource
+            return None
+        for body in variants(self.answer):
+            fields = body.get("properties", {})
+            lists: list[str] = [name for name, kind in fields.items() if kind.get("type") == "array"]
+            if "nextPageToken" in fields:
+                return next(name for name in lists if name in body.get("required", ()))
+            if len(lists) == len(fields) == 1:
+                return lists[0]
+        return None
+
+    @property
+    def rows(self) -> list[Schema]:
+        """Schemas of the rows of a list, or of a single resource."""
+        bodies, items = variants(self.answer), self.list_field
+        if items is None:
+            return bodies
+        return [row for body in bodies for row in variants(body["properties"][items]["items"])]
+
+    @property
+    def envelope(self) -> dict[str, Schema]:
+        """Fields of a page beside its rows and its token."""
+        fields = {wire: kind for body in variants(self.answer) for wire, kind in body["properties"].items()}
+        return {wire: kind for wire, kind in fields.items() if wire not in (self.list_field, "nextPageToken")}
+
+    @property
+    def body_fields(self) -> tuple[Schema, ...]:
+        """Fields of the body of a request, as parameters.
+
+        There are none if the body is one of several records.
+        """
+        body = self.body or {}
+        needed = body.get("required", ())
+        return tuple(
+            {"name": wire, "required": wire in needed, "schema": schema, "in": "body"}
+            for wire, schema in body.get("properties", {}).items()
+        )
+
+
+@frozen
+class Document:
+    """OpenAPI document of one of the two services."""
+
+    content: Schema
+    name: str  # `data` or `metrics`
+
+    @classmethod
+    def read(cls, path: Path) -> Document:
+        """Read a document; the host of its first server names the service.
+
+        Raises:
+            GeneratorError: the document has no server.
+
+        """
+        objects: list[Schema] = []
+
+        def noted(found: Schema) -> Schema:
+            objects.append(found)
+            return found
+
+        content = json.loads(path.read_text("utf-8"), object_hook=noted)
+        servers = content.get("servers")
+        if not servers:
+            raise GeneratorError(
+                f'{path} has no servers: add "servers": [{{"url": "https://data-api.example.com"}}],'
+                ' with "metrics" in the host if the routes are of the Metrics API'
+            )
+        _resolve(objects, content.get("components", {}))
+        return cls(content, "metrics" if "metrics" in servers[0]["url"] else "data")
+
+    def operations(self) -> Iterator[Operation]:
+        """Yield the routes of all methods."""
+        for path, methods in self.content["paths"].items():
+            for method in METHODS:
+                if method in methods:
+                    yield Operation.read(path, method, methods[method])
+
     def webhooks(self) -> Iterator[Schema]:
         """Yield the schemas of the calls that the service sends."""
         for described in self.content.get("webhooks", {}).values():
@@ -105,52 +152,42 @@ class Document:
             if schema is not None:
                 yield schema
 
-    def follow(self, schema: Schema) -> Schema:
-        """Return a schema, references and lone `allOf`, `oneOf` and `anyOf` followed."""
+
+def _content(described: Schema) -> Schema | None:
+    """Return the schema of a body of JSON; None without a body."""
+    content = described.get("content")
+    schema: Schema | None = None if content is None else content["application/json"]["schema"]
+    return schema
+
+
+def _resolve(objects: list[Schema], components: dict[str, dict[str, Schema]]) -> None:
+    """Replace references by what they name.
+
+    `allOf`, `oneOf` and `anyOf` of one schema are references, too.
+    """
+    for name, schema in components.get("schemas", {}).items():
+        schema[NAME] = name
+    for one in objects:
         while True:
-            alone = [schema[way][0] for way in ("allOf", "oneOf", "anyOf") if len(schema.get(way, ())) == 1]
-            if "$ref" in schema:
-                schema = self.content["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+            alone = [way for way in ("allOf", "oneOf", "anyOf") if len(one.get(way, ())) == 1]
+            if "$ref" in one:
+                _, _, kind, name = one.pop("$ref").split("/")
+                one.update(components[kind][name])
             elif alone:
-                schema = alone[0]
+                one.update(one.pop(alone[0])[0])
             else:
-                return schema
+                break
 
-    @staticmethod
-    def name_of(schema: Schema) -> str | None:
-        """Return the name of the component that a schema refers to."""
-        while "$ref" not in schema:
-            alone = [schema[way][0] for way in ("allOf", "oneOf", "anyOf") if len(schema.get(way, ())) == 1]
-            if not alone:
-                return None
-            schema = alone[0]
-        name: str = schema["$ref"].rsplit("/", 1)[1]
-        return name
 
-    def variants(self, schema: Schema) -> list[Schema]:
-        """Return the members of a union, or the schema itself."""
-        followed = self.follow(schema)
-        return list(followed.get("oneOf") or followed.get("anyOf") or [schema])
+def name_of(schema: Schema) -> str | None:
+    """Return the name of the component that a schema is."""
+    name: str | None = schema.get(NAME)
+    return name
 
-    def answers(self, operation: Operation) -> list[Schema]:
-        """Return the objects that may be the body of a response."""
-        return [self.follow(variant) for variant in self.variants(operation.answer)]
 
-    def list_field(self, operation: Operation) -> str | None:
-        """Return the field that holds the rows; None for a single resource."""
-        if operation.method not in ("GET", "POST"):  # a change returns one resource
-            return None
-        for body in self.answers(operation):
-            fields = body.get("properties", {})
-            lists: list[str] = [
-                name for name, kind in fields.items() if self.follow(kind).get("type") == "array"
-            ]
-            if "nextPageToken" in fields:
-                required = [name for name in lists if name in body.get("required", ())]
-                return required[0]
-            if len(lists) == 1 and len(fields) == 1:
-                return lists[0]
-        return None
+def variants(schema: Schema) -> list[Schema]:
+    """Return the members of a union, or the schema itself."""
+    return list(schema.get("oneOf") or schema.get("anyOf") or [schema])
 
 
 def find_documents() -> list[Document]:
@@ -171,4 +208,5 @@ def find_documents() -> list[Document]:
 
 def snake(name: str) -> str:
     """Convert a name in JSON to Python's style: `blockNumber` to `block_number`."""
-    return python_name(name)
+    converted = python_name(name)
+    return f"{converted}_" if iskeyword(converted) else converted

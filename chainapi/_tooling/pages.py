@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar, get_args
@@ -28,7 +29,7 @@ from chainapi.export.window import Lookback, Unit
 from chainapi.otel.metrics import METRICS
 from chainapi.otel.spans import SPANS
 
-__all__ = ["PARTS", "page", "write"]
+__all__ = ["PARTS", "main", "page", "write"]
 
 _From = TypeVar("_From", bound=Enum)
 _By = TypeVar("_By", bound=Enum)
@@ -234,3 +235,14 @@ def write(writer: Writer) -> None:
     for path in sorted((writer.root / "docs").glob("*.md")):
         name = f"docs/{path.name}"
         writer.write(name, page(writer.read(name)))
+
+
+def main() -> int:
+    """Write the pages, or only compare them; return 1 if a check finds a difference."""
+    writer = Writer(check="--check" in sys.argv)
+    write(writer)
+    return writer.report()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

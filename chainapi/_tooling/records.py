@@ -4,40 +4,42 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from chainapi._tooling import fields, record_names
-from chainapi._tooling.files import HEADER, GeneratorError, Writer
-from chainapi._tooling.openapi import Document, Schema, snake
+from chainapi._tooling.entries import RECORDS, Names
+from chainapi._tooling.files import HEADER, GeneratorError, Writer, imports, words_of
+from chainapi._tooling.openapi import NAME, Schema, name_of, snake, variants
 
-__all__ = ["Field", "Record", "Records", "sentence", "without_note", "write_records"]
+__all__ = ["REQUESTS", "Field", "Record", "Records", "sentence", "write_records"]
 
 FOLDER = "chainapi/models"
+REQUESTS = "requests"  # module of the records that only requests have
+HAND_WRITTEN = frozenset({"MetricPoint"})
+AFFIXES = re.compile(r"^(Get|List)(?=\w+Response$)|(Dto|DTO|Param|Response)$")  # of names of schemas
 
 
 @frozen
 class Field:
-    """Field of a record: its JSON name, its Python type, whether it may be missing."""
+    """Field of a record: JSON name, type, whether it may be missing, value that tags."""
 
     wire: str
     type: str
     missing: bool
+    tag: str | None = None
 
     @property
     def name(self) -> str:
         """Name in Python."""
-        return f"{snake(self.wire)}{'_' if self.wire == 'from' else ''}"
+        return snake(self.wire)
 
-    def declaration(self, record: str, tag: str | None = None) -> str:
-        """Return the line that declares it; a `tag` is its value in each request."""
+    def declaration(self, *, tagged: bool) -> str:
+        """Return the line that declares it; `tagged`, it has its tag by default."""
         kind = f"{self.type} | None" if self.missing and self.type != "Any" else self.type
-        secret = f"{record}.{self.wire}" in fields.SECRETS
-        kind = f"Annotated[{kind}, NOT_SHOWN]" if secret else kind
         default = " = None" if self.missing else ""
-        if tag is not None:
-            default = f' = "{tag}"'
+        if tagged and self.tag is not None:
+            default = f' = "{self.tag}"'
         return f"    {self.name}: {kind}{default}"
 
     @property
@@ -51,267 +53,282 @@ class Field:
 
 @define
 class Record:
-    """Class of a record: fields, referenced records, tags, and groups of routes."""
+    """Class of a record, and the modules whose routes use it."""
 
     name: str
     fields: list[Field] = field(factory=list[Field])
-    uses: set[str] = field(factory=set[str])
-    tags: dict[str, str] = field(factory=dict[str, str])
-    groups: set[str] = field(factory=set[str])
+    modules: set[str] = field(factory=set[str])
 
 
 class Records:
-    """Records and enumerations of all routes, gathered from the documents."""
+    """Records, enumerations and types of parameters, gathered from schemas."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Names) -> None:
+        self.names = names
         self.records: dict[str, Record] = {}
         self.enums: dict[str, tuple[str, ...]] = {}
+        self.added: set[tuple[str, str]] = set()  # schemas and the modules that use them
 
-    def add(self, document: Document, name: str, schema: Schema, group: str) -> str:
+    # Records
+
+    def add(self, schema: Schema, module: str) -> str:
         """Add a schema's record and the records it refers to; return its Python name."""
-        ours = record_names.CLASSES.get(name, name)
-        if ours in record_names.HAND_WRITTEN:
+        name = name_of(schema)
+        if name is None:
+            raise GeneratorError(
+                f"a schema of {module} with the fields {', '.join(schema['properties'])} has no name. Move it"
+                " to components/schemas of the document, and refer to it with $ref"
+            )
+        ours = self.names.classes.get(name) or AFFIXES.sub("", name)
+        if ours in HAND_WRITTEN or (name, module) in self.added:
             return ours
-        known = self.records.get(ours)
-        if known is not None and group in known.groups:
-            return ours
+        self.added.add((name, module))
         record = self.records.setdefault(ours, Record(ours))
-        record.groups.add(group)
-        described = list(self._fields(document, record, schema, group))
-        if record.fields and record.fields != described:
+        record.modules.add(module)
+        fields = [self.field(ours, wire, schema, module) for wire in schema["properties"]]
+        if record.fields and record.fields != fields:
             raise GeneratorError(
                 f"schema {name} has other fields than the schemas that became the record {ours}: give it a"
-                " class of its own in CLASSES in chainapi/_tooling/record_names.py"
+                f" class of its own in [classes] in {RECORDS}"
             )
-        record.fields = described
+        record.fields = fields
         return ours
 
-    def _fields(self, document: Document, record: Record, schema: Schema, group: str) -> Iterator[Field]:
-        required = schema.get("required", ())
-        for wire, kind in schema["properties"].items():
-            optional = {f"{record.name}.{wire}", f"{record.name}.*"} & set(fields.OPTIONAL)
-            text = self.type(document, record, wire, kind, group)
-            yield Field(wire, text, wire not in required or bool(optional))
+    def one_of(self, where: str, schemas: Sequence[Schema], module: str) -> str:
+        """Add the records of several schemas; return the one record, or the union of all.
 
-    def type(self, document: Document, record: Record, wire: str, schema: Schema, group: str) -> str:
-        """Return the type of a field in Python."""
-        if wire in fields.PLAIN:
-            return "Any"
-        kind = document.follow(schema)
-        variants = kind.get("oneOf") or kind.get("anyOf")
-        if variants and all("properties" in document.follow(variant) for variant in variants):
-            record.uses.add(merged := self.merged(document, record, variants, group))
-            return merged
-        if variants:
-            texts = [self.type(document, record, wire, variant, group) for variant in variants]
-            return " | ".join(sorted(set(texts), reverse=True))
-        if "enum" in kind:
-            return self.enum(document, record, wire, schema, kind)
-        if "properties" in kind:
-            used = self.add(document, document.name_of(schema) or wire, kind, group)
-            record.uses.add(used)
-            return used
-        name = kind["type"] if isinstance(kind["type"], str) else kind["type"][0]
-        if name == "array":
-            return f"list[{self.type(document, record, wire, kind['items'], group)}]"
-        if name == "object":
-            inner = kind.get("additionalProperties")
-            value = self.type(document, record, wire, inner, group) if isinstance(inner, dict) else "Any"
-            return f"dict[str, {value}]"
-        return scalar(record.name, wire, name)
-
-    def merged(self, document: Document, record: Record, variants: list[Schema], group: str) -> str:
-        """Return the record with the fields of several.
-
-        Those that one of them lacks may be missing.
+        The documents may omit one member of a union.
         """
-        schemas = " ".join(document.name_of(one) or "" for one in variants)
-        if schemas not in record_names.MERGED:
-            raise GeneratorError(
-                f"record {record.name} has one of {schemas} in a field: name the record that has the fields"
-                " of all of them in MERGED in chainapi/_tooling/record_names.py"
-            )
-        followed = [document.follow(one) for one in variants]
-        fields = {wire: kind for schema in followed for wire, kind in schema["properties"].items()}
-        required = [wire for wire in fields if all(wire in one.get("required", ()) for one in followed)]
-        return self.add(
-            document, record_names.MERGED[schemas], {"properties": fields, "required": required}, group
+        found = {self.add(one, module): None for one in schemas}
+        if len(found) == 1:
+            return next(iter(found))
+        for name, rules in self.names.unions.items():
+            members = set(rules.values())
+            if found.keys() <= members and len(found) >= len(members) - 1:
+                return name
+        raise GeneratorError(
+            f"{where} has one of {', '.join(sorted(found))}, which are no union yet: add one to [unions] in"
+            f" {RECORDS}, with the field that discriminates each"
         )
 
-    def union(self, document: Document, record: Record, variants: list[Schema], group: str) -> str:
-        """Return the union of several records."""
-        found = {
-            self.add(document, document.name_of(one) or "", document.follow(one), group) for one in variants
-        }
-        return union_of(record.name, found)
+    def module_of(self, name: str) -> str:
+        """Return the module of a record; records of several modules are in `common`."""
+        modules = self.records[name].modules
+        modules = modules - {REQUESTS} or modules  # bodies of requests use records of their answers
+        return next(iter(modules)) if len(modules) == 1 else "common"
 
-    def enum(self, document: Document, record: Record, wire: str, schema: Schema, kind: Schema) -> str:
-        """Return the type of a field with listed values; it accepts other values, too."""
-        tags = {
-            rule.removeprefix(f"{wire}=")
-            for rules in record_names.UNIONS.values()
-            for rule, name in rules.items()
-            if name == record.name and rule.startswith(f"{wire}=")
-        }
-        if tags:
-            record.tags[wire] = tag = tags.pop()
-            return f'Annotated[str, Literal["{tag}"]]'
-        values = tuple(value for value in kind["enum"] if value is not None)
-        name = document.name_of(schema) or f"{wire[0].upper()}{wire[1:]}"
-        name = name.removesuffix("Enum").removesuffix("Code") if name != "OperationStatusCode" else name
-        return f"Annotated[str, enums.{self.enum_name(name, values)}]"
+    def module_of_union(self, name: str) -> str | None:
+        """Return the module of the members that are not in `common`; None without members."""
+        members = set(self.names.unions[name].values()) & set(self.records)
+        modules = {self.module_of(member) for member in members}
+        return min(modules - {"common"}, default="common") if modules else None
 
-    def enum_name(self, name: str, values: tuple[str, ...]) -> str:
+    # Fields
+
+    def field(self, record: str, wire: str, schema: Schema, module: str) -> Field:
+        """Return a field of a record."""
+        optional = not self.names.optional.keys().isdisjoint((f"{record}.{wire}", f"{record}.*"))
+        missing = optional or wire not in schema.get("required", ())
+        tag = self.tag(record, wire)
+        if tag is not None:
+            return Field(wire, f'Annotated[str, Literal["{tag}"]]', missing, tag)
+        return Field(wire, self.type(record, wire, schema["properties"][wire], module), missing)
+
+    def tag(self, record: str, wire: str) -> str | None:
+        """Return the value of a field by which a union knows the record."""
+        rules = (
+            rule for union in self.names.unions.values() for rule, kind in union.items() if kind == record
+        )
+        return next((rule.removeprefix(f"{wire}=") for rule in rules if rule.startswith(f"{wire}=")), None)
+
+    def type(self, record: str, wire: str, schema: Schema, module: str) -> str:
+        """Return the type of a field in Python."""
+        for name in (f"{record}.{wire}", wire):
+            if name in self.names.types:
+                return self.names.types[name]
+        kinds = variants(schema)
+        if len(kinds) > 1 and all("properties" in one for one in kinds):
+            schema = self.merged(record, kinds)
+        elif len(kinds) > 1:
+            texts = {self.type(record, wire, one, module) for one in kinds}
+            return " | ".join(sorted(texts, reverse=True))
+        if "enum" in schema:
+            values = tuple(value for value in schema["enum"] if value is not None)
+            return f"Annotated[str, enums.{self.enum_name(wire, schema, values)}]"
+        if "properties" in schema:
+            return self.add({NAME: wire, **schema}, module)
+        name = schema["type"] if isinstance(schema["type"], str) else schema["type"][0]
+        if name == "array":
+            return f"list[{self.type(record, wire, schema['items'], module)}]"
+        if name == "object":
+            inner = schema.get("additionalProperties")
+            value = self.type(record, wire, inner, module) if isinstance(inner, dict) else "Any"
+            return f"dict[str, {value}]"
+        return self.scalar(record, wire, name)
+
+    def merged(self, record: str, schemas: list[Schema]) -> Schema:
+        """Return a schema with the fields of several; those that one lacks are optional."""
+        names = tuple(name_of(one) for one in schemas)
+        for name, members in self.names.merged.items():
+            if members == names:
+                fields = {wire: kind for one in schemas for wire, kind in one["properties"].items()}
+                needed = [wire for wire in fields if all(wire in one.get("required", ()) for one in schemas)]
+                return {NAME: name, "properties": fields, "required": needed}
+        raise GeneratorError(
+            f"record {record} has one of {names} in a field: name the record that has the fields of all"
+            f" of them in [merged] in {RECORDS}"
+        )
+
+    def scalar(self, record: str, wire: str, kind: str) -> str:
+        """Return the type of a string, a number or a boolean."""
+        fields = {wire, f"{record}.{wire}"}
+        exact = not fields.isdisjoint(self.names.exact)
+        if kind == "string":
+            whole = not fields.isdisjoint(self.names.whole)
+            return f"Annotated[{'Int' if whole else 'Decimal'}, AS_TEXT]" if whole or exact else "str"
+        if kind in ("number", "integer"):
+            return "Decimal" if exact else "Float" if wire in self.names.fractional else "Int"
+        return {"boolean": "bool"}[kind]
+
+    def envelope(self, wire: str, schema: Schema, module: str) -> tuple[str, str]:
+        """Return a field of a page beside its rows: its name, and its type for users."""
+        kind = re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", self.type("", wire, schema, module))
+        return snake(wire), re.sub(r"\b(Int|Float)\b", lambda found: found[1].lower(), kind)
+
+    # Enumerations
+
+    def enum_name(self, wire: str, schema: Schema, values: tuple[str, ...]) -> str:
         """Return the name of an enumeration; enumerations with the same values become one."""
-        name = record_names.ENUMS.get(" ".join(values), name)
+        name = name_of(schema) or f"{wire[0].upper()}{wire[1:]}"
+        name = name.removesuffix("Enum").removesuffix("Code")
+        name = next((ours for ours, listed in self.names.enums.items() if listed == values), name)
         for known, same in self.enums.items():
             if same == values and (known == name or len(values) > 1):
                 return known
         if name in self.enums:
             raise GeneratorError(
                 f"two enumerations have the name {name}: name the one with the values {' '.join(values)!r}"
-                " in ENUMS in chainapi/_tooling/record_names.py"
+                f" in [enums] in {RECORDS}"
             )
         self.enums[name] = values
         return name
 
-    def module_of(self, name: str) -> str:
-        """Return the module of a record's group.
+    # Parameters
 
-        Records of several groups are in `common`.
-        """
-        groups = self.records[name].groups
-        groups = groups - {record_names.REQUESTS} or groups  # bodies of requests use records of their answers
-        modules = {record_names.MODULE_OF.get(group, group) for group in groups}
-        module = modules.pop() if len(modules) == 1 else "common"
-        if module not in record_names.MODULES:
-            raise GeneratorError(
-                f"record {name} of the group {module!r} has no module: in chainapi/_tooling/record_names.py"
-                f" add {module!r} to MODULES for a new module, or to MODULE_OF for an existing one"
-            )
-        return module
+    def parameter(self, parameter: Schema) -> str:
+        """Return a parameter in Python."""
+        wire, name = parameter["name"], snake(parameter["name"])
+        kind = self.parameter_type(wire, parameter["schema"], in_body=parameter["in"] == "body")
+        if wire in self.names.renamed:
+            name, kind = self.names.renamed[wire], f'Annotated[{kind}, Wire("{wire}")]'
+        return f"{name}: {kind}{'' if parameter.get('required') else ' | None = None'}"
 
+    def parameter_type(self, wire: str, schema: Schema, *, in_body: bool = False) -> str:
+        """Return the type of a parameter."""
+        kind = schema.get("type")
+        if in_body and kind == "array":
+            return f"Annotated[Sequence[{self.entry_type(schema['items'])}], REPEATED]"
+        if "enum" in schema:
+            return self.enum_name(wire, schema, tuple(schema["enum"]))
+        if wire in self.names.parameters:
+            return self.names.parameters[wire]
+        if wire.endswith("Timestamp"):
+            return "Timestamp"
+        if wire in self.names.whole:
+            return "int"
+        if kind == "array":
+            return f"Annotated[Sequence[{self.parameter_type(wire, schema['items'])}], REPEATED]"
+        plain = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}[schema["type"]]
+        least, most = schema.get("minimum"), schema.get("maximum")
+        if least is None and most is None:
+            return plain
+        return f"Annotated[{plain}, {bounds(least, most)}]"
 
-def union_of(path: str, found: set[str]) -> str:
-    """Return the union that has these records as its members.
-
-    The documents may omit one of its members.
-    """
-    for name, rules in record_names.UNIONS.items():
-        members = set(rules.values())
-        if found <= members and len(found) >= len(members) - 1:
-            return name
-    raise GeneratorError(
-        f"{path} has one of {', '.join(sorted(found))}, which are no union yet: add one to UNIONS in"
-        " chainapi/_tooling/record_names.py, with the field that discriminates each"
-    )
-
-
-def scalar(record: str, wire: str, kind: str) -> str:
-    """Return the type of a string, a number or a boolean."""
-    exact = wire in fields.DECIMALS or f"{record}.{wire}" in fields.DECIMALS
-    if kind == "string":
-        whole = wire in fields.WHOLE_STRINGS or (wire == "chainId" and record in fields.WHOLE_CHAIN_IDS)
-        return f"Annotated[{'Int' if whole else 'Decimal'}, AS_TEXT]" if whole or exact else "str"
-    if kind in ("number", "integer"):
-        return "Decimal" if exact else "Float" if wire in fields.FLOATS else "Int"
-    return {"boolean": "bool"}[kind]
+    def entry_type(self, schema: Schema) -> str:
+        """Return the type of the entries of a list in a body."""
+        if len(variants(schema)) == 1:
+            return self.parameter_type("", schema)
+        return self.one_of("a list in a body", variants(schema), REQUESTS)
 
 
-def without_note(kind: str) -> str:
-    """Return a type in Python without what numbers have for the decoder."""
-    plain = re.sub(r"Annotated\[(\w+), AS_TEXT\]", r"\1", kind)
-    return re.sub(r"\b(Int|Float)\b", lambda found: found[1].lower(), plain)
+def bounds(least: float | None, most: float | None) -> str:
+    """Return the bounds of a number."""
+    return f"Bounds({least}{'' if most is None else f', {most}'})"
 
 
 def write_records(records: Records, writer: Writer) -> None:
     """Write a module for each group of records, the enumerations, and the package."""
-    modules: dict[str, list[Record]] = {name: [] for name in record_names.MODULES}
+    modules: dict[str, dict[str, str]] = {module: {} for module in records.names.modules}
     for name, record in records.records.items():
-        modules[records.module_of(name)].append(record)
-    places: dict[str, list[str]] = {}
-    for module, members in modules.items():
-        unions = [name for name in record_names.UNIONS if home(records, name) == module]
-        places[module] = sorted([*(record.name for record in members), *unions])
-        writer.write_python(f"{FOLDER}/{module}.py", module_text(records, module, in_order(members), unions))
+        modules[records.module_of(name)][name] = class_text(records.names, record)
+    for name, rules in records.names.unions.items():
+        if module := records.module_of_union(name):
+            modules[module][name] = union_text(name, rules)
+    for module, texts in modules.items():
+        others = {f"chainapi.models.{name}": other for name, other in modules.items() if name != module}
+        text = module_text(records.names.modules[module], texts, others)
+        writer.write_python(f"{FOLDER}/{module}.py", text)
     writer.write_python(f"{FOLDER}/enums.py", enums_text(records))
-    writer.write_python(f"{FOLDER}/__init__.py", package_text(places))
+    writer.write_python(f"{FOLDER}/__init__.py", package_text(modules))
 
 
-def in_order(records: list[Record]) -> list[Record]:
-    """Return the records sorted so that each one follows those that it refers to."""
-    done: dict[str, Record] = {}
-    known = {record.name: record for record in records}
+def module_text(docstring: str, texts: Mapping[str, str], others: Mapping[str, Iterable[str]]) -> str:
+    """Return the source of a module from those of its classes.
 
-    def add(record: Record) -> None:
-        for used in sorted(record.uses & set(known) - set(done)):
-            add(known[used])
-        done.setdefault(record.name, record)
-
-    for record in records:
-        add(record)
-    return list(done.values())
-
-
-def home(records: Records, union: str) -> str | None:
-    """Return the module of a union.
-
-    It is the module of the members that are not in `common`; None means no members.
+    The layout removes imports that the module does not need. `others` has the names in other modules.
     """
-    members = set(record_names.UNIONS[union].values()) & set(records.records)
-    modules = {records.module_of(name) for name in members}
-    if not modules:
-        return None
-    return min(modules - {"common"}, default="common")
+    body = "\n".join(in_order(texts))
+    lines = [
+        HEADER,
+        f'"""{docstring}"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from decimal import Decimal",
+        "from typing import Annotated, Any, Literal, TypeAlias",
+        "from chainapi.models import enums",
+        *imports(body, others),
+        "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime",
+        "from chainapi.models.records import Record",
+        "from chainapi.models.schema import AS_TEXT, NOT_SHOWN, Float, Int",
+        "from chainapi.models.unions import Unknown, register_union",
+        "",
+        f"__all__ = {sorted(texts)}",
+        "",
+        "",
+        body,
+    ]
+    return "\n".join(lines)
 
 
-def module_text(records: Records, module: str, members: list[Record], unions: list[str]) -> str:
-    """Return the source of a module."""
-    ours = {record.name for record in members}
-    used = {name for record in members for name in record.uses}
-    used |= {name for union in unions for name in record_names.UNIONS[union].values()}
-    foreign: dict[str, set[str]] = {}
-    for name in used - ours - record_names.HAND_WRITTEN:
-        foreign.setdefault(records.module_of(name), set()).add(name)
-    classes = "\n\n".join(class_text(record) for record in members)
-    body = f"{classes}\n\n" + "\n".join(union_text(name) for name in unions) + "\n"
-    return "\n".join((*head(module, foreign, sorted([*ours, *unions])), "", "", body))
+def in_order(texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the sources of classes, each after those that it refers to."""
+    done = set[str]()
+
+    def add(name: str) -> Iterator[str]:
+        done.add(name)
+        for used in sorted(words_of(texts[name]) & texts.keys()):
+            if used not in done:
+                yield from add(used)
+        yield texts[name]
+
+    for name in texts:
+        if name not in done:
+            yield from add(name)
 
 
-def head(module: str, foreign: dict[str, set[str]], public: list[str]) -> Iterator[str]:
-    """Yield the lines above the classes.
-
-    The layout removes imports that the body does not need.
-    """
-    yield HEADER
-    yield f'"""{record_names.MODULES[module]}"""'
-    yield ""
-    yield "from __future__ import annotations"
-    yield ""
-    yield "from decimal import Decimal"
-    yield "from typing import Annotated, Any, Literal, TypeAlias"
-    yield "from chainapi.models import enums"
-    for name, used in sorted(foreign.items()):
-        yield f"from chainapi.models.{name} import {', '.join(sorted(used))}"
-    yield "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime"
-    yield "from chainapi.models.records import Record"
-    yield "from chainapi.models.schema import AS_TEXT, NOT_SHOWN, Float, Int"
-    yield "from chainapi.models.unions import Unknown, register_union"
-    yield ""
-    yield f"__all__ = [{', '.join(repr(name) for name in public)}]"
-
-
-def class_text(record: Record) -> str:
+def class_text(names: Names, record: Record) -> str:
     """Return the source of a class; in records of requests, tags have their values."""
-    defaults = record.tags if record.groups == {record_names.REQUESTS} else {}
+    tagged = record.modules == {REQUESTS}
     lines = [
         f"class {record.name}(Record, frozen=True, kw_only=True):",
-        f'    """{sentence(record.name)}"""',
+        f'    """{names.docs.get(record.name) or sentence(record.name)}"""',
         "",
-        *(entry.declaration(record.name, defaults.get(entry.wire)) for entry in record.fields),
+        *(one.declaration(tagged=tagged) for one in record.fields),
+        "",
+        *(one.time for one in record.fields if one.time),
     ]
-    times = [entry.time for entry in record.fields if entry.time]
-    return "\n".join([*lines, *([""] if times else []), *times, ""])
+    return "\n".join([*lines, ""])
 
 
 def sentence(name: str) -> str:
@@ -319,8 +336,6 @@ def sentence(name: str) -> str:
 
     It copies no text of a document.
     """
-    if name in record_names.DOCSTRINGS:
-        return record_names.DOCSTRINGS[name]
     spaced = snake(name).replace("_", " ")
     for letter in ("p", "x", "c"):
         spaced = spaced.replace(f"{letter} chain ", f"{letter.upper()}-Chain ")
@@ -335,25 +350,24 @@ def sentence(name: str) -> str:
     return f"{'An' if vowel else 'A'} {text}."
 
 
-def union_text(name: str) -> str:
+def union_text(name: str, rules: Mapping[str, str]) -> str:
     """Return the source of a union and of its discriminators."""
-    rules = record_names.UNIONS[name]
-    lines = [
-        f"{name}: TypeAlias = {' | '.join([*dict.fromkeys(rules.values()), 'Unknown'])}",
-        "register_union(",
-    ]
-    lines += [f"    {name},", "    {"]
-    lines += [f'        "{rule}": {record},' for rule, record in rules.items()]
-    return "\n".join([*lines, "    },", ")"])
+    members = " | ".join([*dict.fromkeys(rules.values()), "Unknown"])
+    lines = "".join(f'    "{rule}": {record},\n' for rule, record in rules.items())
+    return f"{name}: TypeAlias = {members}\nregister_union({name}, {{\n{lines}}})"
 
 
 def enums_text(records: Records) -> str:
     """Return the source of the enumerations."""
-    lines = [HEADER, '"""Values that the services list. Fields are open: other values are kept."""', ""]
-    lines += ["from __future__ import annotations", "", "from typing import Literal, TypeAlias", ""]
-    for name, values in sorted(records.enums.items()):
-        lines.append(f"{name}: TypeAlias = Literal[{', '.join(map(repr, values))}]")
-    return "\n".join(lines) + "\n"
+    lines = [
+        HEADER,
+        '"""Values that the services list. Fields are open: other values are kept."""',
+        "from __future__ import annotations",
+        "from typing import Literal, TypeAlias",
+        "",
+        *(f"{name}: TypeAlias = Literal{list(values)}" for name, values in sorted(records.enums.items())),
+    ]
+    return "\n".join(lines)
 
 
 PACKAGE_HEAD = '''"""Frozen records of rows, and the decoder of response bodies.
@@ -366,9 +380,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from chainapi.models.own import converter as converter
 from chainapi.models.invalid import Invalid as Invalid
 from chainapi.models.metrics import MetricPoint as MetricPoint
+from chainapi.models.own import converter as converter
 from chainapi.models.unions import Unknown as Unknown
 '''
 
@@ -390,16 +404,16 @@ def __dir__() -> list[str]:
 """
 
 
-def package_text(places: dict[str, list[str]]) -> str:
+def package_text(modules: Mapping[str, Iterable[str]]) -> str:
     """Return the source of the package: names that load their module on first use."""
     lines = [HEADER, PACKAGE_HEAD, "if TYPE_CHECKING:"]
-    lines += [f"    from chainapi.models.{module} import *" for module in sorted(places)]
+    lines += [f"    from chainapi.models.{module} import *" for module in sorted(modules)]
     lines += [
         "",
         "# Module -> names, for imports on first use; type checkers read the imports above.",
         "_NAMES = {",
     ]
-    for module, public in places.items():
-        words = textwrap.fill(" ".join(public), 109, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    for module, names in modules.items():
+        words = textwrap.indent(textwrap.fill(" ".join(sorted(names)), 101), " " * 8)
         lines += [f'    "{module}": """', words, '    """,']
     return "\n".join([*lines, "}", PACKAGE_TAIL])

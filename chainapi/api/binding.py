@@ -11,7 +11,7 @@ from chainapi.api.endpoint import Endpoint
 from chainapi.api.routes import Route
 from chainapi.api.service import ServiceAPI
 
-__all__ = ["Group", "endpoints_in", "gets", "group", "groups_of", "lists", "writes"]
+__all__ = ["Group", "LazyGroup", "endpoint", "group"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +31,7 @@ class Group:
         return self._service_api
 
 
-class _LazyGroup:
+class LazyGroup:
     """Descriptor of a group, whose module is loaded at the first access."""
 
     def __init__(self, path: str) -> None:
@@ -58,54 +58,30 @@ def group(path: str) -> Any:
 
     An example is ``"chainapi.api.groups.evm.EVM"``.
     """
-    return _LazyGroup(path)
+    return LazyGroup(path)
 
 
-def lists(route: Route) -> Callable[[F], F]:
-    """Declare a method that walks a list; the last parameters are those of `NOT_SENT`."""
+def endpoint(route: Route) -> Callable[[F], F]:
+    """Declare a method: a coroutine returns a resource, any other walks a list.
 
-    def declare(function: F) -> F:
-        endpoint = Endpoint(route, function, single=False)
-
-        @wraps(function)
-        def walk(self: Any, *args: Any, **kwargs: Any) -> Any:
-            given = endpoint.bind((self, *args), kwargs)
-            return self.service.walk_route(endpoint.for_call(given), given)
-
-        walk.endpoint = endpoint  # type: ignore[attr-defined]
-        return cast("F", walk)
-
-    return declare
-
-
-def gets(route: Route) -> Callable[[F], F]:
-    """Declare a coroutine method that returns a single resource.
-
-    Its last parameters are ``priority``, ``deadline`` and ``tag``.
+    Its last parameters are those of `NOT_SENT`; a resource has only the last three of them.
     """
 
     def declare(function: F) -> F:
-        endpoint = Endpoint(route, function, single=True)
+        declared = Endpoint(route, function)
 
         @wraps(function)
         async def get(self: Any, *args: Any, **kwargs: Any) -> Any:
-            given = endpoint.bind((self, *args), kwargs)
-            return await self.service.get_route(endpoint, given)
+            given = declared.bind((self, *args), kwargs)
+            return await self.service.get_route(declared, given)
 
-        get.endpoint = endpoint  # type: ignore[attr-defined]
-        return cast("F", get)
+        @wraps(function)
+        def walk(self: Any, *args: Any, **kwargs: Any) -> Any:
+            given = declared.bind((self, *args), kwargs)
+            return self.service.walk_route(declared.for_call(given), given)
+
+        method: Any = get if declared.single else walk
+        method.endpoint = declared
+        return cast("F", method)
 
     return declare
-
-
-writes = gets  # `Route.idempotency` decides after which faults a write is repeated
-
-
-def endpoints_in(kind: type) -> dict[str, Endpoint]:
-    """Return the endpoints of a class by the names of their methods."""
-    return {name: value.endpoint for name, value in vars(kind).items() if hasattr(value, "endpoint")}
-
-
-def groups_of(kind: type) -> dict[str, type[Group]]:
-    """Return the groups of a service by the names of its attributes."""
-    return {name: value.kind for name, value in vars(kind).items() if isinstance(value, _LazyGroup)}

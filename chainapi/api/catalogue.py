@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from chainapi.api.binding import endpoints_in, groups_of
+from chainapi.api.binding import LazyGroup
 from chainapi.api.data import DataAPI
 from chainapi.api.endpoint import Endpoint
 from chainapi.api.metrics import MetricsAPI
@@ -16,17 +16,20 @@ from chainapi.api.metrics import MetricsAPI
 __all__ = ["ROUTES", "WRITES"]
 
 
-def _found() -> Iterator[tuple[str, Endpoint]]:
-    for service, kind in (("data", DataAPI), ("metrics", MetricsAPI)):
-        for name, endpoint in endpoints_in(kind).items():
-            yield f"{service}.{name}", endpoint
-        for group, members in groups_of(kind).items():
-            for name, endpoint in endpoints_in(members).items():
-                yield f"{service}.{group}.{name}", endpoint
+def _found(prefix: str, kind: type) -> Iterator[tuple[str, Endpoint]]:
+    """Yield the endpoints of a class, then those of its groups, by dotted names."""
+    members = [member for base in reversed(kind.__mro__) for member in vars(base).items()]
+    for name, value in members:
+        if hasattr(value, "endpoint"):
+            yield f"{prefix}.{name}", value.endpoint
+    for name, value in members:
+        if isinstance(value, LazyGroup):
+            yield from _found(f"{prefix}.{name}", value.kind)
 
 
 def _split(*, reads: bool) -> Mapping[str, Endpoint]:
-    return MappingProxyType({name: endpoint for name, endpoint in _found() if endpoint.reads == reads})
+    found = (*_found("data", DataAPI), *_found("metrics", MetricsAPI))
+    return MappingProxyType({name: endpoint for name, endpoint in found if endpoint.reads == reads})
 
 
 ROUTES = _split(reads=True)

@@ -13,10 +13,9 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -41,80 +40,20 @@ __all__ = ["Endpoint"]
 _BASES = {"MetricPoint": MetricPoint, "str": None}
 
 
-class _Layout(NamedTuple):
-    """Parameters of a method: names that may be positional, defaults, required ones."""
-
-    positional: tuple[str, ...]
-    defaults: Mapping[str, Any]
-    required: frozenset[str]
-
-
-class _Signature:
-    """Signature of a method; its models are loaded when they are needed."""
-
-    def __init__(self, function: Callable[..., Any], route: Route, *, single: bool) -> None:
-        self._function = function
-        self._path = route.path
-        self._body = route.body
-        self.loading: asyncio.Future[object] | None = None
-        self._returns, _, rest = str(function.__annotations__["return"]).partition("[")
-        self.rows_name = self._returns if single else rest.removesuffix("]")
-
-    @cached_property
-    def signature(self) -> inspect.Signature:
-        """Signature of the method."""
-        return inspect.signature(self._function)
-
-    @cached_property
-    def layout(self) -> _Layout:
-        """Names and defaults of the parameters."""
-        parameters = self.signature.parameters.values()
-        defaults = {one.name: one.default for one in parameters}
-        return _Layout(
-            tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD),
-            defaults,
-            frozenset(name for name, default in defaults.items() if default is inspect.Parameter.empty),
-        )
-
-    @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Parameters that are sent."""
-        from chainapi.api.parameters import Parameter
-
-        texts = {name: text for name, text in self._function.__annotations__.items() if name != "return"}
-        hints = _types_of(texts, self._function.__globals__)
-        return tuple(
-            Parameter.read(parameter, hints[name], self._path, self._body)
-            for name, parameter in self.signature.parameters.items()
-            if name not in ("self", *NOT_SENT)
-        )
-
-    @cached_property
-    def rows(self) -> Any:
-        """Class of the rows, or of the resource; None for an answer without a body."""
-        name = self.rows_name.removesuffix(" | None")  # None is the answer of a repeated DELETE
-        found = _types_of({"rows": name}, self._function.__globals__)["rows"]
-        return None if found is type(None) else found
-
-    @property
-    def stream(self) -> Any:
-        """Class of the stream of a list."""
-        return self._function.__globals__[self._returns]
-
-    def forget(self, loading: asyncio.Future[object]) -> None:
-        """Release the future of a load that ended, and with it its event loop."""
-        if self.loading is loading:
-            self.loading = None
-
-
 class Endpoint:
-    """Route with the signature of its method: parameters, rows, decoder."""
+    """Route with the signature of its method: parameters, rows, decoder.
 
-    def __init__(self, route: Route, function: Callable[..., Any], *, single: bool) -> None:
+    The signature is read, and its models are loaded, when they are needed.
+    """
+
+    def __init__(self, route: Route, function: Callable[..., Any]) -> None:
         self.record = route
-        self._signature = _Signature(function, route, single=single)
         self.function = function
-        self.single = single
+        self.single = inspect.iscoroutinefunction(function)
+        self._stream, _, rest = str(function.__annotations__["return"]).partition("[")
+        self._rows = self._stream if self.single else rest.removesuffix("]")
+        self._others: dict[Route, Endpoint] = {}  # of calls that do not meet a condition
+        self._loading: asyncio.Future[object] | None = None
 
     def __repr__(self) -> str:
         return f"<{self.function.__qualname__}: {self.record.place}>"
@@ -132,17 +71,27 @@ class Endpoint:
 
         A base class stands in place of the model.
         """
-        return replace(self.record, model=_BASES.get(self._signature.rows_name, Record))
+        return replace(self.record, model=_BASES.get(self._rows, Record))
 
-    @property
+    @cached_property
     def rows(self) -> Any:
-        """Class of the rows, or of the resource."""
-        return self._signature.rows
+        """Class of the rows, or of the resource; None for an answer without a body."""
+        name = self._rows.removesuffix(" | None")  # None is the answer of a repeated DELETE
+        found = _types_of({"rows": name}, self.function.__globals__)["rows"]
+        return None if found is type(None) else found
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Parameters that are sent."""
-        return self._signature.parameters
+        from chainapi.api.parameters import Parameter
+
+        texts = {name: text for name, text in self.function.__annotations__.items() if name != "return"}
+        hints = _types_of(texts, self.function.__globals__)
+        return tuple(
+            Parameter.read(parameter, hints[name], self.record.path, self.record.body)
+            for name, parameter in self.signature.parameters.items()
+            if name not in ("self", *NOT_SENT)
+        )
 
     @property
     def page_size(self) -> Parameter | None:
@@ -152,15 +101,19 @@ class Endpoint:
     @property
     def loaded(self) -> bool:
         """Check whether the models of the route are loaded."""
-        return "rows" in vars(self._signature)
+        return "rows" in vars(self)
 
     async def load(self) -> None:
         """Load the models of the route and its decoder, once and in a thread."""
-        signature, loop = self._signature, asyncio.get_running_loop()
-        if signature.loading is None or signature.loading.get_loop() is not loop:
-            signature.loading = in_thread(self.decoder)
-            signature.loading.add_done_callback(signature.forget)
-        await asyncio.shield(signature.loading)
+        if self._loading is None or self._loading.get_loop() is not asyncio.get_running_loop():
+            self._loading = in_thread(self.decoder)
+            self._loading.add_done_callback(self._forget)
+        await asyncio.shield(self._loading)
+
+    def _forget(self, loading: asyncio.Future[object]) -> None:
+        """Release the future of a load that ended, and with it its event loop."""
+        if self._loading is loading:
+            self._loading = None
 
     def decoder(self) -> Stepwise[Any]:
         """Return the decoder of the responses."""
@@ -179,7 +132,7 @@ class Endpoint:
 
     def stream(self, walk: Any, source: Any) -> Any:
         """Return the stream that the signature names."""
-        return self._signature.stream(walk, source)
+        return self.function.__globals__[self._stream](walk, source)
 
     def for_call(self, given: Mapping[str, Any]) -> Endpoint:
         """Return the endpoint for a call with these values of its parameters.
@@ -189,11 +142,22 @@ class Endpoint:
         route = self.record.for_call(given)
         if route is self.record:
             return self
-        called = copy(self)
-        called.record = route
-        for derived in ("route", "unloaded", "identity"):
-            vars(called).pop(derived, None)
-        return called
+        if route not in self._others:
+            self._others[route] = Endpoint(route, self.function)
+        return self._others[route]
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """Signature of the method."""
+        return inspect.signature(self.function)
+
+    @cached_property
+    def _layout(self) -> tuple[tuple[str, ...], Mapping[str, Any], frozenset[str]]:
+        """Names that may be positional, defaults of all, and names of required parameters."""
+        parameters = self.signature.parameters.values()
+        positional = tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
+        defaults = {one.name: one.default for one in parameters}
+        return positional, defaults, frozenset(one.name for one in parameters if one.default is one.empty)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the values of all parameters, with defaults.
@@ -203,25 +167,21 @@ class Endpoint:
             TypeError: an argument is missing, or given twice.
 
         """
-        layout = self._signature.layout
-        given = dict(zip(layout.positional, args, strict=False))
-        if (
-            len(given) == len(args)
-            and given.keys().isdisjoint(kwargs)
-            and layout.defaults.keys() >= kwargs.keys()
-        ):
+        positional, defaults, required = self._layout
+        given = dict(zip(positional, args, strict=False))
+        if len(given) == len(args) and given.keys().isdisjoint(kwargs) and defaults.keys() >= kwargs.keys():
             given |= kwargs
-            if given.keys() >= layout.required:
-                return {**layout.defaults, **given}
+            if given.keys() >= required:
+                return {**defaults, **given}
         return self._bound(args, kwargs)  # with the error that Python raises
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Bind arguments as Python does, with its errors."""
-        names = [name for name in self._signature.signature.parameters if name != "self"]
+        names = [name for name in self.signature.parameters if name != "self"]
         unknown = [name for name in kwargs if name not in names]
         refuse_unknown(unknown, names, self.function.__name__, kwargs)
         try:
-            bound = self._signature.signature.bind(*args, **kwargs)
+            bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.function.__name__}(): {error}") from None
         bound.apply_defaults()
@@ -235,7 +195,7 @@ class Endpoint:
     @property
     def bodiless(self) -> bool:
         """Check whether the answer has no body."""
-        return self._signature.rows_name == "None"
+        return self._rows == "None"
 
     def encode(
         self, given: Mapping[str, Any]
@@ -256,7 +216,7 @@ class Endpoint:
     def _body(self, given: Mapping[str, Any]) -> bytes | None:
         if self.record.method == "GET":
             return None
-        from chainapi.api.bodies import wire_body
+        from chainapi.api.parameters import wire_body
 
         return wire_body(self.parameters, given)
 

@@ -90,16 +90,32 @@ def number_reader(names: Sequence[str]) -> Callable[[Any], int | None]:
 
     The reader returns None for a row without a whole number of these names.
     """
-    readers = [(operator.attrgetter(name), name) for name in names]
+    return _number(names, [operator.attrgetter(name) for name in names], declared=True)
 
+
+def descending_number(route: Route) -> Callable[[Any], int | None]:
+    """Return a reader of the number of a row, which may have been sent as a string.
+
+    The reader returns None for a row with null in place of its number.
+    """
+    name = route.descending_key or ""
+    return _number([name], [_reader(name, route.model)], declared=False)
+
+
+def _number(
+    names: Sequence[str], readers: Sequence[Reader], *, declared: bool
+) -> Callable[[Any], int | None]:
     def number(row: Any) -> int | None:
-        for read, name in readers:
+        for name, read in zip(names, readers, strict=True):
             try:
                 value = read(row)
-            except AttributeError:
-                value = raw_path(row, name) if is_raw(row) else None
+            except (LookupError, AttributeError, TypeError):
+                value = raw_path(row, name) if is_raw(row) else _NO_FIELD
             if (whole := whole_of(value)) is not None:
                 return whole
+            # A row that was not made into its model may have any fields.
+            if not (declared or value is None or is_raw(row)):
+                raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
         return None
 
     return number
@@ -138,11 +154,11 @@ def identity_of(route: Route, *, declared: bool) -> Identity:
     Rows of a `declared` route are frozen records; a caller's own rows may change while they are read.
     """
     return Identity(
-        key=route.key_reader() if declared else _key_of_caller(route),
+        key=_key(route, declared=declared),
         number=None if route.descending_key is None else descending_number(route),
         number_field=_number_field(route),
         unique=route.key == (route.descending_key,),
-        stable=route.immutable_reader(),
+        stable=_values(route.immutable, route.model, declared=True) if route.immutable else None,
         frozen=declared,
         hashed=declared and len(route.key) == 1 and route.key[0].endswith("_hash"),
         plain_key=column_of(*route.key) if declared and route.key else None,
@@ -158,28 +174,39 @@ def _plain_number(route: Route) -> Column | None:
     return column_of(name)
 
 
-def _key_of_caller(route: Route) -> Reader | None:
-    """Return a reader of the key that a caller named.
-
-    The reader returns None for a row with null in its key.
-    """
-    if not route.key:
+def _key(route: Route, *, declared: bool) -> Reader | None:
+    """Return a reader of keys; None if rows have none."""
+    if route.key:
+        return _values(route.key, route.model, declared=declared)
+    if not route.kind_keys:
         return None
-    readers = [_reader(name, route.model) for name in route.key]
+    readers = {kind: _values(names, route.model, declared=declared) for kind, names in route.kind_keys}
+    return lambda row: readers[name](row) if (name := type(row).__name__) in readers else None
 
-    def key(row: Any) -> Hashable:
+
+def _values(names: Sequence[str], model: Any, *, declared: bool) -> Reader:
+    """Return a reader of fields that identify a row: the value of one, or a tuple.
+
+    The reader returns None for a row with null in one of them, and for a declared row that lacks one.
+    """
+    readers = [_reader(name, model) for name in names]
+
+    def values(row: Any) -> Hashable:
         try:
-            values = [read(row) for read in readers]
+            found = [read(row) for read in readers]
         except (LookupError, AttributeError, TypeError):
-            if not is_raw(row):
-                raise DecodeError(f"no field {', '.join(route.key)}, which key= names") from None
-            values = [raw_path(row, name) for name in route.key]  # it does not fit the caller's model
-        if None in values:
+            if is_raw(row):  # it does not fit its model
+                found = [raw_path(row, name) for name in names]
+            elif declared:
+                return None
+            else:
+                raise DecodeError(f"no field {', '.join(names)}, which key= names") from None
+        if None in found:
             return None
-        first, *more = map(_hashable, values)
+        first, *more = map(_hashable, found)
         return (first, *more) if more else first
 
-    return key
+    return values
 
 
 def _hashable(value: Any) -> Hashable:
@@ -192,28 +219,6 @@ def _hashable(value: Any) -> Hashable:
     except TypeError:
         return repr(value)
     return cast("Hashable", value)
-
-
-def descending_number(route: Route) -> Callable[[Any], int | None]:
-    """Return a reader of the number of a row, which may have been sent as a string.
-
-    The reader returns None for a row with null in place of its number.
-    """
-    name = route.descending_key or ""
-    read = _reader(name, route.model)
-
-    def number(row: Any) -> int | None:
-        try:
-            value = read(row)
-        except (LookupError, AttributeError, TypeError):
-            value = raw_path(row, name) if is_raw(row) else _NO_FIELD
-        whole = whole_of(value)
-        # A row that was not made into its model may have any fields.
-        if whole is None and value is not None and not is_raw(row):
-            raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
-        return whole
-
-    return number
 
 
 def _reader(name: str, model: Any) -> Reader:

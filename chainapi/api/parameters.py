@@ -7,6 +7,7 @@ that does not follow from the name in Python. Values are checked before a reques
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
@@ -17,7 +18,9 @@ from msgspec import Struct
 from chainapi._text import did_you_mean, quoted
 from chainapi.core.numbers import is_of
 from chainapi.core.url import path_segment, query_params
-from chainapi.errors import ArgumentError
+from chainapi.errors import ArgumentError, ConfigurationError
+from chainapi.models.decode_errors import TOO_DEEP
+from chainapi.models.plain import to_wire
 from chainapi.models.schema import Type, type_of
 from chainapi.models.unions import wire_name
 
@@ -27,16 +30,11 @@ __all__ = [
     "Bounds",
     "ChainId",
     "PageSize",
-    "PageSize500",
-    "PageSize2160",
-    "PageSize5000",
-    "PageSize10000",
     "Parameter",
-    "Repeated",
     "Texts",
     "Timestamp",
-    "WholeBody",
     "Wire",
+    "wire_body",
     "wire_parameters",
 ]
 
@@ -61,18 +59,10 @@ class Wire(Struct, frozen=True):
     name: str
 
 
-class Repeated(Struct, frozen=True):
-    """List whose entries are sent as parameters of their own; in a body, as a list."""
-
-
-REPEATED = Repeated()
-
-
-class WholeBody(Struct, frozen=True):
-    """Record that is the whole body of a request."""
-
-
-WHOLE_BODY = WholeBody()
+REPEATED = (
+    "repeated"  # note of a list whose entries are sent as parameters of their own; in a body, as a list
+)
+WHOLE_BODY = "whole body"  # note of a record that is the whole body of a request
 
 _PLAIN = frozenset({bool, int, float, str})  # of nearly all values: they are sent as they are
 
@@ -80,10 +70,6 @@ ChainId: TypeAlias = int | str  # a number, or the name of a chain in the servic
 Timestamp: TypeAlias = Annotated[int | datetime, Bounds(0)]  # Unix seconds, or an aware datetime
 Texts: TypeAlias = Sequence[str] | str  # sent with commas between them
 PageSize: TypeAlias = Annotated[int, Bounds(1, 100)]
-PageSize500: TypeAlias = Annotated[int, Bounds(1, 500)]
-PageSize2160: TypeAlias = Annotated[int, Bounds(1, 2160)]
-PageSize5000: TypeAlias = Annotated[int, Bounds(1, 5000)]
-PageSize10000: TypeAlias = Annotated[int, Bounds(1, 10_000)]
 
 
 class Parameter(Struct, frozen=True):
@@ -127,8 +113,9 @@ class Parameter(Struct, frozen=True):
         `body` has the names on the wire of the fields of the body.
         """
         parts = [*type_of(hint).parts()]
-        notes: dict[type, Any] = {type(note): note for part in reversed(parts) for note in part.notes}
-        wire = notes[Wire].name if Wire in notes else wire_name(declared.name.removesuffix("_"))
+        notes = [note for part in parts for note in part.notes]
+        named = (note.name for note in notes if isinstance(note, Wire))
+        wire = next(named, wire_name(declared.name.removesuffix("_")))
         required = declared.default is declared.empty
         return cls(
             name=declared.name,
@@ -137,12 +124,12 @@ class Parameter(Struct, frozen=True):
             in_path=f"{{{wire}}}" in path,
             required=required,
             default=None if required else declared.default,
-            bounds=notes.get(Bounds),
+            bounds=next((note for note in notes if isinstance(note, Bounds)), None),
             choices=tuple(value for part in parts if part.kind == "literal" for value in part.choices),
             many=any(part.kind == "list" for part in parts),
-            repeated=Repeated in notes,
-            in_body=wire in body or WholeBody in notes,
-            whole=WholeBody in notes,
+            repeated=REPEATED in notes,
+            in_body=wire in body or WHOLE_BODY in notes,
+            whole=WHOLE_BODY in notes,
             union=next((part.hint for part in parts if part.tags), None),
         )
 
@@ -221,3 +208,39 @@ def wire_parameters(
         else:
             query += query_params({parameter.wire: value})
     return path, tuple(query)
+
+
+def wire_body(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> bytes | None:
+    """Return the body as JSON with sorted names; None without parameters in it.
+
+    Raises:
+        ConfigurationError: a value cannot be sent.
+
+    """
+    inside = [parameter for parameter in parameters if parameter.in_body]
+    if not inside:
+        return None
+    if inside[0].whole:
+        content: Any = _field(inside[0], given[inside[0].name])
+    else:
+        content = {
+            one.wire: _field(one, given[one.name])
+            for one in inside
+            if one.required or given[one.name] is not None
+        }
+    try:
+        return json.dumps(content, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+    except RecursionError:
+        raise ConfigurationError(f"the body cannot be sent as JSON: it is {TOO_DEEP}") from None
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"the body cannot be sent as JSON: {error}") from None
+
+
+def _field(parameter: Parameter, given: Any) -> Any:
+    """Return the value of a field of a body as JSON."""
+    value = parameter.checked(given)
+    if parameter.repeated:
+        value = value if isinstance(value, list) else [value]
+    elif isinstance(value, list):
+        value = ",".join(map(str, value))
+    return to_wire(value)

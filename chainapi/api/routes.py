@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -13,10 +12,8 @@ from msgspec.structs import replace
 
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.ranges import Ranged
-from chainapi.models.invalid import is_raw
-from chainapi.models.unions import raw_path
 
-__all__ = ["UNITS", "Route", "Weight", "route_name"]
+__all__ = ["UNITS", "Conditional", "Route", "Weight", "route_name"]
 
 Weight: TypeAlias = Literal["none", "free", "small", "medium", "large", "xl", "xxl"]
 
@@ -75,22 +72,22 @@ class Route(Struct, frozen=True):
     path: str
     items: str | None = None
     model: Any = None
-    descending_key: str | None = None
-    extra: tuple[tuple[str, Any], ...] = ()
-    until: str | None = None
     key: tuple[str, ...] = ()
-    weight: Weight | None = None
-    deprecated: bool = False
     kind_keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
     immutable: tuple[str, ...] = ()
+    weight: Weight | None = None
+    descending_key: str | None = None
+    until: str | None = None
     cursor: tuple[str, ...] = ()
     since: bool = True
     holds_if: tuple[tuple[Conditional, str, str | None], ...] = ()
+    ranged: Ranged | None = None
+    extra: tuple[tuple[str, Any], ...] = ()
+    deprecated: bool = False
     method: str = "GET"
     body: tuple[str, ...] = ()
     idempotency: Idempotency = Idempotency.SAFE
     lookup: str = ""
-    ranged: Ranged | None = None
 
     @property
     def place(self) -> str:
@@ -130,48 +127,9 @@ class Route(Struct, frozen=True):
                 undone |= _WITHOUT[field]
         return replace(self, **undone) if undone else self
 
-    def key_reader(self) -> Callable[[Any], Any] | None:
-        """Return a function from a row to its key, or to None; None if rows have no keys."""
-        if self.key:
-            return _reader(self.key)
-        if not self.kind_keys:
-            return None
-        readers = {kind: _reader(names) for kind, names in self.kind_keys}
-        return lambda row: readers[name](row) if (name := type(row).__name__) in readers else None
-
-    def immutable_reader(self) -> Callable[[Any], Any] | None:
-        """Return a function from a row to its immutable values; None if all values are."""
-        return _reader(self.immutable) if self.immutable else None
-
 
 def _meets(value: Any, wanted: str | None) -> bool:
     return value is not None if wanted is None else getattr(value, "value", value) == wanted
-
-
-def _reader(names: Sequence[str]) -> Callable[[Any], Any]:
-    """Return a reader of keys that returns None if an attribute is None or missing."""
-    read = operator.attrgetter(*names)
-
-    def key(row: Any) -> Any:
-        found: Any = None
-        try:
-            found = read(row)
-        except AttributeError:
-            if is_raw(row):
-                found = _raw_key(row, names)
-        try:
-            hash(found)
-        except TypeError:
-            return None
-        return None if found is None or (isinstance(found, tuple) and None in found) else found
-
-    return key
-
-
-def _raw_key(row: Any, names: Sequence[str]) -> Any:
-    """Return the key of a row that is plain JSON, with the records in it."""
-    found = [raw_path(row, name) for name in names]
-    return tuple(found) if len(found) > 1 else found[0]
 
 
 _IDENTIFIER = re.compile(r"(?<=/)(?!v\d+(?:/|$))[^/:]*\d[^/:]*")  # segment with a digit, but no version

@@ -158,11 +158,12 @@ class ServiceAPI:
             raise ConfigurationError(
                 f"until={quoted(until)} needs descending_key=: give the row field that it bounds"
             )
+        order = name_of("descending_key", descending_key, "row field") or ""
         route = Route(
             checked_path(path),
             items,
             model,
-            attribute_path(name_of("descending_key", descending_key, "row field") or "", model) or None,
+            descending_key=attribute_path(order, model) or None,
             until=name_of("until", until, "query parameter"),
             key=tuple(attribute_path(name, model) for name in key_names(key)),
         )

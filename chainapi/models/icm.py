@@ -58,11 +58,11 @@ class IcmSourceTransaction(Record, frozen=True, kw_only=True):
     time = UTCDatetime("timestamp")
 
 
-class PendingTeleporterMessage(Record, frozen=True, kw_only=True):
-    """A pending teleporter message."""
+class PendingIcmMessage(Record, frozen=True, kw_only=True):
+    """A pending ICM message."""
 
     message_id: str
-    teleporter_contract_address: str
+    icm_contract_address: str
     source_blockchain_id: str
     destination_blockchain_id: str
     source_evm_chain_id: str
@@ -89,6 +89,70 @@ class IcmDestinationTransaction(Record, frozen=True, kw_only=True):
     deliverer_address: str
 
     time = UTCDatetime("timestamp")
+
+
+class DeliveredIcmMessage(Record, frozen=True, kw_only=True):
+    """A delivered ICM message."""
+
+    message_id: str
+    icm_contract_address: str
+    source_blockchain_id: str
+    destination_blockchain_id: str
+    source_evm_chain_id: str
+    destination_evm_chain_id: str
+    message_nonce: Annotated[Int, AS_TEXT]
+    from_: str
+    to: str
+    data: str | None = None
+    message_executed: bool
+    receipts: list[IcmReceipt]
+    receipt_delivered: bool
+    reward_details: IcmReward
+    source_transaction: IcmSourceTransaction
+    destination_transaction: IcmDestinationTransaction
+    status: Annotated[str, Literal["delivered"]]
+
+
+class DeliveredSourceNotIndexedIcmMessage(Record, frozen=True, kw_only=True):
+    """A delivered source not indexed ICM message."""
+
+    message_id: str
+    icm_contract_address: str
+    source_blockchain_id: str
+    destination_blockchain_id: str
+    source_evm_chain_id: str
+    destination_evm_chain_id: str
+    message_nonce: Annotated[Int, AS_TEXT]
+    from_: str
+    to: str
+    data: str | None = None
+    message_executed: bool
+    receipts: list[IcmReceipt]
+    receipt_delivered: bool
+    reward_details: IcmReward
+    destination_transaction: IcmDestinationTransaction
+    status: Annotated[str, Literal["delivered_source_not_indexed"]]
+
+
+class PendingTeleporterMessage(Record, frozen=True, kw_only=True):
+    """A pending teleporter message."""
+
+    message_id: str
+    teleporter_contract_address: str
+    source_blockchain_id: str
+    destination_blockchain_id: str
+    source_evm_chain_id: str
+    destination_evm_chain_id: str
+    message_nonce: Annotated[Int, AS_TEXT]
+    from_: str
+    to: str
+    data: str | None = None
+    message_executed: bool
+    receipts: list[IcmReceipt]
+    receipt_delivered: bool
+    reward_details: IcmReward
+    source_transaction: IcmSourceTransaction
+    status: Annotated[str, Literal["pending"]]
 
 
 class DeliveredTeleporterMessage(Record, frozen=True, kw_only=True):
@@ -132,70 +196,6 @@ class DeliveredSourceNotIndexedTeleporterMessage(Record, frozen=True, kw_only=Tr
     reward_details: IcmReward
     destination_transaction: IcmDestinationTransaction
     status: Annotated[str, Literal["delivered_source_not_indexed"]]
-
-
-class DeliveredSourceNotIndexedIcmMessage(Record, frozen=True, kw_only=True):
-    """A delivered source not indexed ICM message."""
-
-    message_id: str
-    icm_contract_address: str
-    source_blockchain_id: str
-    destination_blockchain_id: str
-    source_evm_chain_id: str
-    destination_evm_chain_id: str
-    message_nonce: Annotated[Int, AS_TEXT]
-    from_: str
-    to: str
-    data: str | None = None
-    message_executed: bool
-    receipts: list[IcmReceipt]
-    receipt_delivered: bool
-    reward_details: IcmReward
-    destination_transaction: IcmDestinationTransaction
-    status: Annotated[str, Literal["delivered_source_not_indexed"]]
-
-
-class PendingIcmMessage(Record, frozen=True, kw_only=True):
-    """A pending ICM message."""
-
-    message_id: str
-    icm_contract_address: str
-    source_blockchain_id: str
-    destination_blockchain_id: str
-    source_evm_chain_id: str
-    destination_evm_chain_id: str
-    message_nonce: Annotated[Int, AS_TEXT]
-    from_: str
-    to: str
-    data: str | None = None
-    message_executed: bool
-    receipts: list[IcmReceipt]
-    receipt_delivered: bool
-    reward_details: IcmReward
-    source_transaction: IcmSourceTransaction
-    status: Annotated[str, Literal["pending"]]
-
-
-class DeliveredIcmMessage(Record, frozen=True, kw_only=True):
-    """A delivered ICM message."""
-
-    message_id: str
-    icm_contract_address: str
-    source_blockchain_id: str
-    destination_blockchain_id: str
-    source_evm_chain_id: str
-    destination_evm_chain_id: str
-    message_nonce: Annotated[Int, AS_TEXT]
-    from_: str
-    to: str
-    data: str | None = None
-    message_executed: bool
-    receipts: list[IcmReceipt]
-    receipt_delivered: bool
-    reward_details: IcmReward
-    source_transaction: IcmSourceTransaction
-    destination_transaction: IcmDestinationTransaction
-    status: Annotated[str, Literal["delivered"]]
 
 
 IcmMessage: TypeAlias = (

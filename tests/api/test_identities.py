@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 import pytest
 
-from chainapi._tooling import keys
+from chainapi._tooling.entries import ROUTES as ENTRIES
+from chainapi._tooling.entries import Entries
 from chainapi._tooling.files import COMMAND
 from chainapi.api.catalogue import ROUTES
 from chainapi.api.endpoint import Endpoint, _types_of
@@ -76,28 +77,18 @@ def keys_of(route: Route) -> Iterator[tuple[type, tuple[str, ...]]]:
 
 
 def test_every_list_is_decided() -> None:
-    """Lists each have a decision with its reason, which the declarations follow."""
-    assert set(LISTS) == set(keys.IDENTITIES), "chainapi/_tooling/keys.py has an entry for each"
-    for name in LISTS:
-        identity, route = keys.identity_of(name), ROUTES[name].route
-        assert (route.key, dict(route.kind_keys), route.immutable) == (
-            identity.key,
-            identity.kinds,
-            identity.immutable,
-        ), f"{name}: run {COMMAND}"
-        assert len(identity.why) > 20, name
-        assert identity.why.startswith("no key: ") == (not identity.key and not identity.kinds), name
-        assert not (identity.key and identity.kinds), name
-
-
-def test_orders_are_those_of_the_records() -> None:
-    """Declared orders each have their evidence and agree with it."""
-    ordered = {name for name in LISTS if ROUTES[name].route.descending_key}
-    assert ordered == set(keys.ORDERS), f"run {COMMAND}"
-    for name, order in keys.ORDERS.items():
-        route = ROUTES[name].route
-        assert (route.descending_key, route.until) == (order.attribute, order.until), f"{name}: run {COMMAND}"
-        assert len(order.why) > 20, name
+    """Lists each have a key or the reason for none; keys, orders and ranges have their evidence."""
+    entries = Entries.read().routes
+    decided = {name for name, entry in entries.items() if entry.key}
+    assert {*LISTS} - {"metrics.avg_tps"} == decided, f"{ENTRIES} has a key for each"
+    for name in decided:
+        entry, key = entries[name], entries[name].key
+        assert key is not None
+        assert key.why.startswith("no key: ") == (not key.by and not key.kinds), name
+        assert not (key.by and key.kinds), name
+        assert entry.range is None or entry.range.why.startswith("no ranges: ") == (not entry.range.by), name
+        evidence = [one.why for one in (key, entry.order, entry.cursor, entry.range) if one]
+        assert min(map(len, evidence)) > 20, name
 
 
 # Soundness
@@ -228,7 +219,7 @@ def test_keys_are_read_by_kind() -> None:
 
     Kinds that a batch may repeat, and unknown kinds, have no key.
     """
-    read = ROUTES["data.evm.transfers"].route.key_reader()
+    read = ROUTES["data.evm.transfers"].identity.key
     assert read is not None
     token = row_of(Erc721Transfer).erc721_token
     assert read(row_of(Erc20Transfer, tx_hash="0x1", log_index=4)) == ("0x1", 4)
@@ -237,24 +228,24 @@ def test_keys_are_read_by_kind() -> None:
     assert read(Unknown({"txHash": "0x1", "logIndex": 4})) is None
     for name, model in (("erc1155", Erc1155Transfer), ("internal", InternalTransaction)):
         route = ROUTES[f"data.evm.{name}_transactions"].route
-        assert route.key_reader() is None
+        assert identity_of(route, declared=True).key is None
         assert all(attribute(model, path) for path in route.immutable)
 
 
 def test_a_row_without_an_attribute_of_its_key_has_none() -> None:
     """Blocks without a chain have no key: hashes are not unique over chains."""
-    read = ROUTES["data.evm.blocks_of_all_chains"].route.key_reader()
+    read = ROUTES["data.evm.blocks_of_all_chains"].identity.key
     assert read is not None
     assert read(row_of(EvmBlock, chain_id=7, block_hash="0xa")) == (7, "0xa")
     assert read(row_of(EvmBlock, chain_id=None, block_hash="0xa")) is None
-    read = ROUTES["data.chains"].route.key_reader()
+    read = ROUTES["data.chains"].identity.key
     assert read is not None
     assert read(row_of(ROUTES["data.chains"].route.model, chain_id=None)) is None
 
 
 def test_an_unknown_kind_has_the_key_that_its_fields_give() -> None:
     """A message of an unknown status has the key of all messages, if it has the field."""
-    read = ROUTES["data.teleporter.messages"].route.key_reader()
+    read = ROUTES["data.teleporter.messages"].identity.key
     assert read is not None
     assert read(Unknown({"messageId": "0x1", "status": "lost"})) == "0x1"
     assert read(Unknown({"status": "lost"})) is None
@@ -266,7 +257,7 @@ def test_an_invalid_row_has_the_key_that_its_fields_give() -> None:
         endpoint = ROUTES[name]
         raw = Maker(seed=1, whole=True).page(endpoint, 1)[endpoint.route.items or "chains"][0]
         row = Invalid(raw, DecodeError("invalid", path="$"))
-        for read in (endpoint.route.key_reader(), identity_of(endpoint.route, declared=False).key):
+        for read in (endpoint.identity.key, identity_of(endpoint.route, declared=False).key):
             assert read is not None
             key, parts = read(row), [take(raw, path) for path in endpoint.route.key]
             assert key == (tuple(parts) if len(parts) > 1 else parts[0]), name

@@ -155,7 +155,7 @@ async def check_keys(name: str) -> None:
     async with session_with(simulator(rows=60)) as session:
         rows = await method_of(session, name)(**given).collect()
     assert rows or name == BLOCK_ROWS
-    read = endpoint.route.key_reader()
+    read = endpoint.identity.key
     if read is None:
         return
     keyed = [key for row in rows if (key := read(row)) is not None]

@@ -92,7 +92,7 @@ def route_of(manners: Manners) -> Route:
         return ROUTES["metrics.avg_tps"].route
     key = ("timestamp" if manners.numbered else "key",) if manners.keyed else ()
     number = "timestamp" if manners.ordered else None
-    return Route("/v1/rows", "rows", None, number, until="end" if manners.until else None, key=key)
+    return Route("/v1/rows", "rows", descending_key=number, until="end" if manners.until else None, key=key)
 
 
 class Stopped(BaseException):

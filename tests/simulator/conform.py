@@ -2,7 +2,7 @@
 
 The command requests each route with several seeds, once for each listed value of its parameters. Each
 response has to fit the JSON Schema of its route, and its model, and each body of a request its own schema.
-The arguments are the paths of the documents
+The examples in the documents have to fit the models, too. The arguments are the paths of the documents
 (`[DATA METRICS]`), by default those of `chainapi._tooling.openapi.find_documents`; a route without a document
 is held to its model alone. The command prints a line for each misfit, and any makes it fail.
 """
@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-from chainapi._tooling.openapi import Document, find_documents
+from chainapi._tooling.openapi import Document, find_documents, variants
 from chainapi.api.catalogue import ROUTES, WRITES
 from chainapi.api.endpoint import Endpoint
 from chainapi.errors import DecodeError
@@ -30,7 +30,7 @@ from chainapi.simulator import Settings, World
 from chainapi.transport import Request
 from tests.documents import Maker, values
 
-__all__ = ["Checker", "checkers", "main", "misfits", "questions", "requests"]
+__all__ = ["Checker", "checkers", "main", "misfits", "misfits_of_examples", "questions", "requests"]
 
 DECLARED = {**ROUTES, **WRITES}
 WATCHED = ["addresses-1"]  # of the webhook that `values` makes
@@ -183,8 +183,43 @@ def misfits(name: str, check: Checker, *, seeds: Iterable[int] = range(3), rows:
     return list(found)
 
 
+def misfits_of_examples(documents: Sequence[Document]) -> list[str]:
+    """Return the misfits between the examples of the documents and the models."""
+    bodies = _examples(documents)
+    return [f"{name}: {misfit}" for name, body in bodies for misfit in Checker(DECLARED[name]).misfits(body)]
+
+
+def _examples(documents: Sequence[Document]) -> Iterator[tuple[str, bytes]]:
+    """Yield each route with its example answers: with optional fields, and without."""
+    names = {(name.partition(".")[0], one.route.place): name for name, one in DECLARED.items()}
+    for document in documents:
+        for operation in document.operations():
+            for answer in variants(operation.answer) if operation.answer else ():
+                for optional in (True, False):
+                    body = _example(answer, optional=optional)
+                    yield names[document.name, operation.place], json.dumps(body).encode()
+
+
+def _example(schema: dict[str, Any], *, optional: bool) -> Any:
+    """Return the example of a schema; values are invented if the document has none."""
+    given = schema.get("examples")
+    if "example" in schema or given:
+        return schema.get("example", given[0] if isinstance(given, list) else given)
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "properties" in schema:
+        names = schema["properties"] if optional else schema.get("required", ())
+        return {name: _example(schema["properties"][name], optional=optional) for name in names}
+    if variants(schema) != [schema]:
+        return _example(variants(schema)[0], optional=optional)
+    if "items" in schema:
+        return [_example(one, optional=optional) for one in variants(schema["items"])]
+    name = schema["type"] if isinstance(schema["type"], str) else schema["type"][0]
+    return {"number": 12, "integer": 12, "boolean": True, "object": {}}.get(name, "12")
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Report all misfits; return how many routes have any."""
+    """Report all misfits; return 0 if there are none."""
     documents = [Document.read(Path(one)) for one in arguments] or find_documents()
     wrong = 0
     for name, check in checkers(documents).items():
@@ -194,7 +229,9 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{name}: {misfit}")
     held = ", ".join(document.name for document in documents) or "none, the models alone"
     print(f"{len(DECLARED)} routes, {wrong} of them do not fit (documents: {held})")
-    return wrong
+    invalid = misfits_of_examples(documents)
+    print("\n".join([*invalid, f"{len(invalid)} misfits of examples"]))
+    return wrong + len(invalid)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,11 @@ def test_answers_fit() -> None:
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
+def test_examples_fit() -> None:
+    """Examples in the documents fit the models, with optional fields and without."""
+    assert conform.misfits_of_examples(DOCUMENTS) == []
+
+
 # What the documents say and the models do not: held without the documents, too
 
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, gets, lists
-from chainapi.api.parameters import REPEATED, ChainId, PageSize2160, PageSize5000, PageSize10000, Timestamp
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
+    from chainapi.api.parameters import REPEATED, Bounds, ChainId, Timestamp
     from chainapi.models import (
         CompositeSubquery,
         IcmPoint,
@@ -51,7 +51,7 @@ __all__ = [
 class MetricChains(Group):
     """Metrics of EVM chains."""
 
-    @lists(Route("/v2/chains", "chains", key=("network", "blockchain_id"), weight="free"))
+    @endpoint(Route("/v2/chains", "chains", key=("network", "blockchain_id"), weight="free"))
     def list(
         self,
         *,
@@ -67,7 +67,7 @@ class MetricChains(Group):
         """Walk the chains that have metrics."""
         ...
 
-    @gets(Route("/v2/chains/{chainId}", weight="free"))
+    @endpoint(Route("/v2/chains/{chainId}", weight="free"))
     async def get(
         self,
         chain_id: ChainId,
@@ -79,7 +79,7 @@ class MetricChains(Group):
         """Return a chain that has metrics."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/chains/{chainId}/metrics/{metric}",
             "results",
@@ -98,7 +98,7 @@ class MetricChains(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         time_interval: TimeIntervalGranularity | None = None,
-        page_size: PageSize2160 | None = 2160,
+        page_size: Annotated[int, Bounds(1, 2160)] | None = 2160,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -110,7 +110,7 @@ class MetricChains(Group):
         """Walk a metric of a chain, newest first."""
         ...
 
-    @gets(Route("/v2/chains/{chainId}/rollingWindowMetrics/{metric}", weight="small"))
+    @endpoint(Route("/v2/chains/{chainId}/rollingWindowMetrics/{metric}", weight="small"))
     async def rolling(
         self,
         chain_id: ChainId,
@@ -123,7 +123,7 @@ class MetricChains(Group):
         """Return a metric of a chain over windows that end now."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/chains/{chainId}/contracts/{address}/nfts:listHolders",
             "addresses",
@@ -142,7 +142,7 @@ class MetricChains(Group):
         chain_id: ChainId,
         address: str,
         *,
-        page_size: PageSize5000 | None = 5000,
+        page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -154,7 +154,7 @@ class MetricChains(Group):
         """Walk the holders of a collection."""
         ...
 
-    @lists(
+    @endpoint(
         Route("/v2/chains/{chainId}/contracts/{address}/balances", "addresses", key=("address",), weight="xl")
     )
     def token_holders(
@@ -165,7 +165,7 @@ class MetricChains(Group):
         threshold: int | str,
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
-        page_size: PageSize5000 | None = 5000,
+        page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -177,12 +177,14 @@ class MetricChains(Group):
         """Walk the addresses that held more of a token than `threshold`."""
         ...
 
-    @lists(Route("/v2/chains/43114/btcb/bridged:getAddresses", "addresses", key=("address",), weight="large"))
+    @endpoint(
+        Route("/v2/chains/43114/btcb/bridged:getAddresses", "addresses", key=("address",), weight="large")
+    )
     def btcb_bridgers(
         self,
         *,
         threshold: int | str,
-        page_size: PageSize5000 | None = 5000,
+        page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -198,7 +200,7 @@ class MetricChains(Group):
 class MetricICM(Group):
     """Counts of messages between chains."""
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/icm/timeseries",
             "results",
@@ -217,7 +219,7 @@ class MetricICM(Group):
         time_interval: TimeIntervalGranularity | None = None,
         group_by: IcmGroupBy | None = None,
         network: Network | None = None,
-        page_size: PageSize2160 | None = 2160,
+        page_size: Annotated[int, Bounds(1, 2160)] | None = 2160,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -229,7 +231,7 @@ class MetricICM(Group):
         """Walk counts of messages over time."""
         ...
 
-    @gets(Route("/v2/icm/summary", weight="small"))
+    @endpoint(Route("/v2/icm/summary", weight="small"))
     async def summary(
         self,
         *,
@@ -248,7 +250,7 @@ class MetricICM(Group):
 class MetricNetworks(Group):
     """Metrics of staking."""
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/networks/{network}/metrics/{metric}",
             "results",
@@ -268,7 +270,7 @@ class MetricNetworks(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         subnet_id: str | None = None,
-        page_size: PageSize2160 | None = 2160,
+        page_size: Annotated[int, Bounds(1, 2160)] | None = 2160,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -284,7 +286,7 @@ class MetricNetworks(Group):
 class MetricL1Validators(Group):
     """Fees of validators of L1s."""
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/validators/metrics/{metric}",
             "results",
@@ -310,7 +312,7 @@ class MetricL1Validators(Group):
         """Walk a metric of all validators."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/validation/{l1ValidationId}/metrics/{metric}",
             "results",
@@ -337,7 +339,7 @@ class MetricL1Validators(Group):
         """Walk a metric of a validation."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/validator/{nodeId}/metrics/{metric}",
             "results",
@@ -364,7 +366,7 @@ class MetricL1Validators(Group):
         """Walk a metric of a node."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/subnet/{subnetId}/metrics/{metric}",
             "results",
@@ -395,7 +397,7 @@ class MetricL1Validators(Group):
 class MetricSubnets(Group):
     """Validators of subnets."""
 
-    @lists(Route("/v2/subnets/{subnetId}/validators:getAddresses", "addresses", weight="large"))
+    @endpoint(Route("/v2/subnets/{subnetId}/validators:getAddresses", "addresses", weight="large"))
     def validators(
         self,
         subnet_id: str,
@@ -403,7 +405,7 @@ class MetricSubnets(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         network: Network | None = None,
-        page_size: PageSize5000 | None = 5000,
+        page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -419,15 +421,12 @@ class MetricSubnets(Group):
 class MetricLookingGlass(Group):
     """Addresses that several conditions select."""
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/lookingGlass/compositeQuery",
             "addresses",
             weight="xxl",
-            extra=(
-                ("sub_query_counts", "dict[str, int]"),
-                ("total_count", "int"),
-            ),
+            extra=(("sub_query_counts", "dict[str, int]"), ("total_count", "int")),
             method="POST",
             body=("pageToken", "pageSize", "queries", "operator"),
         )
@@ -437,7 +436,7 @@ class MetricLookingGlass(Group):
         *,
         queries: Annotated[Sequence[CompositeSubquery], REPEATED],
         operator: Operator,
-        page_size: PageSize10000 | None = 10000,
+        page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -449,15 +448,12 @@ class MetricLookingGlass(Group):
         """Walk the addresses that all or any of several conditions select."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/lookingGlass/compositeQuery",
             "addresses",
             weight="xxl",
-            extra=(
-                ("sub_query_counts", "dict[str, int]"),
-                ("total_count", "int"),
-            ),
+            extra=(("sub_query_counts", "dict[str, int]"), ("total_count", "int")),
             method="POST",
             body=("pageToken", "pageSize", "queries", "operator"),
         )
@@ -467,7 +463,7 @@ class MetricLookingGlass(Group):
         *,
         queries: Annotated[Sequence[CompositeSubquery], REPEATED],
         operator: Operator,
-        page_size: PageSize10000 | None = 10000,
+        page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, gets, lists
-from chainapi.api.parameters import Bounds, ChainId, PageSize, PageSize500, Texts
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
+    from chainapi.api.parameters import Bounds, ChainId, PageSize, Texts
     from chainapi.models import (
         AddressChains,
         AddressTransaction,
@@ -40,7 +40,7 @@ __all__ = ["EVM"]
 class EVM(Group):
     """Blocks, transactions, balances and contracts of EVM chains."""
 
-    @lists(Route("/v1/blocks", "blocks", key=("chain_id", "block_hash"), cursor=("block_timestamp",)))
+    @endpoint(Route("/v1/blocks", "blocks", key=("chain_id", "block_hash"), cursor=("block_timestamp",)))
     def blocks_of_all_chains(
         self,
         *,
@@ -57,7 +57,7 @@ class EVM(Group):
         """Walk the latest blocks of all chains."""
         ...
 
-    @lists(
+    @endpoint(
         Route("/v1/transactions", "transactions", key=("chain_id", "tx_hash"), cursor=("block_timestamp",))
     )
     def transactions_of_all_chains(
@@ -77,7 +77,7 @@ class EVM(Group):
         """Walk the latest transactions of all chains."""
         ...
 
-    @gets(Route("/v1/address/{address}/chains"))
+    @endpoint(Route("/v1/address/{address}/chains"))
     async def address_chains(
         self,
         address: str,
@@ -89,7 +89,7 @@ class EVM(Group):
         """Return the chains that an address is active on."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/blocks",
             "blocks",
@@ -114,7 +114,7 @@ class EVM(Group):
         """Walk the blocks of a chain, newest first."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/blocks/{blockId}", weight="small"))
+    @endpoint(Route("/v1/chains/{chainId}/blocks/{blockId}", weight="small"))
     async def block(
         self,
         chain_id: ChainId,
@@ -127,7 +127,7 @@ class EVM(Group):
         """Return a block, by its number or its hash."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/blocks/{blockId}/transactions",
             "transactions",
@@ -152,7 +152,7 @@ class EVM(Group):
         """Walk the transactions of a block."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/transactions",
             "transactions",
@@ -178,7 +178,7 @@ class EVM(Group):
         """Walk the latest transactions of a chain."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/transactions/{txHash}", weight="medium"))
+    @endpoint(Route("/v1/chains/{chainId}/transactions/{txHash}", weight="medium"))
     async def transaction(
         self,
         chain_id: ChainId,
@@ -191,7 +191,7 @@ class EVM(Group):
         """Return a transaction with all its transfers."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/addresses/{address}/balances:getNative", weight="medium"))
+    @endpoint(Route("/v1/chains/{chainId}/addresses/{address}/balances:getNative", weight="medium"))
     async def native_balance(
         self,
         chain_id: ChainId,
@@ -206,7 +206,7 @@ class EVM(Group):
         """Return the balance of an address in the chain's own token."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listErc20",
             "erc20TokenBalances",
@@ -224,7 +224,7 @@ class EVM(Group):
         filter_spam_tokens: bool | None = None,
         contract_addresses: Texts | None = None,
         currency: Currency | None = None,
-        page_size: PageSize500 | None = 500,
+        page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -236,7 +236,7 @@ class EVM(Group):
         """Walk the ERC-20 balances of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listErc721",
             "erc721TokenBalances",
@@ -251,7 +251,7 @@ class EVM(Group):
         address: str,
         *,
         contract_address: str | None = None,
-        page_size: PageSize500 | None = 500,
+        page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -263,7 +263,7 @@ class EVM(Group):
         """Walk the ERC-721 tokens of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listErc1155",
             "erc1155TokenBalances",
@@ -279,7 +279,7 @@ class EVM(Group):
         *,
         block_number: int | None = None,
         contract_address: str | None = None,
-        page_size: PageSize500 | None = 500,
+        page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -291,7 +291,7 @@ class EVM(Group):
         """Walk the ERC-1155 balances of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/balances:listCollectibles",
             "collectibleBalances",
@@ -305,7 +305,7 @@ class EVM(Group):
         address: str,
         *,
         contract_address: str | None = None,
-        page_size: PageSize500 | None = 500,
+        page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -317,7 +317,7 @@ class EVM(Group):
         """Walk the ERC-721 and ERC-1155 balances of an address."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/contracts/{address}/transactions:getDeployment", weight="medium"))
+    @endpoint(Route("/v1/chains/{chainId}/contracts/{address}/transactions:getDeployment", weight="medium"))
     async def deployment(
         self,
         chain_id: ChainId,
@@ -331,7 +331,7 @@ class EVM(Group):
         """Return the transaction that deployed a contract."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/contracts/{address}/deployments",
             "contracts",
@@ -356,7 +356,7 @@ class EVM(Group):
         """Walk the contracts that an address deployed."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/addresses/{address}"))
+    @endpoint(Route("/v1/chains/{chainId}/addresses/{address}"))
     async def contract(
         self,
         chain_id: ChainId,
@@ -369,7 +369,7 @@ class EVM(Group):
         """Return a contract."""
         ...
 
-    @gets(Route("/v1/chains/address/{address}", weight="free", deprecated=True))
+    @endpoint(Route("/v1/chains/address/{address}", weight="free", deprecated=True))
     async def chains_of_address(
         self,
         address: str,
@@ -381,7 +381,7 @@ class EVM(Group):
         """Return the chains of an address; deprecated."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/allTransactions",
             "transactions",
@@ -408,7 +408,7 @@ class EVM(Group):
         """Walk the latest transactions of all chains; deprecated."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/allBlocks",
             "blocks",
@@ -434,7 +434,7 @@ class EVM(Group):
         """Walk the latest blocks of all chains; deprecated."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/tokens/{address}/transfers",
             "transfers",
@@ -466,7 +466,7 @@ class EVM(Group):
         """Walk the transfers of a token's contract."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions",
             "transactions",
@@ -497,7 +497,7 @@ class EVM(Group):
         """Walk the transactions of an address, with their transfers."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v2/chains/{chainId}/addresses/{address}/transactions",
             "transactions",
@@ -529,7 +529,7 @@ class EVM(Group):
         """Walk the transactions of an address, with the reputation of tokens."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listNative",
             "transactions",
@@ -557,7 +557,7 @@ class EVM(Group):
         """Walk the native transactions of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listErc20",
             "transactions",
@@ -585,7 +585,7 @@ class EVM(Group):
         """Walk the ERC-20 transfers of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listErc721",
             "transactions",
@@ -613,7 +613,7 @@ class EVM(Group):
         """Walk the ERC-721 transfers of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listErc1155",
             "transactions",
@@ -641,7 +641,7 @@ class EVM(Group):
         """Walk the ERC-1155 transfers of an address."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/addresses/{address}/transactions:listInternals",
             "transactions",

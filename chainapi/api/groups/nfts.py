@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import Group, gets, lists, writes
-from chainapi.api.parameters import ChainId, PageSize
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
+    from chainapi.api.parameters import ChainId, PageSize
     from chainapi.models import NftToken
 
 __all__ = ["NFTs"]
@@ -21,7 +21,7 @@ __all__ = ["NFTs"]
 class NFTs(Group):
     """Tokens of ERC-721 and ERC-1155 collections."""
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/nfts/collections/{address}/tokens",
             "tokens",
@@ -46,7 +46,7 @@ class NFTs(Group):
         """Walk the tokens of a collection."""
         ...
 
-    @gets(Route("/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}", weight="medium"))
+    @endpoint(Route("/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}", weight="medium"))
     async def token(
         self,
         chain_id: ChainId,
@@ -60,7 +60,7 @@ class NFTs(Group):
         """Return a token of a collection."""
         ...
 
-    @writes(
+    @endpoint(
         Route(
             "/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}:reindex",
             weight="small",

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, gets, lists
-from chainapi.api.parameters import REPEATED, Bounds, PageSize, PageSize10000, Texts, Timestamp
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
+    from chainapi.api.parameters import REPEATED, Bounds, PageSize, Texts, Timestamp
     from chainapi.models import (
         AddressChainIds,
         Blockchain,
@@ -54,7 +54,7 @@ __all__ = ["PrimaryNetwork"]
 class PrimaryNetwork(Group):
     """The P-, X- and C-Chain, their validators, subnets and blockchains."""
 
-    @gets(Route("/v1/networks/{network}", weight="xl"))
+    @endpoint(Route("/v1/networks/{network}", weight="xl"))
     async def details(
         self,
         network: Network,
@@ -66,7 +66,9 @@ class PrimaryNetwork(Group):
         """Return totals of validators and delegators."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/transactions/{txHash}", weight="medium"))
+    @endpoint(
+        Route("/v1/networks/{network}/blockchains/{blockchainId}/transactions/{txHash}", weight="medium")
+    )
     async def transaction(
         self,
         network: Network,
@@ -80,7 +82,7 @@ class PrimaryNetwork(Group):
         """Return a transaction."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/transactions",
             "transactions",
@@ -114,7 +116,7 @@ class PrimaryNetwork(Group):
         """Walk the latest transactions, of some addresses or of all."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/transactions:listStaking",
             "transactions",
@@ -146,7 +148,7 @@ class PrimaryNetwork(Group):
         """Walk the active staking transactions of some addresses."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/rewards:listPending",
             "pendingRewards",
@@ -173,7 +175,7 @@ class PrimaryNetwork(Group):
         """Walk the pending rewards."""
         ...
 
-    @lists(Route("/v1/networks/{network}/rewards", "historicalRewards", key=("utxo_id",), weight="xl"))
+    @endpoint(Route("/v1/networks/{network}/rewards", "historicalRewards", key=("utxo_id",), weight="xl"))
     def rewards(
         self,
         network: Network,
@@ -194,7 +196,7 @@ class PrimaryNetwork(Group):
         """Walk the paid rewards."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/utxos",
             "utxos",
@@ -227,7 +229,7 @@ class PrimaryNetwork(Group):
         """Walk the UTXOs of some addresses."""
         ...
 
-    @gets(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/lastActivityTimestampByAddresses", weight="xl"
         )
@@ -245,7 +247,7 @@ class PrimaryNetwork(Group):
         """Return the time of the last activity of some addresses."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/utxos",
             "utxos",
@@ -280,7 +282,7 @@ class PrimaryNetwork(Group):
         """Walk the UTXOs of many addresses, in larger pages."""
         ...
 
-    @gets(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/lastActivityTimestampByAddresses",
             weight="xl",
@@ -301,7 +303,7 @@ class PrimaryNetwork(Group):
         """Return the time of the last activity of many addresses."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/balances", weight="xl"))
+    @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}/balances", weight="xl"))
     async def balances(
         self,
         network: Network,
@@ -316,7 +318,7 @@ class PrimaryNetwork(Group):
         """Return the balances of some addresses."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/blocks/{blockId}", weight="xl"))
+    @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}/blocks/{blockId}", weight="xl"))
     async def block(
         self,
         network: Network,
@@ -330,7 +332,7 @@ class PrimaryNetwork(Group):
         """Return a block, by its height or its hash."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/blocks",
             "blocks",
@@ -359,7 +361,7 @@ class PrimaryNetwork(Group):
         """Walk the latest blocks."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/nodes/{nodeId}/blocks",
             "blocks",
@@ -389,7 +391,7 @@ class PrimaryNetwork(Group):
         """Walk the latest blocks that a node proposed."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/vertices",
             "vertices",
@@ -416,7 +418,9 @@ class PrimaryNetwork(Group):
         """Walk the latest vertices of the X-Chain."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/vertices/{vertexHash}", weight="medium"))
+    @endpoint(
+        Route("/v1/networks/{network}/blockchains/{blockchainId}/vertices/{vertexHash}", weight="medium")
+    )
     async def vertex(
         self,
         network: Network,
@@ -430,7 +434,7 @@ class PrimaryNetwork(Group):
         """Return a vertex of the X-Chain."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/vertices:listByHeight",
             "vertices",
@@ -461,7 +465,7 @@ class PrimaryNetwork(Group):
         """Walk the vertices of the X-Chain at a height."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}/assets/{assetId}", weight="xl"))
+    @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}/assets/{assetId}", weight="xl"))
     async def asset(
         self,
         network: Network,
@@ -475,7 +479,7 @@ class PrimaryNetwork(Group):
         """Return an asset of the X-Chain."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains/{blockchainId}/assets/{assetId}/transactions",
             "transactions",
@@ -506,7 +510,9 @@ class PrimaryNetwork(Group):
         """Walk the transactions of an asset of the X-Chain."""
         ...
 
-    @lists(Route("/v1/networks/{network}/addresses:listChainIds", "addresses", key=("address",), weight="xl"))
+    @endpoint(
+        Route("/v1/networks/{network}/addresses:listChainIds", "addresses", key=("address",), weight="xl")
+    )
     def chain_ids(
         self,
         network: Network,
@@ -523,7 +529,7 @@ class PrimaryNetwork(Group):
         """Walk some addresses, with the chains that each is active on."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/blockchains",
             "blockchains",
@@ -539,7 +545,7 @@ class PrimaryNetwork(Group):
         network: Network,
         *,
         sort_order: SortOrder | None = None,
-        page_size: PageSize10000 | None = 10000,
+        page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -551,7 +557,7 @@ class PrimaryNetwork(Group):
         """Walk the blockchains."""
         ...
 
-    @gets(Route("/v1/networks/{network}/blockchains/{blockchainId}", weight="medium"))
+    @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}", weight="medium"))
     async def blockchain(
         self,
         network: Network,
@@ -564,7 +570,7 @@ class PrimaryNetwork(Group):
         """Return a blockchain."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/subnets",
             "subnets",
@@ -580,7 +586,7 @@ class PrimaryNetwork(Group):
         network: Network,
         *,
         sort_order: SortOrder | None = None,
-        page_size: PageSize10000 | None = 10000,
+        page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
         resume: Checkpoint | None = None,
         page_token: str | None = None,
         on_invalid: OnInvalid = "raise",
@@ -592,7 +598,7 @@ class PrimaryNetwork(Group):
         """Walk the subnets."""
         ...
 
-    @gets(Route("/v1/networks/{network}/subnets/{subnetId}", weight="medium"))
+    @endpoint(Route("/v1/networks/{network}/subnets/{subnetId}", weight="medium"))
     async def subnet(
         self,
         network: Network,
@@ -605,7 +611,7 @@ class PrimaryNetwork(Group):
         """Return a subnet."""
         ...
 
-    @lists(
+    @endpoint(
         Route("/v1/networks/{network}/validators", "validators", key=("tx_hash", "node_id"), weight="medium")
     )
     def validators(
@@ -637,7 +643,7 @@ class PrimaryNetwork(Group):
         """Walk the validators."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/validators/{nodeId}",
             "validators",
@@ -664,7 +670,7 @@ class PrimaryNetwork(Group):
         """Walk the validation periods of a node."""
         ...
 
-    @lists(Route("/v1/networks/{network}/delegators", "delegators", key=("tx_hash",), weight="medium"))
+    @endpoint(Route("/v1/networks/{network}/delegators", "delegators", key=("tx_hash",), weight="medium"))
     def delegators(
         self,
         network: Network,
@@ -685,7 +691,7 @@ class PrimaryNetwork(Group):
         """Walk the delegators."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/networks/{network}/l1Validators",
             "validators",

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import Group, gets, lists
-from chainapi.api.parameters import ChainId, PageSize, Timestamp
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
+    from chainapi.api.parameters import ChainId, PageSize, Timestamp
     from chainapi.models import ApiLog, PrimaryNetworkRpcUsage, SubnetRpcUsage, UsageMetrics
     from chainapi.models.enums import (
         Network,
@@ -30,7 +30,7 @@ __all__ = ["Usage"]
 class Usage(Group):
     """Usage of the services by an organization."""
 
-    @gets(Route("/v1/apiUsageMetrics", weight="xxl"))
+    @endpoint(Route("/v1/apiUsageMetrics", weight="xxl"))
     async def api(
         self,
         *,
@@ -51,7 +51,7 @@ class Usage(Group):
         """Return the usage of the Data API, by interval."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/apiLogs",
             "logs",
@@ -84,7 +84,7 @@ class Usage(Group):
         """Walk the log of requests to the Data API."""
         ...
 
-    @gets(Route("/v1/subnetRpcUsageMetrics", weight="xxl"))
+    @endpoint(Route("/v1/subnetRpcUsageMetrics", weight="xxl"))
     async def subnet_rpc(
         self,
         *,
@@ -103,7 +103,7 @@ class Usage(Group):
         """Return the usage of the RPC of subnets."""
         ...
 
-    @gets(Route("/v1/rpcUsageMetrics", weight="xxl", deprecated=True))
+    @endpoint(Route("/v1/rpcUsageMetrics", weight="xxl", deprecated=True))
     async def rpc(
         self,
         *,
@@ -122,7 +122,7 @@ class Usage(Group):
         """Return the usage of the RPC of subnets; deprecated."""
         ...
 
-    @gets(Route("/v1/primaryNetworkRpcUsageMetrics", weight="xxl"))
+    @endpoint(Route("/v1/primaryNetworkRpcUsageMetrics", weight="xxl"))
     async def primary_network_rpc(
         self,
         *,

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, gets, lists, writes
-from chainapi.api.parameters import REPEATED, WHOLE_BODY, PageSize, Wire
+from chainapi.api.binding import Group, endpoint
 from chainapi.api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
+    from chainapi.api.parameters import REPEATED, WHOLE_BODY, PageSize, Wire
     from chainapi.models import EvmAddressWebhook, SharedSecret, Webhook, WebhookRequest
     from chainapi.models.enums import WebhookStatus
 
@@ -23,7 +23,7 @@ __all__ = ["Webhooks"]
 class Webhooks(Group):
     """The webhooks of the account."""
 
-    @lists(Route("/v1/webhooks", "webhooks", key=("id",), weight="small"))
+    @endpoint(Route("/v1/webhooks", "webhooks", key=("id",), weight="small"))
     def list(
         self,
         *,
@@ -40,7 +40,7 @@ class Webhooks(Group):
         """Walk the webhooks."""
         ...
 
-    @gets(Route("/v1/webhooks/{id}", weight="small"))
+    @endpoint(Route("/v1/webhooks/{id}", weight="small"))
     async def get(
         self,
         webhook_id: Annotated[str, Wire("id")],
@@ -52,7 +52,7 @@ class Webhooks(Group):
         """Return a webhook."""
         ...
 
-    @lists(
+    @endpoint(
         Route(
             "/v1/webhooks/{id}/addresses", "addresses", weight="medium", extra=(("total_addresses", "int"),)
         )
@@ -73,14 +73,14 @@ class Webhooks(Group):
         """Walk the addresses that a webhook watches."""
         ...
 
-    @gets(Route("/v1/webhooks:getSharedSecret", weight="small"))
+    @endpoint(Route("/v1/webhooks:getSharedSecret", weight="small"))
     async def shared_secret(
         self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> SharedSecret:
         """Return the secret that signs the webhooks' calls."""
         ...
 
-    @writes(
+    @endpoint(
         Route(
             "/v1/webhooks",
             weight="medium",
@@ -100,7 +100,7 @@ class Webhooks(Group):
         """Create a webhook."""
         ...
 
-    @writes(
+    @endpoint(
         Route(
             "/v1/webhooks/{id}",
             weight="medium",
@@ -127,7 +127,7 @@ class Webhooks(Group):
         """Change the given fields of a webhook, and return it."""
         ...
 
-    @writes(
+    @endpoint(
         Route(
             "/v1/webhooks/{id}",
             weight="medium",
@@ -147,7 +147,7 @@ class Webhooks(Group):
         """Deactivate a webhook, and return it; None if a lost attempt before did it."""
         ...
 
-    @writes(
+    @endpoint(
         Route(
             "/v1/webhooks/{id}/addresses",
             weight="medium",
@@ -169,7 +169,7 @@ class Webhooks(Group):
         """Add addresses to a webhook of an EVM chain, and return it."""
         ...
 
-    @writes(
+    @endpoint(
         Route(
             "/v1/webhooks/{id}/addresses",
             weight="medium",
@@ -191,7 +191,7 @@ class Webhooks(Group):
         """Remove addresses from a webhook of an EVM chain, and return it."""
         ...
 
-    @writes(
+    @endpoint(
         Route(
             "/v1/webhooks:generateOrRotateSharedSecret",
             weight="medium",
