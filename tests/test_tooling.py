@@ -204,7 +204,7 @@ def test_a_document_becomes_a_record_and_a_route(tmp_path: Path) -> None:
     assert "class EvmBlock(Record, frozen=True, kw_only=True):" in model
     assert re.findall(r"    block_number: Annotated\[Int, AS_TEXT\]$", model, re.MULTILINE)
     assert "    block_timestamp_milliseconds: Int | None = None\n" in model
-    assert '    block_time = UTCDatetime("block_timestamp")' in model
+    assert '    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")' in model
     group = (tmp_path / "chainapi/api/groups/evm.py").read_text("utf-8")
     assert "page_size: PageSize | None = 100," in group
     assert ") -> Pages[EvmBlock]:" in group

@@ -48,7 +48,7 @@ class Field:
         if not self.name.endswith("timestamp") or self.type != "Int":
             return None
         kind = "OptionalUTCDatetime" if self.missing else "UTCDatetime"
-        return f'    {self.name.removesuffix("timestamp")}time = {kind}("{self.name}")'
+        return f'    {self.name.removesuffix("timestamp")}time: ClassVar[{kind}] = {kind}("{self.name}")'
 
 
 @define
@@ -285,7 +285,7 @@ def module_text(docstring: str, texts: Mapping[str, str], others: Mapping[str, I
         "from __future__ import annotations",
         "",
         "from decimal import Decimal",
-        "from typing import Annotated, Any, Literal, TypeAlias",
+        "from typing import Annotated, Any, ClassVar, Literal, TypeAlias",
         "from chainapi.models import enums",
         *imports(body, others),
         "from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from chainapi.models import enums
 from chainapi.models.records import Record
@@ -66,7 +66,7 @@ class IcmPoint(Record, frozen=True, kw_only=True):
     src_blockchain_id: str
     dest_blockchain_id: str
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class IcmRollingWindow(Record, frozen=True, kw_only=True):

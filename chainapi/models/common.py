@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from chainapi.models import enums
 from chainapi.models.records import Record
@@ -113,8 +113,8 @@ class Operation(Record, frozen=True, kw_only=True):
     created_at_timestamp: Int
     updated_at_timestamp: Int
 
-    created_at_time = UTCDatetime("created_at_timestamp")
-    updated_at_time = UTCDatetime("updated_at_timestamp")
+    created_at_time: ClassVar[UTCDatetime] = UTCDatetime("created_at_timestamp")
+    updated_at_time: ClassVar[UTCDatetime] = UTCDatetime("updated_at_timestamp")
 
 
 class AggregatedSignatures(Record, frozen=True, kw_only=True):

@@ -48,22 +48,15 @@ NO_NUMBER = "a decimal is no number"  # fault without its path
 class DirectDecoder:
     """Decoder of JSON with rows of a model for which `is_direct` is true.
 
-    `shape` is the function from the type of a row to the type of the JSON.
+    `shape` is the function from the type of a row to the type of the JSON. `decode` returns a value of that
+    type, whose rows `finish` is yet to check; it raises MsgspecError, UnicodeError or RecursionError.
     """
 
     def __init__(self, model: Any, shape: Callable[[Any], Any]) -> None:
         wire = Any if model is None else _NUMBERS.get(model, model)
-        self._decoder = msgspec.json.Decoder(shape(wire), strict=False, float_hook=exact_number)
+        decoder = msgspec.json.Decoder(shape(wire), strict=False, float_hook=exact_number)
+        self.decode: Callable[[bytes | msgspec.Raw], Any] = decoder.decode
         self._decimals = _decimals_of(type_of(wire))
-
-    def decode(self, content: bytes | msgspec.Raw) -> Any:
-        """Decode JSON; `finish` is yet to check the rows.
-
-        Raises:
-            MsgspecError, UnicodeError, RecursionError: it does not fit.
-
-        """
-        return self._decoder.decode(content)
 
     def finish(self, rows: list[Any]) -> list[Any]:
         """Return the rows, after a check of their decimals.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from chainapi.models import enums
 from chainapi.models.common import ChainInfo, Money, NetworkToken
@@ -77,7 +77,7 @@ class EvmBlock(Record, frozen=True, kw_only=True):
     fees_spent: Annotated[Int, AS_TEXT]
     cumulative_transactions: Annotated[Int, AS_TEXT]
 
-    block_time = UTCDatetime("block_timestamp")
+    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")
 
 
 class ContractMethod(Record, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ class NativeTransaction(Record, frozen=True, kw_only=True):
     method: ContractMethod | None = None
     value: Annotated[Int, AS_TEXT]
 
-    block_time = UTCDatetime("block_timestamp")
+    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")
 
 
 class AddressChains(Record, frozen=True, kw_only=True):
@@ -145,7 +145,9 @@ class Erc1155TokenMetadata(Record, frozen=True, kw_only=True):
     decimals: Int | None = None
     properties: str | None = None
 
-    metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
+    metadata_last_updated_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime(
+        "metadata_last_updated_timestamp"
+    )
 
 
 class Erc1155Token(Record, frozen=True, kw_only=True):
@@ -204,7 +206,9 @@ class Erc721TokenMetadata(Record, frozen=True, kw_only=True):
     background: str | None = None
     attributes: str | None = None
 
-    metadata_last_updated_time = OptionalUTCDatetime("metadata_last_updated_timestamp")
+    metadata_last_updated_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime(
+        "metadata_last_updated_timestamp"
+    )
 
 
 class Erc721Token(Record, frozen=True, kw_only=True):
@@ -255,7 +259,7 @@ class FullNativeTransaction(Record, frozen=True, kw_only=True):
     max_fee_per_gas: Annotated[Int, AS_TEXT] | None = None
     max_priority_fee_per_gas: Annotated[Int, AS_TEXT] | None = None
 
-    block_time = UTCDatetime("block_timestamp")
+    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")
 
 
 class InternalTransactionDetails(Record, frozen=True, kw_only=True):
@@ -476,7 +480,7 @@ class Erc20Transfer(Record, frozen=True, kw_only=True):
     value: Annotated[Int, AS_TEXT]
     erc20_token: Erc20Token
 
-    block_time = UTCDatetime("block_timestamp")
+    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")
 
 
 class Erc721Transfer(Record, frozen=True, kw_only=True):
@@ -492,7 +496,7 @@ class Erc721Transfer(Record, frozen=True, kw_only=True):
     log_index: Int
     erc721_token: Erc721Token
 
-    block_time = UTCDatetime("block_timestamp")
+    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")
 
 
 class Erc1155Transfer(Record, frozen=True, kw_only=True):
@@ -509,7 +513,7 @@ class Erc1155Transfer(Record, frozen=True, kw_only=True):
     value: Annotated[Int, AS_TEXT]
     erc1155_token: Erc1155Token
 
-    block_time = UTCDatetime("block_timestamp")
+    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")
 
 
 class AddressTransaction(Record, frozen=True, kw_only=True):
@@ -571,7 +575,7 @@ class InternalTransaction(Record, frozen=True, kw_only=True):
     gas_used: Annotated[Int, AS_TEXT]
     gas_limit: Annotated[Int, AS_TEXT]
 
-    block_time = UTCDatetime("block_timestamp")
+    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")
 
 
 NftToken: TypeAlias = Erc721Token | Erc1155Token | Unknown

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from chainapi.models import enums
 from chainapi.models.common import Money
@@ -55,7 +55,7 @@ class IcmSourceTransaction(Record, frozen=True, kw_only=True):
     timestamp: Int
     gas_spent: Annotated[Int, AS_TEXT]
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class PendingIcmMessage(Record, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class IcmDestinationTransaction(Record, frozen=True, kw_only=True):
     reward_redeemer: str
     deliverer_address: str
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class DeliveredIcmMessage(Record, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from chainapi.models.records import Record
 from chainapi.models.schema import Float, Int
 from chainapi.models.timestamps import UTCDatetime
@@ -18,4 +20,4 @@ class MetricPoint(Record, frozen=True):
     timestamp: Int
     value: Float
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from chainapi.models import enums
 from chainapi.models.common import Money
@@ -182,10 +182,10 @@ class PChainUtxo(Record, frozen=True, kw_only=True):
     utxo_start_timestamp: Int | None = None
     utxo_type: Annotated[str, enums.UtxoType]
 
-    block_time = UTCDatetime("block_timestamp")
-    consuming_block_time = OptionalUTCDatetime("consuming_block_timestamp")
-    utxo_end_time = OptionalUTCDatetime("utxo_end_timestamp")
-    utxo_start_time = OptionalUTCDatetime("utxo_start_timestamp")
+    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")
+    consuming_block_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime("consuming_block_timestamp")
+    utxo_end_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime("utxo_end_timestamp")
+    utxo_start_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime("utxo_start_timestamp")
 
 
 class SubnetOwnership(Record, frozen=True, kw_only=True):
@@ -228,9 +228,9 @@ class PChainTransaction(Record, frozen=True, kw_only=True):
     bls_credentials: BlsCredentials | None = None
     blockchain_info: BlockchainInfo | None = None
 
-    block_time = UTCDatetime("block_timestamp")
-    start_time = OptionalUTCDatetime("start_timestamp")
-    end_time = OptionalUTCDatetime("end_timestamp")
+    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")
+    start_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime("start_timestamp")
+    end_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime("end_timestamp")
 
 
 class TransactionVertex(Record, frozen=True, kw_only=True):
@@ -240,7 +240,7 @@ class TransactionVertex(Record, frozen=True, kw_only=True):
     height: Int
     timestamp: Int
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class UtxoCredential(Record, frozen=True, kw_only=True):
@@ -271,8 +271,8 @@ class Utxo(Record, frozen=True, kw_only=True):
     timestamp: Int
     utxo_type: str
 
-    consuming_tx_time = OptionalUTCDatetime("consuming_tx_timestamp")
-    time = UTCDatetime("timestamp")
+    consuming_tx_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime("consuming_tx_timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class XChainAsset(Record, frozen=True, kw_only=True):
@@ -286,7 +286,7 @@ class XChainAsset(Record, frozen=True, kw_only=True):
     created_at_timestamp: Int
     cap: Annotated[str, enums.PrimaryNetworkAssetCap]
 
-    created_at_time = UTCDatetime("created_at_timestamp")
+    created_at_time: ClassVar[UTCDatetime] = UTCDatetime("created_at_timestamp")
 
 
 class XChainNonLinearTransaction(Record, frozen=True, kw_only=True):
@@ -306,7 +306,7 @@ class XChainNonLinearTransaction(Record, frozen=True, kw_only=True):
     asset_created: XChainAsset | None = None
     vertices: list[TransactionVertex]
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class XChainLinearTransaction(Record, frozen=True, kw_only=True):
@@ -327,7 +327,7 @@ class XChainLinearTransaction(Record, frozen=True, kw_only=True):
     block_height: Int
     block_hash: str
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class EvmInput(Record, frozen=True, kw_only=True):
@@ -354,7 +354,7 @@ class CChainExportTransaction(Record, frozen=True, kw_only=True):
     evm_inputs: list[EvmInput]
     emitted_utxos: list[Utxo]
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class EvmOutput(Record, frozen=True, kw_only=True):
@@ -380,7 +380,7 @@ class CChainImportTransaction(Record, frozen=True, kw_only=True):
     evm_outputs: list[EvmOutput]
     consumed_utxos: list[Utxo]
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class PrimaryNetworkChain(Record, frozen=True, kw_only=True):
@@ -403,8 +403,8 @@ class PendingReward(Record, frozen=True, kw_only=True):
     progress: Float
     estimated_reward: AssetAmount
 
-    start_time = UTCDatetime("start_timestamp")
-    end_time = UTCDatetime("end_timestamp")
+    start_time: ClassVar[UTCDatetime] = UTCDatetime("start_timestamp")
+    end_time: ClassVar[UTCDatetime] = UTCDatetime("end_timestamp")
 
 
 class PricedAsset(Record, frozen=True, kw_only=True):
@@ -434,8 +434,8 @@ class HistoricalReward(Record, frozen=True, kw_only=True):
     reward: PricedAsset
     reward_tx_hash: str
 
-    start_time = UTCDatetime("start_timestamp")
-    end_time = UTCDatetime("end_timestamp")
+    start_time: ClassVar[UTCDatetime] = UTCDatetime("start_timestamp")
+    end_time: ClassVar[UTCDatetime] = UTCDatetime("end_timestamp")
 
 
 class LastActivity(Record, frozen=True, kw_only=True):
@@ -449,7 +449,7 @@ class LastActivity(Record, frozen=True, kw_only=True):
     chain_name: Annotated[str, enums.PrimaryNetworkChainName]
     network: Annotated[str, enums.PrimaryNetworkType]
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class AggregatedAssetAmount(Record, frozen=True, kw_only=True):
@@ -550,7 +550,7 @@ class ProposerDetails(Record, frozen=True, kw_only=True):
     proposer_p_chain_height: Int | None = None
     proposer_timestamp: Int | None = None
 
-    proposer_time = OptionalUTCDatetime("proposer_timestamp")
+    proposer_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime("proposer_timestamp")
 
 
 class PrimaryNetworkBlock(Record, frozen=True, kw_only=True):
@@ -569,7 +569,7 @@ class PrimaryNetworkBlock(Record, frozen=True, kw_only=True):
     current_supply: Annotated[Int, AS_TEXT] | None = None
     proposer_details: ProposerDetails | None = None
 
-    block_time = UTCDatetime("block_timestamp")
+    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")
 
 
 class XChainVertex(Record, frozen=True, kw_only=True):
@@ -584,7 +584,7 @@ class XChainVertex(Record, frozen=True, kw_only=True):
     transactions: list[str]
     vertex_size_bytes: Int
 
-    vertex_time = UTCDatetime("vertex_timestamp")
+    vertex_time: ClassVar[UTCDatetime] = UTCDatetime("vertex_timestamp")
 
 
 class AddressChainIds(Record, frozen=True, kw_only=True):
@@ -606,7 +606,7 @@ class Blockchain(Record, frozen=True, kw_only=True):
     evm_chain_id: Int | None = None
     genesis_data: Any = None
 
-    create_block_time = UTCDatetime("create_block_timestamp")
+    create_block_time: ClassVar[UTCDatetime] = UTCDatetime("create_block_timestamp")
 
 
 class Subnet(Record, frozen=True, kw_only=True):
@@ -624,7 +624,7 @@ class Subnet(Record, frozen=True, kw_only=True):
     l1_validator_manager_details: L1ValidatorManager | None = None
     blockchains: list[Blockchain]
 
-    create_block_time = UTCDatetime("create_block_timestamp")
+    create_block_time: ClassVar[UTCDatetime] = UTCDatetime("create_block_timestamp")
 
 
 class Rewards(Record, frozen=True, kw_only=True):
@@ -652,8 +652,8 @@ class CompletedValidator(Record, frozen=True, kw_only=True):
     rewards: Rewards
     validation_status: Annotated[str, Literal["completed"]]
 
-    start_time = UTCDatetime("start_timestamp")
-    end_time = UTCDatetime("end_timestamp")
+    start_time: ClassVar[UTCDatetime] = UTCDatetime("start_timestamp")
+    end_time: ClassVar[UTCDatetime] = UTCDatetime("end_timestamp")
 
 
 class Geolocation(Record, frozen=True, kw_only=True):
@@ -697,8 +697,8 @@ class ActiveValidator(Record, frozen=True, kw_only=True):
     validator_health: ValidatorHealth
     geolocation: Geolocation | None = None
 
-    start_time = UTCDatetime("start_timestamp")
-    end_time = UTCDatetime("end_timestamp")
+    start_time: ClassVar[UTCDatetime] = UTCDatetime("start_timestamp")
+    end_time: ClassVar[UTCDatetime] = UTCDatetime("end_timestamp")
 
 
 class PendingValidator(Record, frozen=True, kw_only=True):
@@ -714,8 +714,8 @@ class PendingValidator(Record, frozen=True, kw_only=True):
     bls_credentials: BlsCredentials | None = None
     validation_status: Annotated[str, Literal["pending"]]
 
-    start_time = UTCDatetime("start_timestamp")
-    end_time = UTCDatetime("end_timestamp")
+    start_time: ClassVar[UTCDatetime] = UTCDatetime("start_timestamp")
+    end_time: ClassVar[UTCDatetime] = UTCDatetime("end_timestamp")
 
 
 class RemovedValidator(Record, frozen=True, kw_only=True):
@@ -733,9 +733,9 @@ class RemovedValidator(Record, frozen=True, kw_only=True):
     remove_timestamp: Int
     validation_status: Annotated[str, Literal["removed"]]
 
-    start_time = UTCDatetime("start_timestamp")
-    end_time = UTCDatetime("end_timestamp")
-    remove_time = UTCDatetime("remove_timestamp")
+    start_time: ClassVar[UTCDatetime] = UTCDatetime("start_timestamp")
+    end_time: ClassVar[UTCDatetime] = UTCDatetime("end_timestamp")
+    remove_time: ClassVar[UTCDatetime] = UTCDatetime("remove_timestamp")
 
 
 class CompletedDelegator(Record, frozen=True, kw_only=True):
@@ -752,8 +752,8 @@ class CompletedDelegator(Record, frozen=True, kw_only=True):
     net_reward: Annotated[Int, AS_TEXT]
     delegation_status: Annotated[str, Literal["completed"]]
 
-    start_time = UTCDatetime("start_timestamp")
-    end_time = UTCDatetime("end_timestamp")
+    start_time: ClassVar[UTCDatetime] = UTCDatetime("start_timestamp")
+    end_time: ClassVar[UTCDatetime] = UTCDatetime("end_timestamp")
 
 
 class ActiveDelegator(Record, frozen=True, kw_only=True):
@@ -770,8 +770,8 @@ class ActiveDelegator(Record, frozen=True, kw_only=True):
     estimated_net_reward: Annotated[Int, AS_TEXT]
     delegation_status: Annotated[str, Literal["active"]]
 
-    start_time = UTCDatetime("start_timestamp")
-    end_time = UTCDatetime("end_timestamp")
+    start_time: ClassVar[UTCDatetime] = UTCDatetime("start_timestamp")
+    end_time: ClassVar[UTCDatetime] = UTCDatetime("end_timestamp")
 
 
 class PendingDelegator(Record, frozen=True, kw_only=True):
@@ -788,8 +788,8 @@ class PendingDelegator(Record, frozen=True, kw_only=True):
     estimated_net_reward: Annotated[Int, AS_TEXT]
     delegation_status: Annotated[str, Literal["pending"]]
 
-    start_time = UTCDatetime("start_timestamp")
-    end_time = UTCDatetime("end_timestamp")
+    start_time: ClassVar[UTCDatetime] = UTCDatetime("start_timestamp")
+    end_time: ClassVar[UTCDatetime] = UTCDatetime("end_timestamp")
 
 
 class BalanceOwner(Record, frozen=True, kw_only=True):
@@ -813,7 +813,7 @@ class L1Validator(Record, frozen=True, kw_only=True):
     remaining_balance_owner: BalanceOwner
     deactivation_owner: BalanceOwner
 
-    creation_time = UTCDatetime("creation_timestamp")
+    creation_time: ClassVar[UTCDatetime] = UTCDatetime("creation_timestamp")
 
 
 PrimaryNetworkTransaction: TypeAlias = (

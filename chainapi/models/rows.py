@@ -25,7 +25,7 @@ Finish: TypeAlias = Callable[[list[Any]], list[Any]]
 
 
 class GeneralDecoder:
-    """Decoder of JSON with rows of any model.
+    """Decoder of JSON with rows of any model, like `DirectDecoder`.
 
     `finish` makes the rows of JSON values, or of the raw JSON of each.
     """
@@ -33,16 +33,8 @@ class GeneralDecoder:
     def __init__(self, model: Any, shape: Shape) -> None:
         wire, finish = _maker_of(model)
         self.finish: Finish = finish
-        self._decoder = msgspec.json.Decoder(shape(wire), float_hook=exact_number)
-
-    def decode(self, content: bytes | msgspec.Raw) -> Any:
-        """Decode JSON; `finish` is yet to make the rows.
-
-        Raises:
-            MsgspecError, UnicodeError, RecursionError: it does not fit.
-
-        """
-        return self._decoder.decode(content)
+        decoder = msgspec.json.Decoder(shape(wire), float_hook=exact_number)
+        self.decode: Callable[[bytes | msgspec.Raw], Any] = decoder.decode
 
 
 Decoder: TypeAlias = DirectDecoder | GeneralDecoder

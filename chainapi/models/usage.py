@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from chainapi.models import enums
 from chainapi.models.records import Record
@@ -43,7 +43,7 @@ class UsageMetric(Record, frozen=True, kw_only=True):
     timestamp: Int
     values: list[UsageValue]
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class UsageMetrics(Record, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class ApiLog(Record, frozen=True, kw_only=True):
     rpc_method: str | None = None
     metadata: ApiLogMetadata
 
-    event_time = UTCDatetime("event_timestamp")
+    event_time: ClassVar[UTCDatetime] = UTCDatetime("event_timestamp")
 
 
 class RpcUsageValue(Record, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ class RpcUsageMetric(Record, frozen=True, kw_only=True):
     timestamp: Int
     values: list[RpcUsageValue]
 
-    time = UTCDatetime("timestamp")
+    time: ClassVar[UTCDatetime] = UTCDatetime("timestamp")
 
 
 class SubnetRpcUsage(Record, frozen=True, kw_only=True):

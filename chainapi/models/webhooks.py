@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from chainapi.models import enums
 from chainapi.models.records import Record
@@ -180,7 +180,7 @@ class WebhookErcTransfer(Record, frozen=True, kw_only=True):
     erc721_token: WebhookErcToken | None = None
     erc1155_token: WebhookErcToken | None = None
 
-    block_time = OptionalUTCDatetime("block_timestamp")
+    block_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime("block_timestamp")
 
 
 class WebhookInternalTransaction(Record, frozen=True, kw_only=True):
@@ -236,7 +236,7 @@ class WebhookTransaction(Record, frozen=True, kw_only=True):
     access_list: list[AccessListEntry] | None = None
     network_token: WebhookNetworkToken | None = None
 
-    block_time = OptionalUTCDatetime("block_timestamp")
+    block_time: ClassVar[OptionalUTCDatetime] = OptionalUTCDatetime("block_timestamp")
 
 
 class AddressActivity(Record, frozen=True, kw_only=True):

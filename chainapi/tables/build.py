@@ -23,8 +23,8 @@ from chainapi.tables.types import A_MODEL, Amounts, checked_amounts
 
 try:
     import pyarrow as pa
-except ModuleNotFoundError as error:
-    raise missing_extra("tables need", error.name, "arrow") from None
+except ModuleNotFoundError as _missing:
+    raise missing_extra("tables need", _missing.name, "arrow") from None
 
 from chainapi.tables.arrow import array_of, arrow_schema
 
