@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from chainapi._version import __version__
 
 if TYPE_CHECKING:
-    from chainapi.api.view import SessionView
+    from chainapi._api.catalogue import ROUTES, WRITES
+    from chainapi._api.view import SessionView
     from chainapi.client.cache import Cache, CacheStore, MemoryStore
     from chainapi.client.config import Provider
     from chainapi.client.merge import Failure, merge
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from chainapi.webhooks import validate_webhook
 
 __all__ = [
+    "ROUTES",
+    "WRITES",
     "Cache",
     "CacheStore",
     "Checkpoint",
@@ -47,6 +50,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "ROUTES": "_api.catalogue",
+    "WRITES": "_api.catalogue",
     "Cache": "client.cache",
     "CacheStore": "client.cache",
     "Checkpoint": "core.paging.checkpoint",
@@ -60,7 +65,7 @@ _MODULES = {
     "Pages": "client.pages",
     "Provider": "client.config",
     "Session": "session",
-    "SessionView": "api.view",
+    "SessionView": "_api.view",
     "merge": "client.merge",
     "run": "script",
     "validate_webhook": "webhooks",

@@ -13,8 +13,8 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
+from chainapi._api.view import SessionView
 from chainapi._text import quoted
-from chainapi.api.view import SessionView
 from chainapi.client.config import (
     Provider,
     Secret,
@@ -146,7 +146,7 @@ class Session(SessionView):
         telemetry: Telemetry | Literal[False] | None = None,
         **unknown: Never,
     ) -> None:
-        from chainapi.api import parts
+        from chainapi._api import parts
 
         key = None if api_key is None else Secret(api_key)
         del api_key  # later tracebacks do not show it among the variables
@@ -252,7 +252,7 @@ def _gates(
     on_unavailable: Literal["degrade", "fail"],
     rate: Limit | AsyncLimiter | None,
 ) -> Gates:
-    from chainapi.api import parts
+    from chainapi._api import parts
 
     if isolated and share:
         raise ConfigurationError("isolated=True and share= contradict each other: leave one of them out")
@@ -272,7 +272,7 @@ def _gates(
 
 
 def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:
-    from chainapi.api import parts
+    from chainapi._api import parts
 
     if value is not None and not parts.is_rate(value):
         raise ConfigurationError(

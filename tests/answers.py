@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from chainapi import Page, Session
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Page, Session
 from chainapi.errors import APIStatusError, DecodeError
 from chainapi.export import export
 from chainapi.testing import VirtualLoop

@@ -11,11 +11,10 @@ from urllib.parse import urlencode
 
 import attrs
 
-from chainapi import models
+from chainapi import ROUTES, models
+from chainapi._api.endpoint import Endpoint
+from chainapi._api.parameters import wire_body
 from chainapi._tooling.calls import example
-from chainapi.api.catalogue import ROUTES
-from chainapi.api.endpoint import Endpoint
-from chainapi.api.parameters import wire_body
 from chainapi.models import MetricPoint
 from chainapi.models.schema import Kind, Type, fields_of, is_amount, type_of
 from chainapi.models.unions import Tag, tags_of, wire_name

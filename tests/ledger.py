@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from attrs import define, field
 
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES
 from chainapi.transport import Request, Response
 from tests.documents import Maker
 

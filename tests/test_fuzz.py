@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import chainapi.json
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES
 from chainapi.errors import DecodeError
 from tests.answers import called, failure_of
 from tests.documents import Maker

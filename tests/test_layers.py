@@ -23,10 +23,10 @@ LAYERS = (
     {"_version", "_text", "errors"},
     {"core"},
     {"models"},
-    {"tables"},
+    {"_tables"},
     {"client"},
     {"share"},
-    {"api"},
+    {"_api"},
     {"session", "transport", "json", "webhooks"},
     {"script"},
     {"__init__"},
@@ -70,7 +70,14 @@ CLOCKS = {"now", "utcnow", "today", "time", "monotonic", "perf_counter", "urando
 
 # The simulator is a service: it shares with the client what crosses the wire, the errors, and the records of
 # routes and models.
-SHARED_WITH_SIMULATOR = {"errors", "core.http", "models", "api.catalogue", "api.endpoint", "api.parameters"}
+SHARED_WITH_SIMULATOR = {
+    "errors",
+    "core.http",
+    "models",
+    "_api.catalogue",
+    "_api.endpoint",
+    "_api.parameters",
+}
 
 
 @frozen

@@ -14,12 +14,12 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from chainapi import Session
+from chainapi._api import catalogue
 from chainapi._tooling import calls, generate, pages
 from chainapi._tooling.entries import RECORDS, ROUTES, Entries
 from chainapi._tooling.files import COMMAND, HEADER, ROOT, GeneratorError, Writer
 from chainapi._tooling.openapi import Document, snake
 from chainapi._tooling.records import sentence
-from chainapi.api import catalogue
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.documents import Maker, path_pattern
@@ -41,7 +41,7 @@ def test_docs_are_up_to_date() -> None:
 
 def test_generated_files_name_the_command() -> None:
     """Modules that the generator writes completely have their command in the first line."""
-    groups = [path for path in (ROOT / "chainapi/api/groups").glob("*.py") if path.stem != "__init__"]
+    groups = [path for path in (ROOT / "chainapi/_api/groups").glob("*.py") if path.stem != "__init__"]
     modules = [ROOT / f"chainapi/models/{name}.py" for name in (*ENTRIES.names.modules, "enums", "__init__")]
     first = {path: path.read_text("utf-8").splitlines()[0] for path in (*groups, *modules)}
     assert [path for path, line in first.items() if line != HEADER] == []
@@ -205,7 +205,7 @@ def test_a_document_becomes_a_record_and_a_route(tmp_path: Path) -> None:
     assert re.findall(r"    block_number: Annotated\[Int, AS_TEXT\]$", model, re.MULTILINE)
     assert "    block_timestamp_milliseconds: Int | None = None\n" in model
     assert '    block_time: ClassVar[UTCDatetime] = UTCDatetime("block_timestamp")' in model
-    group = (tmp_path / "chainapi/api/groups/evm.py").read_text("utf-8")
+    group = (tmp_path / "chainapi/_api/groups/evm.py").read_text("utf-8")
     assert "page_size: PageSize | None = 100," in group
     assert ") -> Pages[EvmBlock]:" in group
     assert 'descending_key="block_timestamp"' in group
@@ -225,11 +225,11 @@ def test_a_new_group_is_declared(tmp_path: Path) -> None:
     """A new group is a table: its module is written, and its service declares it."""
     entries = BLOCKS.replace("data.evm", "data.ledger").replace('"EVM"', '"Ledger"\nrecords = "evm"')
     generated(a_document(), tmp_path, entries.replace("\nkey.by", '\nweight = "xl"\nkey.by'))
-    module = (tmp_path / "chainapi/api/groups/ledger.py").read_text("utf-8")
+    module = (tmp_path / "chainapi/_api/groups/ledger.py").read_text("utf-8")
     assert "class Ledger(Group):" in module
     assert 'weight="xl"' in module  # the document says small
-    service = (tmp_path / "chainapi/api/data.py").read_text("utf-8")
-    assert '    ledger: Ledger = group("chainapi.api.groups.ledger.Ledger")\n    """Blocks."""\n' in service
+    service = (tmp_path / "chainapi/_api/data.py").read_text("utf-8")
+    assert '    ledger: Ledger = group("chainapi._api.groups.ledger.Ledger")\n    """Blocks."""\n' in service
 
 
 GET = f"paths {PATH} get"
@@ -278,7 +278,7 @@ STEPS = {
     "type": (None, KEY, 'key.by = "block_hash"', "Expected `array`, got `str` - at `$.key.by`"),
     "docstring": (None, 'doc = "Walk', '# "Walk', "data.evm.blocks: Object missing required field `doc`"),
     "group": (None, "[data.evm.", "[data.logs.", "data.logs: Object missing required field `class`"),
-    "base": (None, "ServiceAPI", "Services", "chainapi/api/data.py would use names that it does not import"),
+    "base": (None, "ServiceAPI", "Services", "chainapi/_api/data.py would use names that it does not import"),
     "module": (None, "[data.evm", "[data.logs", f"have no module: add it to [modules] in {RECORDS}"),
     "key": (None, f'{KEY}\nkey.why = "the hash finds one block"', "", "Add `key.by` and `key.why`"),
     "range": (change(f"{GET} parameters 0", START), "", "", "Add `range.by` and `range.why`"),

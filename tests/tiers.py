@@ -30,7 +30,6 @@ DOCUMENTED = frozenset(
     {
         "chainapi",
         "chainapi.__main__",
-        "chainapi.api.catalogue",
         "chainapi.contrib.deadlines",
         "chainapi.contrib.fastapi",
         "chainapi.contrib.health",

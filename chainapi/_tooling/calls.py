@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from chainapi import models
+from chainapi._api.catalogue import ROUTES, WRITES
+from chainapi._api.endpoint import Endpoint
+from chainapi._api.parameters import Parameter
 from chainapi._tooling.files import ROOT, Writer, imports
-from chainapi.api.catalogue import ROUTES, WRITES
-from chainapi.api.endpoint import Endpoint
-from chainapi.api.parameters import Parameter
 from chainapi.models.schema import Type, fields_of, is_record
 
 __all__ = ["example", "main", "text"]

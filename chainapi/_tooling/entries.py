@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from chainapi._api.routes import Weight
 from chainapi._tooling.files import COMMAND, ROOT, GeneratorError
-from chainapi.api.routes import Weight
 
 __all__ = ["RECORDS", "ROUTES", "Entries", "Entry", "Group", "Key", "Names", "Number"]
 
@@ -168,7 +168,7 @@ class Entries(Struct, frozen=True):
         inner = {name: one for name, one in table.items() if isinstance(one, dict)}
         own = {name: value for name, value in table.items() if name not in inner}
         module = own.get("module", dotted.rpartition(".")[2])
-        place = f"chainapi.api.groups.{module}" if "." in dotted else f"chainapi.api.{module}"
+        place = f"chainapi._api.groups.{module}" if "." in dotted else f"chainapi._api.{module}"
         own = {"records": module, **own, "module": place}
         group = self.groups[dotted] = _converted(ROUTES, dotted, own, Group)
         if group.records not in self.names.modules:

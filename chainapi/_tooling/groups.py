@@ -9,12 +9,12 @@ from enum import Enum
 from attrs import frozen
 from msgspec.structs import fields, replace
 
+from chainapi._api import parameters
+from chainapi._api.routes import Conditional, Route
 from chainapi._tooling.entries import ROUTES, Entries, Entry, Group, Key, Number
 from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer, imports
 from chainapi._tooling.openapi import Operation, Schema, variants
 from chainapi._tooling.records import HAND_WRITTEN, REQUESTS, Records, bounds
-from chainapi.api import parameters
-from chainapi.api.routes import Conditional, Route
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.ranges import Ranged, Unit
 from chainapi.models.unions import wire_name
@@ -260,7 +260,7 @@ def module_text(entries: Entries, module: str, texts: Mapping[str, str], records
     """
     body = "\n\n".join(texts.values())
     types: dict[str, Iterable[str]] = {
-        "chainapi.api.parameters": parameters.__all__,
+        "chainapi._api.parameters": parameters.__all__,
         "chainapi.models": {*records.records, *records.names.unions, *HAND_WRITTEN},
         "chainapi.models.enums": records.enums,
     }
@@ -277,10 +277,10 @@ def module_text(entries: Entries, module: str, texts: Mapping[str, str], records
         "",
         "from collections.abc import Sequence",
         "from typing import TYPE_CHECKING, Annotated",
-        "from chainapi.api.binding import Group, endpoint, group",
-        "from chainapi.api.routes import Route",
-        "from chainapi.api.service import ServiceAPI",
-        "from chainapi.api.specified import SpecifiedMetrics",
+        "from chainapi._api.binding import Group, endpoint, group",
+        "from chainapi._api.routes import Route",
+        "from chainapi._api.service import ServiceAPI",
+        "from chainapi._api.specified import SpecifiedMetrics",
         "from chainapi.client.pages import OnInvalid, Pages",
         "from chainapi.core.idempotency import Idempotency",
         "from chainapi.core.paging.checkpoint import Checkpoint",

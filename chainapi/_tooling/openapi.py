@@ -11,8 +11,8 @@ from typing import Any
 
 from attrs import frozen
 
+from chainapi._api.routes import Weight
 from chainapi._tooling.files import ROOT, GeneratorError
-from chainapi.api.routes import Weight
 from chainapi.models.unions import python_name
 
 __all__ = ["NAME", "Document", "Operation", "Schema", "find_documents", "name_of", "snake", "variants"]

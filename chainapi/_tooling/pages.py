@@ -15,10 +15,10 @@ from typing import TypeVar, get_args
 from attrs import fields
 from rich.console import Console
 
+from chainapi._api.catalogue import ROUTES, WRITES
+from chainapi._api.endpoint import Endpoint
+from chainapi._api.routes import Route
 from chainapi._tooling.files import COMMAND, GeneratorError, Writer
-from chainapi.api.catalogue import ROUTES, WRITES
-from chainapi.api.endpoint import Endpoint
-from chainapi.api.routes import Route
 from chainapi.cli import app
 from chainapi.core import events
 from chainapi.core.limits.modes import TRANSITIONS as MODES

@@ -12,8 +12,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.table import Table
 
+from chainapi._api.endpoint import Endpoint
 from chainapi._text import quoted
-from chainapi.api.endpoint import Endpoint
 from chainapi.cli.common import Flag, Hidden, Many, Rows, refuse
 from chainapi.cli.names import RouteName, Value, is_path, read_values, resolve
 from chainapi.core.duration import DAY, HOUR, MINUTE

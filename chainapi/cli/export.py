@@ -14,6 +14,7 @@ from attrs import asdict, frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from chainapi._tables.types import Amounts
 from chainapi.cli.cluster import exporting_on
 from chainapi.cli.common import (
     DEFAULTS,
@@ -51,10 +52,9 @@ from chainapi.export import ExportResult, ParquetOptions, files
 from chainapi.export import compact as merge_parts
 from chainapi.export import export as run
 from chainapi.export.layout import Compression, FileFormat
-from chainapi.tables.types import Amounts
 
 if TYPE_CHECKING:
-    from chainapi.api.endpoint import Endpoint
+    from chainapi._api.endpoint import Endpoint
 
 __all__ = ["compact", "export"]
 

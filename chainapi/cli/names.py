@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter as Option
 
+from chainapi._api.catalogue import ROUTES, WRITES
+from chainapi._api.options import is_misspelt
+from chainapi._api.service import ServiceAPI
 from chainapi._text import did_you_mean, quoted
-from chainapi.api.catalogue import ROUTES, WRITES
-from chainapi.api.options import is_misspelt
-from chainapi.api.service import ServiceAPI
 from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import Invalid, Unknown
@@ -27,8 +27,8 @@ from chainapi.models.schema import fields_of
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
 
-    from chainapi.api.endpoint import Endpoint
-    from chainapi.api.parameters import Parameter
+    from chainapi._api.endpoint import Endpoint
+    from chainapi._api.parameters import Parameter
     from chainapi.cli.terminal import Terminal
     from chainapi.session import Session
 

@@ -10,9 +10,9 @@ from cyclopts import Parameter as Option
 from rich.table import Table
 from rich.text import Text
 
-from chainapi.api.catalogue import ROUTES, WRITES
-from chainapi.api.endpoint import Endpoint
-from chainapi.api.parameters import Parameter
+from chainapi._api.catalogue import ROUTES, WRITES
+from chainapi._api.endpoint import Endpoint
+from chainapi._api.parameters import Parameter
 from chainapi.cli.common import FAILED, Flag, Hidden
 from chainapi.cli.names import returns, route_names
 from chainapi.cli.terminal import Terminal

@@ -17,7 +17,7 @@ from chainapi.models.shown import described
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from chainapi.tables.types import Amounts
+    from chainapi._tables.types import Amounts
 
 __all__ = ["MetricPage", "Page"]
 
@@ -97,7 +97,7 @@ class Page(Generic[T]):
             ColumnValueError: a value does not fit its column.
 
         """
-        from chainapi.tables.build import table_of
+        from chainapi._tables.build import table_of
 
         return table_of(self.items, self.model, amounts, lenient=self.lenient)
 

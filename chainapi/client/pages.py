@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from chainapi._tables.types import Amounts
     from chainapi.client.follow import Follow
     from chainapi.client.split import Split
     from chainapi.client.tables import Tables
     from chainapi.core.limits.estimate import Estimate
-    from chainapi.tables.types import Amounts
 
 __all__ = ["MetricPages", "OnInvalid", "Pages"]
 

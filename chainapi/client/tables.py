@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from chainapi._tables.columns import columns_of
+from chainapi._tables.types import A_MODEL, Amounts, checked_amounts
 from chainapi.client.threads import in_thread
 from chainapi.core.extras import missing_extra
 from chainapi.core.paging.walk import Walk
 from chainapi.errors import ConfigurationError
-from chainapi.tables.columns import columns_of
-from chainapi.tables.types import A_MODEL, Amounts, checked_amounts
 
 if TYPE_CHECKING:
+    from chainapi._tables.build import TableBuilder
     from chainapi.client.source import Source
     from chainapi.models.invalid import Invalid
-    from chainapi.tables.build import TableBuilder
 
 __all__ = ["Tables", "library", "pandas_frame"]
 
@@ -58,7 +58,7 @@ class ArrowBatch:
 
     def given(self) -> Any:
         """Return the rows as a `pyarrow.RecordBatch`."""
-        from chainapi.tables.build import batch_of
+        from chainapi._tables.build import batch_of
 
         return batch_of(self.builder.table())
 
@@ -134,7 +134,7 @@ class Tables:
         return ArrowTable(self._builder(), self.whole)
 
     def _builder(self) -> TableBuilder:
-        from chainapi.tables.build import builder_of
+        from chainapi._tables.build import builder_of
 
         source = self.source
         lenient = source.on_invalid == "raw"

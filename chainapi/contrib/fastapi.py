@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, SessionView
-from chainapi.api.options import OPTIONS, call_options
+from chainapi._api.options import OPTIONS, call_options
 from chainapi.contrib import starlette
 from chainapi.contrib.starlette import (
     add_exception_handlers,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from attrs import frozen
 
-from chainapi.api.view import SessionView
+from chainapi._api.view import SessionView
 from chainapi.core.arguments import function
 from chainapi.core.events import ResponseReceived
 

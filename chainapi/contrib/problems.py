@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-from chainapi.api.view import SessionView
+from chainapi._api.view import SessionView
 from chainapi.errors import (
     APIConnectionError,
     APIStatusError,

@@ -12,8 +12,8 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from chainapi._api.catalogue import ROUTES
 from chainapi._text import did_you_mean, quoted
-from chainapi.api.catalogue import ROUTES
 from chainapi.core.arguments import mapping_of, whole_numbers
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ArgumentError, ConfigurationError
@@ -35,10 +35,10 @@ _LOCAL = {
 _BY_PATH = ("data.list", "metrics.list")  # methods of a session for lists by their paths
 
 if TYPE_CHECKING:
+    from chainapi._tables.types import Amounts
     from chainapi.export.layout import ParquetOptions
     from chainapi.export.progress import ExportProgress
     from chainapi.export.window import LookbackGiven
-    from chainapi.tables.types import Amounts
 
 __all__ = ["export", "register", "session"]
 

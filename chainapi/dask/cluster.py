@@ -15,7 +15,7 @@ from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
-from chainapi.api.catalogue import ROUTES
+from chainapi._api.catalogue import ROUTES
 from chainapi.client.background import end
 from chainapi.dask.partition import Held, Job, Outcome, export_partition, prepare
 from chainapi.dask.plugins import SESSIONS, install, stop_tasks

@@ -20,10 +20,10 @@ from chainapi.export.layout import Layout, ParquetOptions
 from chainapi.export.result import ExportResult, TargetFile
 
 if TYPE_CHECKING:
+    from chainapi._tables.types import Amounts
     from chainapi.client.pages import Pages
     from chainapi.export.progress import ExportProgress
     from chainapi.export.window import LookbackGiven
-    from chainapi.tables.types import Amounts
 
 __all__ = ["ExportResult", "ParquetOptions", "TargetFile", "compact", "export", "files"]
 

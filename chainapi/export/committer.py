@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from chainapi._tables.codec import Codec
+from chainapi._tables.columns import SOURCE
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.digests import DigestCounter
 from chainapi.errors import ColumnValueError, ExportError
@@ -23,8 +25,6 @@ from chainapi.export.spec import free_label
 from chainapi.export.stream import Batch, Count
 from chainapi.export.text import PageRows
 from chainapi.export.window import Window
-from chainapi.tables.codec import Codec
-from chainapi.tables.columns import SOURCE
 
 __all__ = ["Committer"]
 

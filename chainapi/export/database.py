@@ -19,6 +19,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from chainapi._tables.columns import SOURCE, Column
+from chainapi._tables.rows import json_text, reader
+from chainapi._tables.types import SCALARS, Kind
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.disk import Lock, refused, sync
 from chainapi.export.given import Given, Walk
@@ -26,9 +29,6 @@ from chainapi.export.log import Commit, State
 from chainapi.export.sink import CommitSize, Moves, Sink, check_path, earlier_version, not_ours
 from chainapi.export.text import NESTED, PageRows
 from chainapi.export.window import Windows
-from chainapi.tables.columns import SOURCE, Column
-from chainapi.tables.rows import json_text, reader
-from chainapi.tables.types import SCALARS, Kind
 
 __all__ = ["Database", "Fault", "Sqlite", "quoted_name"]
 

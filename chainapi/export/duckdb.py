@@ -8,13 +8,13 @@ from typing import Any
 
 import duckdb
 
+from chainapi._tables.columns import SOURCE
 from chainapi.errors import ExportError
 from chainapi.export.database import Database, Fault, quoted_name
 from chainapi.export.disk import hidden, sync
 from chainapi.export.parquet import conformed, row_key
 from chainapi.export.sink import CommitSize
 from chainapi.export.text import PageRows
-from chainapi.tables.columns import SOURCE
 
 __all__ = ["SETTINGS", "DuckDb"]
 

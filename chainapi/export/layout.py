@@ -15,15 +15,15 @@ import msgspec
 from attrs import field, frozen
 from attrs.converters import optional
 
+from chainapi._tables.codec import Codec
+from chainapi._tables.columns import SOURCE, Column, checked_names, columns_of
+from chainapi._tables.types import A_MODEL, Amounts, Kind, checked_amounts
 from chainapi._text import quoted
 from chainapi.core.arguments import one_of, whole_number
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ArgumentError, ConfigurationError
 from chainapi.export.partition import Partitioner, check_partition, checked_partition
 from chainapi.export.text import TextFormat, zstandard
-from chainapi.tables.codec import Codec
-from chainapi.tables.columns import SOURCE, Column, checked_names, columns_of
-from chainapi.tables.types import A_MODEL, Amounts, Kind, checked_amounts
 
 __all__ = [
     "COLUMNS",
@@ -236,7 +236,7 @@ def suffix_format(name: str) -> str | None:
 
 
 def columns_in(described: Mapping[str, Any]) -> list[Column]:
-    """Return the columns that `chainapi.tables.columns.described` has described."""
+    """Return the columns that `chainapi._tables.columns.described` has described."""
     return [_column(name, kind) for name, kind in described.items()]
 
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import frozen
 
+from chainapi._tables.arrow import array_of, arrow_schema, grows_to, places_of
+from chainapi._tables.columns import SOURCE, Column
+from chainapi._tables.rows import reader
 from chainapi.export.text import PageRows, damaged_file
-from chainapi.tables.arrow import array_of, arrow_schema, grows_to, places_of
-from chainapi.tables.columns import SOURCE, Column
-from chainapi.tables.rows import reader
 
 __all__ = ["ParquetFormat", "ParquetWriter", "conformed", "row_key"]
 

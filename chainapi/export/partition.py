@@ -14,12 +14,12 @@ from attrs import evolve
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from chainapi._tables.columns import SOURCE, Column, checked_names
+from chainapi._tables.rows import reader
+from chainapi._tables.types import A_MODEL
 from chainapi._text import quoted
 from chainapi.errors import ArgumentError, ConfigurationError
 from chainapi.export.text import DAY, PageRows, date_of
-from chainapi.tables.columns import SOURCE, Column, checked_names
-from chainapi.tables.rows import reader
-from chainapi.tables.types import A_MODEL
 
 __all__ = [
     "KEYS",

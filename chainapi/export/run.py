@@ -24,6 +24,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from attrs import define, evolve, field, frozen
 
+from chainapi._tables.codec import Codec
+from chainapi._tables.columns import described
 from chainapi.client.background import ahead, finish, in_background
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
@@ -53,8 +55,6 @@ from chainapi.export.spec import (
 from chainapi.export.stream import Batch, Count, SourceStream, shows_new_rows
 from chainapi.export.target import Target
 from chainapi.export.window import number_of_columns
-from chainapi.tables.codec import Codec
-from chainapi.tables.columns import described
 
 __all__ = ["Run", "Worker"]
 

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from attrs import evolve, field, frozen
 
+from chainapi._api.options import NOT_SENT
+from chainapi._tables.columns import changes
 from chainapi._text import quoted
-from chainapi.api.options import NOT_SENT
 from chainapi.client.pages import Pages
 from chainapi.client.split import Split
 from chainapi.core.arguments import one_of, seconds_of, whole_number, whole_numbers
@@ -38,10 +39,9 @@ from chainapi.errors import (
 from chainapi.export.layout import COLUMNS, OPTIONS, Layout
 from chainapi.export.partition import check_label
 from chainapi.export.window import Lookback, LookbackGiven
-from chainapi.tables.columns import changes
 
 if TYPE_CHECKING:
-    from chainapi.api.endpoint import Endpoint
+    from chainapi._api.endpoint import Endpoint
 
 __all__ = [
     "Arguments",

@@ -26,11 +26,11 @@ import msgspec
 from attrs import frozen
 from msgspec import Struct, structs
 
+from chainapi._tables.columns import SOURCE, Column
+from chainapi._tables.rows import json_text, reader
+from chainapi._tables.types import Kind
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ExportError
-from chainapi.tables.columns import SOURCE, Column
-from chainapi.tables.rows import json_text, reader
-from chainapi.tables.types import Kind
 
 __all__ = ["NESTED", "PageRows", "TextFormat", "TextWriter", "damaged_file", "date_of"]
 

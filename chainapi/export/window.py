@@ -15,11 +15,11 @@ from typing import Any, Literal, Self, TypeAlias
 import msgspec
 from attrs import define, field, frozen
 
+from chainapi._tables.columns import SOURCE, Column
 from chainapi._text import quoted
 from chainapi.core.numbers import is_whole, whole_of
 from chainapi.errors import ConfigurationError
 from chainapi.export.text import PageRows
-from chainapi.tables.columns import SOURCE, Column
 
 __all__ = ["Lookback", "LookbackGiven", "Window", "Windows", "number_of_columns"]
 

@@ -13,7 +13,7 @@ from chainapi.simulator.rows import Row
 from chainapi.simulator.validation import HTTPError
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import Parameter
+    from chainapi._api.parameters import Parameter
 
 __all__ = ["checked_body", "parameters_of", "read_body", "text_of"]
 

@@ -40,7 +40,7 @@ from chainapi.simulator.validation import HTTPError, chain_id, check_path, check
 from chainapi.simulator.values import FIRST_HEIGHT
 
 if TYPE_CHECKING:
-    from chainapi.api.endpoint import Endpoint
+    from chainapi._api.endpoint import Endpoint
 
 __all__ = ["Lookup", "serve"]
 

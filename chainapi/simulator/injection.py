@@ -309,7 +309,7 @@ def _fields_in(row: Any, model: Any) -> list[Field]:
 @cache
 def listed_fields() -> frozenset[str]:
     """Return the names of fields with listed values, in the models of all routes."""
-    from chainapi.api.catalogue import ROUTES
+    from chainapi._api.catalogue import ROUTES
 
     names: set[str] = set()
     visited: set[Any] = set()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import Attribute, frozen
 
 if TYPE_CHECKING:
-    from chainapi.api.endpoint import Endpoint
+    from chainapi._api.endpoint import Endpoint
 
 __all__ = ["Match", "Pattern", "Segments", "check_route", "first_segment", "match_path", "parse_pattern"]
 
@@ -83,7 +83,7 @@ def _routes_of_length() -> Mapping[tuple[str, int], list[tuple[str, Segments, En
 
     Those with the fewest parameters are first.
     """
-    from chainapi.api.catalogue import ROUTES, WRITES
+    from chainapi._api.catalogue import ROUTES, WRITES
 
     routes: dict[tuple[str, int], list[tuple[str, Segments, Endpoint]]] = {}
     declared = [*ROUTES.items(), *WRITES.items()]
@@ -123,7 +123,7 @@ def parse_pattern(text: str) -> Pattern:
     """
     if text.startswith("/"):
         return Pattern((_shape(None, text),))
-    from chainapi.api.catalogue import ROUTES, WRITES
+    from chainapi._api.catalogue import ROUTES, WRITES
 
     declared = {**ROUTES, **WRITES}
     matching = {name: endpoint for name, endpoint in declared.items() if fnmatchcase(name, text)}

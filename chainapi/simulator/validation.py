@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from chainapi.simulator.matching import Match
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import Parameter
+    from chainapi._api.parameters import Parameter
 
 __all__ = ["HTTPError", "chain_id", "check_path", "checked_query", "whole_number"]
 

@@ -12,13 +12,13 @@ from typing import Any
 import attrs
 import pytest
 
+from chainapi import ROUTES
+from chainapi._api.endpoint import Endpoint, _types_of
+from chainapi._api.identity import identity_of
+from chainapi._api.routes import UNITS, Route
 from chainapi._tooling.entries import ROUTES as ENTRIES
 from chainapi._tooling.entries import Entries
 from chainapi._tooling.files import COMMAND
-from chainapi.api.catalogue import ROUTES
-from chainapi.api.endpoint import Endpoint, _types_of
-from chainapi.api.identity import identity_of
-from chainapi.api.routes import UNITS, Route
 from chainapi.errors import DecodeError
 from chainapi.models import (
     Erc20Transfer,

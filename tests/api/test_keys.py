@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES
 from chainapi.models import Invalid
 from chainapi.transport import Request, Response
 from tests.api.test_routes import method_of

@@ -21,8 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainapi
-from chainapi import Limit, Pages, Provider, Session
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Limit, Pages, Provider, Session
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import EvmBlock, Unknown
 from chainapi.transport import Request, Response

@@ -20,8 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from chainapi import MetricPoint, Session
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, MetricPoint, Session
 from chainapi.client.limiter import Gate
 from chainapi.core.call import Call
 from chainapi.core.limits.info import RateLimitInfo

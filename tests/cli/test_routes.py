@@ -15,8 +15,7 @@ import pytest
 from attrs import fields
 
 import chainapi as package
-from chainapi import Limit, Session
-from chainapi.api.catalogue import ROUTES, WRITES
+from chainapi import ROUTES, WRITES, Limit, Session
 from chainapi.models import EvmBlock, NativeTransaction
 from chainapi.simulator import Simulator
 from tests.cli.terminal import BLOCKS, FAILED, WRONG_USAGE, Fixed, chainapi, finish, start
@@ -411,7 +410,7 @@ def test_completion_loads_no_models() -> None:
     *names, loaded = finish(start("-c", code)).out.splitlines()
     assert any(line.startswith("data.evm.blocks\tPages[EvmBlock]") for line in names)
     modules = set(loaded.split())
-    assert "chainapi.api.catalogue" in modules
+    assert "chainapi._api.catalogue" in modules
     unwanted = {"chainapi.models.evm", "chainapi.models.common", "chainapi.simulator", "plotext", "difflib"}
     assert not modules & unwanted
 

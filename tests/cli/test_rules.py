@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from chainapi import Limit
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Limit
 from chainapi.cli.estimate import read_limit
 from chainapi.cli.export_view import ExportView
 from chainapi.cli.names import plain, read_values, resolve

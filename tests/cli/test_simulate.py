@@ -50,7 +50,7 @@ def test_options_make_the_simulator_that_they_describe() -> None:
 
     simulate(
         visit,
-        *("--chains", "7", "43114", "--rows", "30", "--grow-every", "0.001"),
+        *("--chains", "7", "43114", "--rows", "30", "--grow-every", "0.00001"),
         *("--token-lifetime", "0.001", "--expired-status", "410", "--api-key-header", "X-Other-Key"),
         *("--fault", "data.evm.transactions=status:503,message:later,every:2"),
         *("--fault", "/v1/chains/7/*=status:400,message:under maintenance"),

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi import Session
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Session
 from chainapi.errors import (
     APIConnectionError,
     APITimeoutError,

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chainapi import Pages, Session
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Pages, Session
 from chainapi.core.events import Event, KeyNotUnique, OrderBroken, Restarted
 from chainapi.models import Invalid
 from chainapi.models.codec import PageDecoder

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainapi import Cache, Checkpoint, Pages, Session, merge
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Cache, Checkpoint, Pages, Session, merge
 from chainapi.errors import (
     APITimeoutError,
     ArgumentError,

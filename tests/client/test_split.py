@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainapi import Checkpoint, Pages, merge
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Checkpoint, Pages, merge
 from chainapi.errors import ArgumentError, CheckpointError, ConfigurationError, PagingError
 from chainapi.simulator import Simulator
 from chainapi.testing import run

@@ -447,7 +447,7 @@ async def test_merged_streams_are_one_table() -> None:
 def without(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Hide a package, and the modules of chainapi that import it."""
     name = str(request.param)
-    for module in ("chainapi.tables.build", "chainapi.tables.packed", "chainapi.tables.arrow"):
+    for module in ("chainapi._tables.build", "chainapi._tables.packed", "chainapi._tables.arrow"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, name, None)
     return name

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from yarl import URL
 
-from chainapi.api.routes import route_name
+from chainapi._api.routes import route_name
 from chainapi.core.url import (
     MAX_PAGE_SIZE,
     MAX_SEGMENT,

@@ -14,8 +14,7 @@ from attrs import evolve, field, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainapi import Session
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Session
 from chainapi.export import ExportResult, export
 from chainapi.testing import run
 from tests.documents import Maker

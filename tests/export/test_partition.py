@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from attrs import frozen
 
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES
 from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import export
 from chainapi.models.timestamps import OptionalUTCDatetime

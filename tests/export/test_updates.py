@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from chainapi import Session
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Session
 from chainapi.export import ExportResult, export
 from chainapi.simulator import Anomalies, Simulator
 from tests.ledger import ADDRESS, Ledger, block, point, transfer

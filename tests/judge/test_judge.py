@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chainapi.api import catalogue
+from chainapi._api import catalogue
 from tests.judge.bodies import ROUTES
 from tests.judge.compare import ROOT, Digests, check_out, differences, main
 from tests.judge.faults import FAULTS, copy, found_at

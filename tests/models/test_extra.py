@@ -14,7 +14,7 @@ import attrs
 import msgspec
 from attrs import frozen
 
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES
 from chainapi.models import EvmBlock, MetricPoint, NativeTransaction, RichAddress, Transfer, Unknown
 from tests.answers import called, decoded, refused, resource_of, rows_of
 from tests.documents import Maker

@@ -13,16 +13,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import attrs
 import pytest
-from attrs import frozen
+from attrs import define, frozen
 
-from chainapi import Checkpoint, Invalid, MetricPoint, Session
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Checkpoint, Invalid, MetricPoint, Session
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models import EvmBlock
 from chainapi.transport import Request, Response
 from tests.answers import LARGE, called, page_of, refused, rows_of
 from tests.documents import DEEP, LISTS, Maker
-from tests.sessions import reaching
+from tests.sessions import Answering, reaching
 
 BLOCKS = "/v1/chains/43114/blocks"
 
@@ -73,6 +72,17 @@ def numbers(rows: Sequence[Any]) -> list[int]:
     """Return the numbers of blocks, both typed and untyped, and of invalid ones."""
     found = [row.raw if isinstance(row, Invalid) else row for row in rows]
     return [int(row["blockNumber"]) if isinstance(row, dict) else row.block_number for row in found]
+
+
+@define
+class Paged(Answering):
+    """Service with the bodies of some pages."""
+
+    bodies: tuple[bytes, ...] = ()
+
+    def content(self, number: int) -> bytes:
+        """Return the body of a page."""
+        return self.bodies[number - 1]
 
 
 # The error
@@ -232,6 +242,16 @@ async def test_an_odd_row_stands_among_the_others() -> None:
         assert str(invalid.error).endswith("in the response to GET /v1/chains/43114/blocks")
         assert numbers(rows) == [100 - place for place in range(10) if place != 5]
         assert {type(row) for row in rows} == {EvmBlock}
+
+
+async def test_odd_rows_without_a_key_are_never_the_same() -> None:
+    """Invalid rows with an object or a list in place of their key are all returned, on several pages too."""
+    for odd in list[Any]([[], {}, [1]]):
+        first, second = (json.dumps({"txHash": odd, "number": number}).encode() for number in range(2))
+        bodies = b'{"delegators":[%b],"nextPageToken":"t"}' % first, b'{"delegators":[%b]}' % second
+        async with reaching(Paged(bodies=bodies)) as session:
+            walk: Any = session.data.primary_network.delegators("mainnet", on_invalid="raw")
+            assert [row.raw async for row in walk.items()] == [json.loads(first), json.loads(second)]
 
 
 async def test_plain_rows_may_be_odd_as_well() -> None:

@@ -19,7 +19,7 @@ from attrs import frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.json import dumps
 from chainapi.models import Invalid, MetricPoint, Money, NativeTransaction, RichAddress, Unknown

@@ -27,8 +27,7 @@ from fastapi import FastAPI
 from rich.pretty import pretty_repr
 
 import chainapi
-from chainapi import MetricPoint, models
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, MetricPoint, models
 from chainapi.models import EvmBlock, Money, NativeTransaction, SharedSecret, Unknown
 from chainapi.testing import run
 from tests.answers import called, decoded, refused

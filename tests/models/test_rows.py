@@ -17,8 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from attrs import Factory, define, frozen
 
-from chainapi import Checkpoint, Pages, Session
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES, Checkpoint, Pages, Session
 from chainapi.core.events import (
     Event,
     KeyNotUnique,

@@ -20,7 +20,7 @@ from attrs import evolve, frozen
 from msgspec.structs import replace
 
 from chainapi import Checkpoint, Page, Pages
-from chainapi.api.source import ListSource
+from chainapi._api.source import ListSource
 from chainapi.client.prefetch import Prefetcher
 from chainapi.client.runner import WalkRunner
 from chainapi.client.source import Source

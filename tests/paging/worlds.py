@@ -14,10 +14,9 @@ from math import inf
 from typing import Any, Literal, NoReturn, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from chainapi import Checkpoint, Limit, MetricPoint, Pages, Session
-from chainapi.api.catalogue import ROUTES
-from chainapi.api.identity import deduplicator, identity_of
-from chainapi.api.routes import Route
+from chainapi import ROUTES, Checkpoint, Limit, MetricPoint, Pages, Session
+from chainapi._api.identity import deduplicator, identity_of
+from chainapi._api.routes import Route
 from chainapi.client.emitter import Emitter
 from chainapi.client.pages import MetricPages
 from chainapi.core.call import SentAt

@@ -21,9 +21,9 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
+from chainapi import ROUTES, WRITES
+from chainapi._api.endpoint import Endpoint
 from chainapi._tooling.openapi import Document, find_documents, variants
-from chainapi.api.catalogue import ROUTES, WRITES
-from chainapi.api.endpoint import Endpoint
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Settings, World

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from chainapi.api.catalogue import ROUTES, WRITES
+from chainapi import ROUTES, WRITES
 from chainapi.simulator import Anomalies, Fault, Settings, World
 from chainapi.transport import Request
 from tests.simulator.conform import questions, requests

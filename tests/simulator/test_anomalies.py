@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Anomalies, Settings, Simulator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from chainapi.api.catalogue import ROUTES, WRITES
+from chainapi import ROUTES, WRITES
 from tests.simulator.digests import FILE, SETTINGS, of_posted, of_route, of_setting
 
 KEPT = json.loads(FILE.read_text("utf-8"))

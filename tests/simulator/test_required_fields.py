@@ -12,7 +12,7 @@ import attrs
 import pytest
 from msgspec.structs import replace
 
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES
 from chainapi.models import Unknown
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.models.records import Record

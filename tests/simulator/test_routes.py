@@ -17,9 +17,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chainapi import Session
-from chainapi.api.catalogue import ROUTES
-from chainapi.api.endpoint import Endpoint
+from chainapi import ROUTES, Session
+from chainapi._api.endpoint import Endpoint
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Settings, Simulator, World
@@ -575,7 +574,7 @@ def test_records_are_loaded_when_a_route_needs_them() -> None:
         "def loaded():\n"
         "    return [name for name in groups if 'chainapi.models.' + name in sys.modules]\n"
         "world = World(Settings())\n"
-        "print('chainapi.api.catalogue' in sys.modules, loaded())\n"
+        "print('chainapi._api.catalogue' in sys.modules, loaded())\n"
         "for path in ('/metrics/v1/avg_tps/43114', '/data/v1/chains', '/data/v1/chains/43114/blocks'):\n"
         "    answer = world.answer(\n"
         "        Request('GET', 'https://x' + path, {'x-data-api-key': 'simulated-key'}), 0.0)\n"

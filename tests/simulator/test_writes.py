@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chainapi.api.catalogue import WRITES
+from chainapi import WRITES
 from chainapi.simulator import Fault, Settings, Simulator, World
 from chainapi.transport import Request, Response
 from tests.documents import Maker, body_of, values

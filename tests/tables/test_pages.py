@@ -13,7 +13,7 @@ from attrs import Factory, define, field, frozen, make_class
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainapi.api.catalogue import ROUTES
+from chainapi import ROUTES
 from chainapi.errors import DecodeError, IncompleteExportError
 from chainapi.models import EvmBlock, MetricPoint, Transfer
 from tests.answers import exported, refused, table_of

@@ -13,20 +13,20 @@ from typing import Any, ClassVar, Protocol
 
 from attrs import define, field, frozen
 
+from chainapi._tables.codec import Codec
+from chainapi._tables.rows import reader
+from chainapi._tables.types import A_MODEL, Amounts, checked_amounts
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ColumnValueError, ConfigurationError
 from chainapi.models.invalid import Invalid
 from chainapi.models.plain import to_dict, to_wire
-from chainapi.tables.codec import Codec
-from chainapi.tables.rows import reader
-from chainapi.tables.types import A_MODEL, Amounts, checked_amounts
 
 try:
     import pyarrow as pa
 except ModuleNotFoundError as _missing:
     raise missing_extra("tables need", _missing.name, "arrow") from None
 
-from chainapi.tables.arrow import array_of, arrow_schema
+from chainapi._tables.arrow import array_of, arrow_schema
 
 __all__ = ["Inferred", "TableBuilder", "Typed", "batch_of", "builder_of", "table_of"]
 

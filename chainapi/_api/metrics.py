@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import endpoint, group
-from chainapi.api.routes import Route
-from chainapi.api.specified import SpecifiedMetrics
+from chainapi._api.binding import endpoint, group
+from chainapi._api.routes import Route
+from chainapi._api.specified import SpecifiedMetrics
 
 if TYPE_CHECKING:
-    from chainapi.api.groups.chain_metrics import (
+    from chainapi._api.groups.chain_metrics import (
         MetricChains,
         MetricICM,
         MetricL1Validators,
@@ -26,22 +26,22 @@ __all__ = ["MetricsAPI"]
 class MetricsAPI(SpecifiedMetrics):
     """Metrics API: time series per chain, without an API key."""
 
-    chains: MetricChains = group("chainapi.api.groups.chain_metrics.MetricChains")
+    chains: MetricChains = group("chainapi._api.groups.chain_metrics.MetricChains")
     """Metrics of EVM chains."""
 
-    icm: MetricICM = group("chainapi.api.groups.chain_metrics.MetricICM")
+    icm: MetricICM = group("chainapi._api.groups.chain_metrics.MetricICM")
     """Counts of messages between chains."""
 
-    networks: MetricNetworks = group("chainapi.api.groups.chain_metrics.MetricNetworks")
+    networks: MetricNetworks = group("chainapi._api.groups.chain_metrics.MetricNetworks")
     """Metrics of staking."""
 
-    l1_validators: MetricL1Validators = group("chainapi.api.groups.chain_metrics.MetricL1Validators")
+    l1_validators: MetricL1Validators = group("chainapi._api.groups.chain_metrics.MetricL1Validators")
     """Fees of validators of L1s."""
 
-    subnets: MetricSubnets = group("chainapi.api.groups.chain_metrics.MetricSubnets")
+    subnets: MetricSubnets = group("chainapi._api.groups.chain_metrics.MetricSubnets")
     """Validators of subnets."""
 
-    looking_glass: MetricLookingGlass = group("chainapi.api.groups.chain_metrics.MetricLookingGlass")
+    looking_glass: MetricLookingGlass = group("chainapi._api.groups.chain_metrics.MetricLookingGlass")
     """Addresses that several conditions select."""
 
     @endpoint(Route("/v2/health-check", weight="free"))

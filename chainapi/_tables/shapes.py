@@ -17,12 +17,12 @@ import msgspec
 from attrs import define
 from msgspec.structs import astuple
 
+from chainapi._tables.columns import SOURCE, TAKEN, Column, named_fields
+from chainapi._tables.types import INT64, YEARS, Kind, double_of, fraction_text, whole_text
 from chainapi.models.exact_json import encode_json
 from chainapi.models.plain import to_dict
 from chainapi.models.records import Record, unnamed
 from chainapi.models.schema import Field, Float, Int, Type, list_of, type_of
-from chainapi.tables.columns import SOURCE, TAKEN, Column, named_fields
-from chainapi.tables.types import INT64, YEARS, Kind, double_of, fraction_text, whole_text
 
 __all__ = ["Misfit", "Shape", "fitting"]
 
@@ -88,7 +88,7 @@ class Shape:
     def values(self, rows: Sequence[Any]) -> list[Sequence[Any]]:
         """Return the values of each column, unnamed fields last.
 
-        They have the types that `chainapi.tables.rows.reader` returns with ``nested=True``. Those of
+        They have the types that `chainapi._tables.rows.reader` returns with ``nested=True``. Those of
         ``digits`` are whole numbers.
 
         Raises:

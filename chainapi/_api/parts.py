@@ -5,9 +5,9 @@ The import of `Session` does without them, so that it takes little longer than t
 
 from __future__ import annotations
 
-from chainapi.api.data import DataAPI
-from chainapi.api.metrics import MetricsAPI
-from chainapi.api.options import call_options
+from chainapi._api.data import DataAPI
+from chainapi._api.metrics import MetricsAPI
+from chainapi._api.options import call_options
 from chainapi.client.ceiling import is_rate
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from chainapi.api.binding import LazyGroup
-from chainapi.api.data import DataAPI
-from chainapi.api.endpoint import Endpoint
-from chainapi.api.metrics import MetricsAPI
+from chainapi._api.binding import LazyGroup
+from chainapi._api.data import DataAPI
+from chainapi._api.endpoint import Endpoint
+from chainapi._api.metrics import MetricsAPI
 
 __all__ = ["ROUTES", "WRITES"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import operator
 import typing
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, cast
+from typing import Any
 
+from chainapi._api.routes import Route
 from chainapi._text import quoted
-from chainapi.api.routes import Route
 from chainapi.core.numbers import whole_of
 from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.dedupe import Deduplicator
@@ -187,7 +187,8 @@ def _key(route: Route, *, declared: bool) -> Reader | None:
 def _values(names: Sequence[str], model: Any, *, declared: bool) -> Reader:
     """Return a reader of fields that identify a row: the value of one, or a tuple.
 
-    The reader returns None for a row with null in one of them, and for a declared row that lacks one.
+    The reader returns None for a row with null in one of them, and for a declared row that lacks one, or has
+    an object or a list in its place.
     """
     readers = [_reader(name, model) for name in names]
 
@@ -201,24 +202,15 @@ def _values(names: Sequence[str], model: Any, *, declared: bool) -> Reader:
                 return None
             else:
                 raise DecodeError(f"no field {', '.join(names)}, which key= names") from None
+        try:
+            hash(tuple(found))
+        except TypeError:  # an object or a list, which has no hash
+            found = [None] if declared else [*map(repr, found)]
         if None in found:
             return None
-        first, *more = map(_hashable, found)
-        return (first, *more) if more else first
+        return found[0] if len(found) == 1 else tuple(found)
 
     return values
-
-
-def _hashable(value: Any) -> Hashable:
-    """Return a part of a key in a form that can be hashed.
-
-    A value without a hash, such as a record with a list in it, becomes its text.
-    """
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return cast("Hashable", value)
 
 
 def _reader(name: str, model: Any) -> Reader:

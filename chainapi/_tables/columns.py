@@ -1,7 +1,7 @@
 """Columns of row models: the names and the kinds of their fields.
 
 Formats know the columns alone, and never see models. A column has one kind for ever, so a type too
-(`chainapi.tables.types`): it follows from the model and from the choice of amounts.
+(`chainapi._tables.types`): it follows from the model and from the choice of amounts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from uuid import UUID
 
 from attrs import evolve, frozen
 
+from chainapi._tables.types import A_MODEL, AMOUNT_KINDS, INT64, Amounts, Kind
 from chainapi._text import nearest, quoted
 from chainapi.errors import ConfigurationError
 from chainapi.models.records import Record
 from chainapi.models.schema import Field, Type, fields_of, row_classes
 from chainapi.models.unions import tags_of
-from chainapi.tables.types import A_MODEL, AMOUNT_KINDS, INT64, Amounts, Kind
 
 __all__ = [
     "EXTRA",

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, endpoint
-from chainapi.api.routes import Route
+from chainapi._api.binding import Group, endpoint
+from chainapi._api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import REPEATED, WHOLE_BODY, PageSize, Wire
+    from chainapi._api.parameters import REPEATED, WHOLE_BODY, PageSize, Wire
     from chainapi.models import EvmAddressWebhook, SharedSecret, Webhook, WebhookRequest
     from chainapi.models.enums import WebhookStatus
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import Group, endpoint
-from chainapi.api.routes import Route
+from chainapi._api.binding import Group, endpoint
+from chainapi._api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import ChainId, PageSize
+    from chainapi._api.parameters import ChainId, PageSize
     from chainapi.models import NftToken
 
 __all__ = ["NFTs"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import endpoint
-from chainapi.api.routes import Route
-from chainapi.api.service import ServiceAPI
+from chainapi._api.binding import endpoint
+from chainapi._api.routes import Route
+from chainapi._api.service import ServiceAPI
 from chainapi.client.pages import MetricPages, OnInvalid
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import ChainId
+    from chainapi._api.parameters import ChainId
     from chainapi.models import MetricPoint
 
 __all__ = ["SpecifiedMetrics"]

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from chainapi import models
-from chainapi.api.identity import identity_of
-from chainapi.api.options import NOT_SENT
-from chainapi.api.routes import Route
+from chainapi._api.identity import identity_of
+from chainapi._api.options import NOT_SENT
+from chainapi._api.routes import Route
 from chainapi.client.threads import in_thread
 from chainapi.core.arguments import refuse_unknown
 from chainapi.core.idempotency import Idempotency
@@ -32,7 +32,7 @@ from chainapi.models.metrics import MetricPoint
 from chainapi.models.records import Record
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import Parameter
+    from chainapi._api.parameters import Parameter
 
 __all__ = ["Endpoint"]
 
@@ -83,7 +83,7 @@ class Endpoint:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Parameters that are sent."""
-        from chainapi.api.parameters import Parameter
+        from chainapi._api.parameters import Parameter
 
         texts = {name: text for name, text in self.function.__annotations__.items() if name != "return"}
         hints = _types_of(texts, self.function.__globals__)
@@ -206,7 +206,7 @@ class Endpoint:
             ConfigurationError: a value is invalid.
 
         """
-        from chainapi.api.parameters import wire_parameters
+        from chainapi._api.parameters import wire_parameters
 
         if self.record.deprecated:
             warning = self.record.deprecation(self.function.__qualname__)
@@ -216,7 +216,7 @@ class Endpoint:
     def _body(self, given: Mapping[str, Any]) -> bytes | None:
         if self.record.method == "GET":
             return None
-        from chainapi.api.parameters import wire_body
+        from chainapi._api.parameters import wire_body
 
         return wire_body(self.parameters, given)
 
@@ -238,7 +238,7 @@ def _names(annotations: Iterable[Any], known: Mapping[str, Any]) -> dict[str, An
 
     `known` has the names of the module of the annotations.
     """
-    from chainapi.api import parameters
+    from chainapi._api import parameters
 
     words = {word for one in annotations for word in re.findall(r"\w+", str(one))}
     named = {word: getattr(parameters, word) for word in words & set(parameters.__all__)}

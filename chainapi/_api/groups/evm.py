@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, endpoint
-from chainapi.api.routes import Route
+from chainapi._api.binding import Group, endpoint
+from chainapi._api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import Bounds, ChainId, PageSize, Texts
+    from chainapi._api.parameters import Bounds, ChainId, PageSize, Texts
     from chainapi.models import (
         AddressChains,
         AddressTransaction,

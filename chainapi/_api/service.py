@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec.structs import replace
 
+from chainapi._api.endpoint import Endpoint
+from chainapi._api.identity import attribute_path, key_names, name_of
+from chainapi._api.options import NOT_SENT, OPTIONS, Options, call_options, changed_options, is_misspelt
+from chainapi._api.routes import Route, route_name
+from chainapi._api.source import ListSource, open_list
 from chainapi._text import quoted
-from chainapi.api.endpoint import Endpoint
-from chainapi.api.identity import attribute_path, key_names, name_of
-from chainapi.api.options import NOT_SENT, OPTIONS, Options, call_options, changed_options, is_misspelt
-from chainapi.api.routes import Route, route_name
-from chainapi.api.source import ListSource, open_list
 from chainapi.client.connection import Connection
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.client.response import RawResponse

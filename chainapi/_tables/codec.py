@@ -1,7 +1,7 @@
 """Rows as JSON objects of their columns.
 
 A row is encoded once, when it is fetched. The encoded row is a line of JSON lines; the other formats decode
-its values (`chainapi.tables.rows`).
+its values (`chainapi._tables.rows`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,16 @@ from typing import Any, Literal
 
 import msgspec
 
+from chainapi._tables.columns import (
+    SOURCE,
+    Column,
+    chosen_columns,
+    columns_of,
+    free_name,
+    has_extra,
+)
+from chainapi._tables.shapes import Misfit, Shape, fitting
+from chainapi._tables.types import Amounts, Kind
 from chainapi._text import printable, quoted
 from chainapi.errors import ColumnValueError, ConfigurationError
 from chainapi.models.exact_json import encode_json
@@ -22,16 +32,6 @@ from chainapi.models.plain import is_pydantic_row, to_wire
 from chainapi.models.schema import row_classes
 from chainapi.models.shown import shown
 from chainapi.models.unions import Unknown, tags_of, wire_name
-from chainapi.tables.columns import (
-    SOURCE,
-    Column,
-    chosen_columns,
-    columns_of,
-    free_name,
-    has_extra,
-)
-from chainapi.tables.shapes import Misfit, Shape, fitting
-from chainapi.tables.types import Amounts, Kind
 
 __all__ = ["INVALID", "Codec"]
 
@@ -77,7 +77,7 @@ class Codec:
     def values(self, rows: Sequence[Any]) -> list[Sequence[Any]] | None:
         """Return the values of each column; None if a row is no record of the model.
 
-        They are those that `chainapi.tables.rows.reader` returns for the encoded rows, or whole numbers in
+        They are those that `chainapi._tables.rows.reader` returns for the encoded rows, or whole numbers in
         place of the texts of ``digits``.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 from msgspec import Struct
 
-from chainapi.api.identity import number_reader
+from chainapi._api.identity import number_reader
 from chainapi.client.source import Source
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.position import Beginning

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import evolve
 from msgspec.structs import replace
 
-from chainapi.api.endpoint import Endpoint
-from chainapi.api.identity import cursor_of, deduplicator, descending_number, number_reader
-from chainapi.api.options import Options
-from chainapi.api.ranges import ListRanges, Part, can_be_cut
-from chainapi.api.routes import Route
+from chainapi._api.endpoint import Endpoint
+from chainapi._api.identity import cursor_of, deduplicator, descending_number, number_reader
+from chainapi._api.options import Options
+from chainapi._api.ranges import ListRanges, Part, can_be_cut
+from chainapi._api.routes import Route
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter
 from chainapi.client.service import Service

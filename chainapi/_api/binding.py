@@ -7,9 +7,9 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from chainapi.api.endpoint import Endpoint
-from chainapi.api.routes import Route
-from chainapi.api.service import ServiceAPI
+from chainapi._api.endpoint import Endpoint
+from chainapi._api.routes import Route
+from chainapi._api.service import ServiceAPI
 
 __all__ = ["Group", "LazyGroup", "endpoint", "group"]
 
@@ -56,7 +56,7 @@ class LazyGroup:
 def group(path: str) -> Any:
     """Declare a group by the path of its class.
 
-    An example is ``"chainapi.api.groups.evm.EVM"``.
+    An example is ``"chainapi._api.groups.evm.EVM"``.
     """
     return LazyGroup(path)
 

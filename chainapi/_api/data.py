@@ -5,21 +5,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import endpoint, group
-from chainapi.api.routes import Route
-from chainapi.api.service import ServiceAPI
+from chainapi._api.binding import endpoint, group
+from chainapi._api.routes import Route
+from chainapi._api.service import ServiceAPI
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from chainapi.api.groups.evm import EVM
-    from chainapi.api.groups.icm import ICM, Teleporter
-    from chainapi.api.groups.nfts import NFTs
-    from chainapi.api.groups.primary_network import PrimaryNetwork
-    from chainapi.api.groups.usage import Usage
-    from chainapi.api.groups.webhooks import Webhooks
-    from chainapi.api.parameters import WHOLE_BODY, ChainId
+    from chainapi._api.groups.evm import EVM
+    from chainapi._api.groups.icm import ICM, Teleporter
+    from chainapi._api.groups.nfts import NFTs
+    from chainapi._api.groups.primary_network import PrimaryNetwork
+    from chainapi._api.groups.usage import Usage
+    from chainapi._api.groups.webhooks import Webhooks
+    from chainapi._api.parameters import WHOLE_BODY, ChainId
     from chainapi.models import (
         AggregatedSignatures,
         AvaxSupply,
@@ -36,25 +36,25 @@ __all__ = ["DataAPI"]
 class DataAPI(ServiceAPI):
     """Data API: blocks, transactions, UTXOs and chains, with an API key."""
 
-    evm: EVM = group("chainapi.api.groups.evm.EVM")
+    evm: EVM = group("chainapi._api.groups.evm.EVM")
     """Blocks, transactions, balances and contracts of EVM chains."""
 
-    nfts: NFTs = group("chainapi.api.groups.nfts.NFTs")
+    nfts: NFTs = group("chainapi._api.groups.nfts.NFTs")
     """Tokens of ERC-721 and ERC-1155 collections."""
 
-    primary_network: PrimaryNetwork = group("chainapi.api.groups.primary_network.PrimaryNetwork")
+    primary_network: PrimaryNetwork = group("chainapi._api.groups.primary_network.PrimaryNetwork")
     """The P-, X- and C-Chain, their validators, subnets and blockchains."""
 
-    icm: ICM = group("chainapi.api.groups.icm.ICM")
+    icm: ICM = group("chainapi._api.groups.icm.ICM")
     """Messages between chains."""
 
-    teleporter: Teleporter = group("chainapi.api.groups.icm.Teleporter")
+    teleporter: Teleporter = group("chainapi._api.groups.icm.Teleporter")
     """Messages between chains, by their former name; deprecated, use `icm`."""
 
-    usage: Usage = group("chainapi.api.groups.usage.Usage")
+    usage: Usage = group("chainapi._api.groups.usage.Usage")
     """Usage of the services by an organization."""
 
-    webhooks: Webhooks = group("chainapi.api.groups.webhooks.Webhooks")
+    webhooks: Webhooks = group("chainapi._api.groups.webhooks.Webhooks")
     """The webhooks of the account."""
 
     @endpoint(Route("/v1/health-check"))

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import astuple
 
-from chainapi.tables.columns import SOURCE, Column
-from chainapi.tables.rows import json_text
-from chainapi.tables.types import PRECISION, SCALARS, SCALE, Kind
+from chainapi._tables.columns import SOURCE, Column
+from chainapi._tables.rows import json_text
+from chainapi._tables.types import PRECISION, SCALARS, SCALE, Kind
 
 __all__ = [
     "array_of",
@@ -63,7 +63,7 @@ def arrow_type(column: Column) -> Any:
 def array_of(column: Column, values: Sequence[Any]) -> Any:
     """Return the values of a column as an array.
 
-    The values are those of `chainapi.tables.rows.reader` with ``nested=True``; a record may lack columns.
+    The values are those of `chainapi._tables.rows.reader` with ``nested=True``; a record may lack columns.
     """
     if values.count(None) == len(values):
         return pa.nulls(len(values), arrow_type(column))

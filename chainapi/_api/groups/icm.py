@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chainapi.api.binding import Group, endpoint
-from chainapi.api.routes import Route
+from chainapi._api.binding import Group, endpoint
+from chainapi._api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import PageSize
+    from chainapi._api.parameters import PageSize
     from chainapi.models import IcmMessage, TeleporterMessage
     from chainapi.models.enums import Network
 

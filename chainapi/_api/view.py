@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, Never
 from chainapi.core.arguments import refuse_unknown
 
 if TYPE_CHECKING:
-    from chainapi.api.data import DataAPI
-    from chainapi.api.metrics import MetricsAPI
+    from chainapi._api.data import DataAPI
+    from chainapi._api.metrics import MetricsAPI
     from chainapi.client.cache import Cache
     from chainapi.client.connection import Connection
     from chainapi.core.call import CallOptions
@@ -29,7 +29,7 @@ class SessionView:
     _options: CallOptions
 
     def __init__(self, connection: Connection, options: CallOptions) -> None:
-        from chainapi.api import parts
+        from chainapi._api import parts
 
         self.connection = connection
         self._options = options
@@ -101,7 +101,7 @@ class SessionView:
             ConfigurationError: an option is invalid.
 
         """
-        from chainapi.api.options import OPTIONS, changed_options
+        from chainapi._api.options import OPTIONS, changed_options
 
         given = {
             "timeout": timeout,

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from chainapi.api.binding import Group, endpoint
-from chainapi.api.routes import Route
+from chainapi._api.binding import Group, endpoint
+from chainapi._api.routes import Route
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.ranges import Ranged
 
 if TYPE_CHECKING:
-    from chainapi.api.parameters import REPEATED, Bounds, ChainId, Timestamp
+    from chainapi._api.parameters import REPEATED, Bounds, ChainId, Timestamp
     from chainapi.models import (
         CompositeSubquery,
         IcmPoint,

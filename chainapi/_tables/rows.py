@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
+from chainapi._tables.columns import Column
+from chainapi._tables.types import SCALARS
 from chainapi.errors import DecodeError
 from chainapi.models.decode_errors import TOO_DEEP
 from chainapi.models.records import NULL
 from chainapi.models.schema import list_of
-from chainapi.tables.columns import Column
-from chainapi.tables.types import SCALARS
 
 __all__ = ["json_text", "reader"]
 
