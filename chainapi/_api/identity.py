@@ -16,9 +16,8 @@ from chainapi.core.paging.order import Watermark
 from chainapi.core.paging.position import Start
 from chainapi.core.paging.rows import Column, Identity, column_of
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.models.invalid import is_raw
 from chainapi.models.schema import fields_of
-from chainapi.models.unions import raw_path, wire_name
+from chainapi.models.unions import RawRow, wire_name
 
 __all__ = [
     "attribute_path",
@@ -110,11 +109,11 @@ def _number(
             try:
                 value = read(row)
             except (LookupError, AttributeError, TypeError):
-                value = raw_path(row, name) if is_raw(row) else _NO_FIELD
+                value = row.value_at(name) if isinstance(row, RawRow) else _NO_FIELD
             if (whole := whole_of(value)) is not None:
                 return whole
             # A row that was not made into its model may have any fields.
-            if not (declared or value is None or is_raw(row)):
+            if not (declared or value is None or isinstance(row, RawRow)):
                 raise DecodeError(f"no whole number as {name!r}, which descending_key= names")
         return None
 
@@ -196,8 +195,8 @@ def _values(names: Sequence[str], model: Any, *, declared: bool) -> Reader:
         try:
             found = [read(row) for read in readers]
         except (LookupError, AttributeError, TypeError):
-            if is_raw(row):  # it does not fit its model
-                found = [raw_path(row, name) for name in names]
+            if isinstance(row, RawRow):  # it does not fit its model
+                found = [row.value_at(name) for name in names]
             elif declared:
                 return None
             else:

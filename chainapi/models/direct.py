@@ -101,6 +101,7 @@ def _given(values: Iterable[Any]) -> Iterator[Any]:
 # JSON with fields that no record names. Numbers with a point or an exponent keep their digits.
 _PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=msgspec.Raw)
 _encode = msgspec.json.Encoder().encode
+_Teller: TypeAlias = Callable[[Any, str], Any]
 
 
 def with_names(model: Any, rows: bytes) -> bytes:
@@ -111,37 +112,54 @@ def with_names(model: Any, rows: bytes) -> bytes:
         DecodeError: a string in place of a decimal is no number.
 
     """
-    kind = type_of(model)
-    return _encode([_told_apart(kind, row, f"$[{number}]") for number, row in enumerate(_PLAIN.decode(rows))])
-
-
-def _told_apart(kind: Type, value: Any, path: str) -> Any:
-    """Return a JSON value, with the unnamed fields of each record in it under `KEPT`."""
-    if kind.kind == "decimal" and isinstance(value, str) and not is_decimal(value):
-        raise DecodeError(f"Expected `decimal`, got {quoted(value)}", path=path)
-    if kind.kind == "list" and isinstance(value, list):
-        return [_told_apart(kind.item, entry, f"{path}[{number}]") for number, entry in enumerate(value)]
-    if not isinstance(value, dict) or kind.kind not in ("mapping", "record"):
-        return value
-    if kind.kind == "mapping":
-        return {name: _told_apart(kind.item, entry, f"{path}.{name}") for name, entry in value.items()}
-    known = _types_of(kind.hint)
-    made = {
-        name: _told_apart(inner, field, f"{path}.{name}") if (inner := known[name]) else field
-        for name, field in value.items()
-        if name in known
-    }
-    return made | {KEPT: {name: field for name, field in value.items() if name not in known}}
+    tell = _told_apart(type_of(model))
+    values = _PLAIN.decode(rows)
+    return rows if tell is None else _encode([tell(row, f"$[{place}]") for place, row in enumerate(values)])
 
 
 @lru_cache(maxsize=512)
-def _types_of(record: Any) -> Mapping[str, Type | None]:
-    """Return the types of fields by their names in JSON.
+def _told_apart(kind: Type) -> _Teller | None:
+    """Return the function that tells the fields of JSON values of a type apart.
 
-    It is None for a type without records and decimals in it.
+    Its arguments are a value, which it may change, and the JSON path of it. It is None for a type without
+    records and decimals in it.
     """
-    return {field.wire: field.type if _is_deep(field.type) else None for field in fields_of(record)}
+    if kind.kind == "decimal":
+        return _checked_decimal
+    if kind.kind == "record":
+        return _record_teller(kind.hint)
+    tell = _told_apart(kind.item) if kind.kind in _ENTRIES else None
+    if tell is None:
+        return None
+
+    def entries(value: Any, path: str) -> Any:
+        if isinstance(value, list):
+            return [tell(entry, f"{path}[{place}]") for place, entry in enumerate(value)]
+        if isinstance(value, dict):
+            return {name: tell(entry, f"{path}.{name}") for name, entry in value.items()}
+        return value
+
+    return entries
 
 
-def _is_deep(kind: Type) -> bool:
-    return any(part.kind in ("record", "decimal") for part in kind.parts())
+def _record_teller(record: Any) -> _Teller:
+    fields = fields_of(record)
+    names = {field.wire for field in fields}
+    deep = [(field.wire, tell) for field in fields if (tell := _told_apart(field.type))]
+
+    def tell_apart(value: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            return value
+        for name, tell in deep:
+            if (inner := value.get(name)) is not None:
+                value[name] = tell(inner, f"{path}.{name}")
+        value[KEPT] = {name: value.pop(name) for name in [name for name in value if name not in names]}
+        return value
+
+    return tell_apart
+
+
+def _checked_decimal(value: Any, path: str) -> Any:
+    if isinstance(value, str) and not is_decimal(value):
+        raise DecodeError(f"Expected `decimal`, got {quoted(value)}", path=path)
+    return value

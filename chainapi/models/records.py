@@ -72,7 +72,7 @@ class Record(
         __attrs_attrs__: ClassVar[Any]
         _extra: ClassVar[Any]
     else:
-        _extra: Any = msgspec.field(default=msgspec.UNSET, name=KEPT)
+        _extra: dict[str, Any] | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name=KEPT)
 
         def __getattr__(self, name: str) -> NoReturn:
             likely = None if name.startswith("_") else _likely(type(self), name)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from chainapi.models.invalid import is_raw
 from chainapi.models.schema import fields_of, is_record
 from chainapi.models.timestamps import utc_datetime
+from chainapi.models.unions import RawRow
 
 __all__ = ["described", "shown"]
 
@@ -62,7 +62,7 @@ def _values(row: Any) -> Iterator[tuple[str, Any, bool]]:
 
     Fields that no repr may show are left out.
     """
-    raw = row.raw if is_raw(row) else row
+    raw = row.raw if isinstance(row, RawRow) else row
     if isinstance(raw, Mapping):
         for name, value in raw.items():
             yield name, value, str(name).lower().endswith("timestamp")

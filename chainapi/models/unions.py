@@ -13,13 +13,11 @@ if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
 
 __all__ = [
+    "RawRow",
     "Tag",
     "Unknown",
     "is_tag",
     "python_name",
-    "raw_dict",
-    "raw_field",
-    "raw_path",
     "register_union",
     "tags_of",
     "wire_name",
@@ -38,7 +36,47 @@ def python_name(name: str) -> str:
 
 
 @frozen
-class Unknown:
+class RawRow:
+    """Row as it was sent. Each field is an attribute too, by its name in Python.
+
+    Attributes:
+        raw: the row as a JSON value, usually a dict.
+
+    """
+
+    raw: Any
+
+    def to_dict(self) -> Any:
+        """Return the fields by their names in Python; a row that is no object as it is."""
+        if not isinstance(self.raw, dict):
+            return self.raw
+        return {python_name(wire): value for wire, value in self.raw.items()}
+
+    def to_wire(self) -> Any:
+        """Return the row as the service sent it."""
+        return dict(self.raw) if isinstance(self.raw, dict) else self.raw
+
+    def value_at(self, name: str) -> Any:
+        """Return a field by its name in Python or in JSON, or None; dots lead into objects."""
+        value = self.raw
+        for part in name.split("."):
+            if not isinstance(value, dict):
+                return None
+            value = value[part] if part in value else value.get(wire_name(part))
+        return value
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "raw" and not name.startswith("__") and isinstance(self.raw, dict):
+            name = name.removesuffix("_")
+            if (wire := wire_name(name)) in self.raw:
+                return self.raw[wire]
+            if name in (named := self.to_dict()):  # its name in JSON is not in camel case
+                return named[name]
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+
+
+@frozen
+class Unknown(RawRow):
     """Row of a kind that this version has no record for.
 
     `raw` is the row as a JSON object, and so is `extra`, because no record names its fields. Each field is an
@@ -52,57 +90,11 @@ class Unknown:
         """Fields of the row, all of them, by their names in JSON."""
         return self.raw
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields by their names in Python."""
-        named: dict[str, Any] = raw_dict(self)
-        return named
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the fields as the service sent them."""
-        return dict(self.raw)
-
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: object) -> CoreSchema:
         from chainapi.models.pydantic_row import raw_schema
 
         return raw_schema(cls, cls)
-
-    def __getattr__(self, name: str) -> Any:
-        return raw_field(self, name)
-
-
-def raw_dict(row: Any) -> Any:
-    """Return the fields of a raw row by their names in Python.
-
-    A row that is no object stays as it is.
-    """
-    if not isinstance(row.raw, dict):
-        return row.raw
-    return {python_name(wire): value for wire, value in row.raw.items()}
-
-
-def raw_field(row: Any, name: str) -> Any:
-    """Return the field of a raw row by the name of its attribute."""
-    if name != "raw" and not name.startswith("__") and isinstance(row.raw, dict):
-        name = name.removesuffix("_")
-        if (wire := wire_name(name)) in row.raw:
-            return row.raw[wire]
-        if name in (named := raw_dict(row)):  # its name in JSON is not in camel case
-            return named[name]
-    raise AttributeError(f"{type(row).__name__!r} has no attribute {name!r}")
-
-
-def raw_path(row: Any, name: str) -> Any:
-    """Return a field of a raw row by its name in Python or in JSON, or None.
-
-    Dots in the name lead into objects.
-    """
-    value = row.raw
-    for part in name.split("."):
-        if not isinstance(value, dict):
-            return None
-        value = value[part] if part in value else value.get(wire_name(part))
-    return value
 
 
 class Tag(Struct, frozen=True, eq=False):
