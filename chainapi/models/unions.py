@@ -57,7 +57,7 @@ class RawRow:
         return dict(self.raw) if isinstance(self.raw, dict) else self.raw
 
     def value_at(self, name: str) -> Any:
-        """Return a field by its name in Python or in JSON, or None; dots lead into objects."""
+        """Return a field by its name, or None; dots in the name lead into objects."""
         value = self.raw
         for part in name.split("."):
             if not isinstance(value, dict):
