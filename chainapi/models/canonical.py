@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from chainapi.models.sizes import LARGE
 
-__all__ = ["CanonicalRows", "canonical_rows", "first_bytes", "scan"]
-
-T = TypeVar("T")
+__all__ = ["canonical_rows", "first_bytes", "scan"]
 
 # Errors of a decoder: not JSON, not Unicode (a lone surrogate), nested too deeply.
 _REFUSED = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -32,47 +30,6 @@ def _lists(items: str) -> tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[
         for rows in (list[Any] | None, list[msgspec.Raw] | None)
     )
     return msgspec.json.Decoder(plain, float_hook=msgspec.Raw), msgspec.json.Decoder(raw)
-
-
-class CanonicalRows(Sequence[bytes]):
-    """Canonical JSON of rows of a page; an update of an export reads one row of many.
-
-    Args:
-        body: the page.
-        items: name of the list field with its rows.
-        kept: indices of the rows, if not all of them are wanted.
-
-    """
-
-    def __init__(self, body: bytes, items: str, kept: Sequence[int] | None = None) -> None:
-        self._body, self._items, self._kept = body, items, kept
-
-    @cached_property
-    def _all(self) -> Sequence[bytes]:
-        """JSON of all rows; one by one they would take twice the time."""
-        return self._of(canonical_rows(self._body, self._items))
-
-    @cached_property
-    def _sent(self) -> Sequence[bytes | msgspec.Raw]:
-        """Bytes of each row in the body."""
-        return self._of(_split(self._body, self._items))
-
-    def _of(self, rows: Sequence[T]) -> Sequence[T]:
-        return rows if self._kept is None else [rows[index] for index in self._kept]
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return the JSON of a row, or of several for a slice."""
-        if isinstance(index, slice) or "_all" in self.__dict__:
-            return self._all[index]
-        return _canonical(self._sent[index])
-
-    def __iter__(self) -> Iterator[bytes]:
-        """Iterate over all rows."""
-        return iter(self._all)
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._sent if "_sent" in self.__dict__ else self._all)
 
 
 def canonical_rows(body: bytes, items: str) -> list[bytes]:

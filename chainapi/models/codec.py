@@ -11,7 +11,7 @@ from chainapi._text import quoted
 from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.core.private import Private
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.canonical import CanonicalRows, scan
+from chainapi.models.canonical import canonical_rows, scan
 from chainapi.models.decode_errors import (
     DECODING_ERRORS,
     TOO_DEEP,
@@ -78,10 +78,10 @@ class DecodedPage(Private, msgspec.Struct, frozen=True, eq=False):
         """Return canonical JSON of each row, in order, as the service sent it.
 
         Keys are sorted, white space is left out, numbers keep their digits, fields that no model names are
-        included. A row without a canonical form (a lone surrogate, nested too deeply) keeps its bytes. Rows
-        are encoded when they are read, again after each call.
+        included. A row without a canonical form (a lone surrogate, nested too deeply) keeps its bytes.
         """
-        return CanonicalRows(self.body, self.items, self.kept)
+        rows = canonical_rows(self.body, self.items)
+        return rows if self.kept is None else [rows[index] for index in self.kept]
 
     def keep(self, indices: Sequence[int]) -> DecodedPage:
         """Return the page with some of its rows alone."""

@@ -21,6 +21,7 @@ class _Neighbour(Struct, eq=False):
     numbers: Sequence[int | None] | None
     size: int
     content: Content | None
+    contents: Sequence[bytes] | None = None  # made when a row is compared
 
 
 class KeyWindow:
@@ -86,7 +87,9 @@ class KeyWindow:
         consists of them.
         """
         if self._unique:
-            return known.content is None or page.contents[index] != known.content.canonical_rows()[place]
+            if known.contents is None:
+                known.contents = () if known.content is None else known.content.canonical_rows()
+            return not known.contents or page.contents[index] != known.contents[place]
         return (
             page.numbers is not None
             and known.numbers is not None

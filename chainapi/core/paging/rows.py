@@ -205,7 +205,7 @@ class PageRows:
 
     @cached_property
     def contents(self) -> Sequence[bytes]:
-        """Canonical JSON of each row; it may be made when it is read."""
+        """Canonical JSON of each row."""
         return self._page.canonical_rows()
 
     @property
@@ -224,8 +224,7 @@ class PageRows:
     def digests(self, indices: Sequence[int]) -> Sequence[bytes]:
         """Return the digests of rows; those of a run are made when they are read."""
         if not self.keyed and not self.stable:
-            contents = self.contents if 2 * len(indices) < self.size else [*self.contents]
-            return [_digest(b"c", contents[index]) for index in indices]
+            return [_digest(b"c", self.contents[index]) for index in indices]
         keys = self.keys
         if self.keyed and isinstance(keys, range) and isinstance(indices, range):
             return RunDigests(keys[indices.start : indices.stop])  # their step is 1
