@@ -78,7 +78,7 @@ def converter() -> cattrs.Converter:
 
     factories: Sequence[tuple[Callable[[Any], bool], Callable[[Any], _Hook]]] = (
         (_is_class, lambda kind: _of_class(made, kind)),
-        (_is_literal, _by_msgspec),
+        (lambda kind: typing.get_origin(kind) is Literal, _by_msgspec),
         (lambda kind: kind not in under_way and _json_type(kind) is not None, from_json),
         (lambda kind: kind not in under_way and typing.is_typeddict(_class_of(kind)), named),
         (lambda kind: kind not in under_way and _is_union(kind), union),
@@ -168,6 +168,8 @@ def _of_union(made: cattrs.Converter, kind: Any) -> _Hook:
         # A string is a number only if no other type takes it.
         return sorted(hooks, key=lambda hook: (hook[0] is not type(value), hook[0] in _NUMBERS))
 
+    unknown = _checked(dict, lambda value, _: Unknown(value))
+
     def read(value: Any, _: Any) -> Any:
         if value is None and nullable:
             return None
@@ -177,8 +179,8 @@ def _of_union(made: cattrs.Converter, kind: Any) -> _Hook:
                 return hook(value, one)
             except Exception as fault:  # noqa: BLE001 - code of users
                 faults.append(fault)
-        if tags and not faults and isinstance(value, dict):
-            return Unknown(value)
+        if not faults:  # of an unknown kind
+            return unknown(value, Unknown)
         raise next((one for one in faults if isinstance(one, ExceptionGroup)), faults[0])
 
     return read
@@ -291,10 +293,6 @@ def _only(names: Container[str], value: Mapping[str, Any]) -> dict[str, Any]:
     cattrs keeps the others too.
     """
     return {name: field for name, field in value.items() if name in names}
-
-
-def _is_literal(kind: Any) -> bool:
-    return typing.get_origin(kind) is Literal
 
 
 def _has_limits(kind: Any) -> bool:

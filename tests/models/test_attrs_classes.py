@@ -19,8 +19,9 @@ from attrs import field, frozen
 
 from chainapi import Invalid
 from chainapi.errors import ConfigurationError
-from chainapi.models import converter
+from chainapi.models import Erc721Token, NftToken, Unknown, converter
 from tests.answers import decoded, refused, resource_of, rows_of
+from tests.documents import Maker
 from tests.sessions import Answering, reaching
 
 T = TypeVar("T")
@@ -555,6 +556,17 @@ async def test_what_is_no_model_is_refused() -> None:
             with pytest.raises(ConfigurationError, match=said):
                 await session.data.get("/v1/x", model=model)
         assert transport.requests == [], model
+
+
+def test_rows_of_several_kinds_in_a_class() -> None:
+    """A field may be one of several records: the row names which, and other kinds are kept."""
+    hint: Any = NftToken
+    model = attrs.make_class("Holding", {"token": attrs.field(type=hint)})
+    sent = Maker(1, whole=True).record(Erc721Token)
+    (row, other) = decoded(model, {"token": sent}, {"token": {"ercType": "ERC-9"}})
+    assert (type(row.token), other.token) == (Erc721Token, Unknown({"ercType": "ERC-9"}))
+    error = refused(decoded, model, {"token": 5})
+    assert (error.path, error.reason) == ("$.rows[0].token", "Expected `object`, got `int`")
 
 
 def test_a_hook_makes_such_a_model() -> None:
