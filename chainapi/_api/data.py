@@ -57,7 +57,7 @@ class DataAPI(ServiceAPI):
     webhooks: Webhooks = group("chainapi._api.groups.webhooks.Webhooks")
     """The webhooks of the account."""
 
-    @endpoint(Route("/v1/health-check"))
+    @endpoint(Route("/v1/health-check", weight="medium"))
     async def health_check(
         self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
     ) -> HealthCheck:

@@ -13,15 +13,18 @@ from msgspec.structs import replace
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.paging.ranges import Ranged
 
-__all__ = ["UNITS", "Conditional", "Route", "Weight", "route_name"]
+__all__ = ["UNITS", "Conditional", "Route", "Weight", "route_name", "units_of"]
 
 Weight: TypeAlias = Literal["none", "free", "small", "medium", "large", "xl", "xxl"]
 
 Conditional: TypeAlias = Literal["key", "descending_key", "since"]
 
-# Cost of a request of each weight, in compute units.
-UNITS: Mapping[Weight, int] = MappingProxyType(
-    {"none": 0, "free": 1, "small": 10, "medium": 20, "large": 50, "xl": 100, "xxl": 200}
+# Cost of a request of each weight, in compute units, by service: each has a scale of its own.
+UNITS: Mapping[str, Mapping[Weight, int]] = MappingProxyType(
+    {
+        "data": {"none": 0, "free": 1, "small": 10, "medium": 20, "large": 50, "xl": 100, "xxl": 200},
+        "metrics": {"none": 0, "free": 1, "small": 20, "medium": 100, "large": 500, "xl": 1000, "xxl": 3000},
+    }
 )
 
 # Changes that remove an attribute of a record: without an order `until` has nothing to bound.
@@ -107,11 +110,6 @@ class Route(Struct, frozen=True):
         """Whether the numbers of the rows show a later walk which of them are new."""
         return self.descending_key is not None or bool(self.numbers)
 
-    @property
-    def units(self) -> int | None:
-        """Documented cost of a request, in compute units."""
-        return None if self.weight is None else UNITS[self.weight]
-
     def deprecation(self, name: str) -> str:
         """Return the warning for a caller of the route, by the name that the caller uses."""
         return f"{name} is deprecated: the service will remove {self.path}"
@@ -133,6 +131,11 @@ def _meets(value: Any, wanted: str | None) -> bool:
 
 
 _IDENTIFIER = re.compile(r"(?<=/)(?!v\d+(?:/|$))[^/:]*\d[^/:]*")  # segment with a digit, but no version
+
+
+def units_of(name: str, route: Route) -> int | None:
+    """Return the published cost of a request; `name` is that of its service or route."""
+    return None if route.weight is None else UNITS[name.partition(".")[0]][route.weight]
 
 
 def route_name(service: str, path: str, method: str = "GET") -> str:

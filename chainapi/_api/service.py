@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.identity import attribute_path, key_names, name_of
 from chainapi._api.options import NOT_SENT, OPTIONS, Options, call_options, changed_options, is_misspelt
-from chainapi._api.routes import Route, route_name
+from chainapi._api.routes import Route, route_name, units_of
 from chainapi._api.source import ListSource, open_list
 from chainapi._text import quoted
 from chainapi.client.connection import Connection
@@ -340,7 +340,7 @@ class ServiceAPI:
         segments, params, body = endpoint.encode(given)
         route = endpoint.unloaded
         path = self._service().endpoint.path(route.path).format_map(segments)
-        query = self._query(path, params, route.units, route.path)
+        query = self._query(path, params, units_of(self._name, route), route.path)
         if route.method == "GET":
             return query
         return replace(

@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 from rich.table import Table
 
 from chainapi._api.endpoint import Endpoint
+from chainapi._api.routes import units_of
 from chainapi._text import quoted
 from chainapi.cli.common import Flag, Hidden, Many, Rows, refuse
 from chainapi.cli.names import RouteName, Value, is_path, read_values, resolve
@@ -68,7 +69,7 @@ def estimate(
     read_values(route, values, whole=False)
     limits = [read_limit(text) for text in limit or []]
     size = _page_size(route, endpoint, page_size)
-    price = endpoint.route.units
+    price = units_of(route, endpoint.route)
     # The last page of each source is not shared with the next source.
     rows_sent = sources * ceil(rows / size) * size
     cost = arithmetic.estimate(rows_sent, size, 1 if price is None else price, limits)

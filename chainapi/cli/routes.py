@@ -13,6 +13,7 @@ from rich.text import Text
 from chainapi._api.catalogue import ROUTES, WRITES
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.parameters import Parameter
+from chainapi._api.routes import units_of
 from chainapi.cli.common import FAILED, Flag, Hidden
 from chainapi.cli.names import returns, route_names
 from chainapi.cli.terminal import Terminal
@@ -69,13 +70,11 @@ def _table(found: Mapping[str, Endpoint]) -> Table:
             label.append(" (writes)", style="yellow")
         ordered = sorted(endpoint.parameters, key=lambda one: not one.required)
         names = [one.name if one.required else f"[{one.name}]" for one in ordered]
-        table.add_row(label, Text(" ".join(names)), Text(returns(endpoint)), _units(endpoint))
+        units = units_of(name, endpoint.route)
+        shown = "" if units is None else str(units)
+        table.add_row(label, Text(" ".join(names)), Text(returns(endpoint)), shown)
     table.columns[-1].justify = "right"
     return table
-
-
-def _units(endpoint: Endpoint) -> str:
-    return "" if endpoint.route.units is None else str(endpoint.route.units)
 
 
 def _show(terminal: Terminal, name: str, endpoint: Endpoint, *, table: bool) -> None:
@@ -92,7 +91,7 @@ def _show(terminal: Terminal, name: str, endpoint: Endpoint, *, table: bool) -> 
     if not endpoint.reads:
         console.print(Text(f"writes: {route.idempotency.value}, called from Python only"))
     if route.weight is not None:
-        console.print(Text(f"weight: {route.weight}, {route.units} units a request"))
+        console.print(Text(f"weight: {route.weight}, {units_of(name, route)} units a request"))
     if route.deprecated:
         console.print(Text("deprecated: the service will remove it", style="yellow"))
     parameters = _columns("parameter", "takes", "default")
@@ -139,7 +138,7 @@ def _record(name: str, endpoint: Endpoint) -> dict[str, Any]:
         "reads": endpoint.reads,
         "idempotency": route.idempotency.value,
         "weight": route.weight,
-        "units": route.units,
+        "units": units_of(name, route),
         "deprecated": route.deprecated,
     }
 

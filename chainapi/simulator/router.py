@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from chainapi._api.routes import units_of
 from chainapi.simulator.account import Account
 from chainapi.simulator.handlers import Lookup, serve
 from chainapi.simulator.injection import Injector
@@ -57,7 +58,7 @@ class Router:
         It is 1 for a route without a known cost.
         """
         match = match_path(segments)
-        units = match.endpoint.record.units if match is not None and match.complete else None
+        units = units_of(match.name, match.endpoint.record) if match is not None and match.complete else None
         return 1 if units is None else units
 
     def _added_at(self, segments: Segments) -> int:

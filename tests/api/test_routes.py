@@ -385,6 +385,9 @@ def test_estimates() -> None:
     assert found.day_share == pytest.approx(1 / 12)
     assert session.data.evm.blocks(43114, page_size=10).estimate(rows=95).requests == 10
     assert session.data.evm.blocks(43114).estimate(rows=1).units == 10
+    assert session.data.evm.blocks_of_all_chains().estimate(rows=1).units == 20, "no weight in the document"
+    metric = session.metrics.chains.metric(43114, "txCount").estimate(rows=1, page_size=1)
+    assert metric.units == 100, "the Metrics API has a scale of its own"
     assert session.data.evm.blocks_of_all_chains().estimate(rows=10, limits=[Limit(1, 60)]).minutes == 0
     assert session.data.chains().estimate(rows=50, page_size=100).units == 1
     with pytest.raises(ConfigurationError, match="page_size is not known"):

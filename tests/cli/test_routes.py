@@ -187,9 +187,11 @@ def test_routes_are_lines_of_json() -> None:
     """Each route is a line of JSON with all its properties."""
     rows = {row["name"]: row for row in chainapi("routes").rows}
     assert list(rows) == [*ROUTES, *WRITES]
+    priced = ("data.evm.blocks", "metrics.chains.metric", "metrics.avg_tps")
+    assert [rows[name]["units"] for name in priced] == [10, 100, None]
     for name, endpoint in {**ROUTES, **WRITES}.items():
         row, route = rows[name], endpoint.route
-        assert (row["path"], row["weight"], row["units"]) == (route.path, route.weight, route.units)
+        assert (row["path"], row["weight"]) == (route.path, route.weight)
         assert (row["single"], row["deprecated"]) == (endpoint.single, route.deprecated)
         assert (row["method"], row["idempotency"]) == (route.method, route.idempotency.value)
         assert row["reads"] == (name in ROUTES)
@@ -277,7 +279,7 @@ def test_kinds_of_rows_are_shown_one_by_one() -> None:
     assert "list of str" in chainapi("routes", UTXOS, tty=True).out
     assert "deprecated: " in chainapi("routes", "data.teleporter.messages", tty=True).out
     assert chainapi("routes", "data.webhooks.addresses").rows[0]["fields"] == {}
-    assert "weight" not in chainapi("routes", "data.health_check", tty=True).out
+    assert "weight" not in chainapi("routes", "metrics.avg_tps", tty=True).out
 
 
 def test_each_route_can_be_shown() -> None:

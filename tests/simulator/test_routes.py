@@ -527,7 +527,7 @@ def test_units_are_counted_by_the_weight_of_the_route() -> None:
     names = ("data.evm.blocks", "data.chains", "data.primary_network.details", "data.avax_supply")
     paths = [*map(path_of, names), "/data/v1/health-check", "/data/v1/nothing"]
     left = [caller.response(path).headers["ratelimit-remaining"] for path in paths]
-    assert left == ["190", "189", "89", "88", "87", "86"]
+    assert left == ["190", "189", "89", "88", "68", "67"]
 
 
 def test_what_does_not_fit_into_the_limit_is_refused() -> None:

@@ -40,7 +40,15 @@ __all__ = ["EVM"]
 class EVM(Group):
     """Blocks, transactions, balances and contracts of EVM chains."""
 
-    @endpoint(Route("/v1/blocks", "blocks", key=("chain_id", "block_hash"), cursor=("block_timestamp",)))
+    @endpoint(
+        Route(
+            "/v1/blocks",
+            "blocks",
+            key=("chain_id", "block_hash"),
+            weight="medium",
+            cursor=("block_timestamp",),
+        )
+    )
     def blocks_of_all_chains(
         self,
         *,
@@ -58,7 +66,13 @@ class EVM(Group):
         ...
 
     @endpoint(
-        Route("/v1/transactions", "transactions", key=("chain_id", "tx_hash"), cursor=("block_timestamp",))
+        Route(
+            "/v1/transactions",
+            "transactions",
+            key=("chain_id", "tx_hash"),
+            weight="medium",
+            cursor=("block_timestamp",),
+        )
     )
     def transactions_of_all_chains(
         self,
@@ -77,7 +91,7 @@ class EVM(Group):
         """Walk the latest transactions of all chains."""
         ...
 
-    @endpoint(Route("/v1/address/{address}/chains"))
+    @endpoint(Route("/v1/address/{address}/chains", weight="medium"))
     async def address_chains(
         self,
         address: str,
@@ -356,7 +370,7 @@ class EVM(Group):
         """Walk the contracts that an address deployed."""
         ...
 
-    @endpoint(Route("/v1/chains/{chainId}/addresses/{address}"))
+    @endpoint(Route("/v1/chains/{chainId}/addresses/{address}", weight="medium"))
     async def contract(
         self,
         chain_id: ChainId,
