@@ -77,6 +77,7 @@ SHARED_WITH_SIMULATOR = {
     "_api.catalogue",
     "_api.endpoint",
     "_api.parameters",
+    "_api.routes",
 }
 
 
