@@ -175,7 +175,7 @@ class PageDecoder(Stepwise[DecodedPage]):
         self._advice = _AS_RAW if model is None else _AS_RAW + _UNTYPED
         self.items = items
         try:
-            self._envelope = None if items is None else self._envelope_of(items)
+            self._envelope = None if items is None else envelope_of(items, self._rows, self._further)
         except (TypeError, ValueError):
             raise ConfigurationError(f"items={quoted(items)} is not the name of a list field") from None
 
@@ -215,13 +215,10 @@ class PageDecoder(Stepwise[DecodedPage]):
             extra = tuple([further.read(getattr(page, further.name)) for further in self._extra])
         return DecodedPage(page.rows, token or None, extra, body, self.items or "")
 
-    def _envelope_of(self, items: str) -> Envelope:
-        return envelope_of(items, self._rows, self._further)
-
     def _find_envelope(self, body: bytes) -> Envelope:
         items = find_list(body, self._likely)
         try:
-            self._envelope = self._envelope_of(items)
+            self._envelope = envelope_of(items, self._rows, self._further)
         except ValueError:  # with a control character or a quotation mark in its name
             raise DecodeError(f"the name of the list field cannot be used: {items}") from None
         self.items = items

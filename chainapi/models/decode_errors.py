@@ -16,7 +16,6 @@ from chainapi.models.unions import wire_name
 __all__ = [
     "DECODING_ERRORS",
     "TOO_DEEP",
-    "UNKNOWN_FIELD",
     "below",
     "fault_of_code",
     "finish_one",

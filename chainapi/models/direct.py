@@ -19,11 +19,12 @@ import msgspec
 from chainapi._text import quoted
 from chainapi.core.numbers import is_decimal
 from chainapi.errors import DecodeError
+from chainapi.models.decode_errors import is_unknown_field
 from chainapi.models.exact_json import exact_number
 from chainapi.models.records import Record
 from chainapi.models.schema import KEPT, Float, Int, Type, fields_of, type_of
 
-__all__ = ["NO_NUMBER", "DirectDecoder", "is_direct", "with_names"]
+__all__ = ["DirectDecoder", "is_direct"]
 
 _NUMBERS = {int: Int, float: Float}
 
@@ -42,9 +43,6 @@ def _is_direct(kind: Type) -> bool:
     return kind.kind in ("any", "text") or (kind.kind == "record" and issubclass(kind.hint, Record))
 
 
-NO_NUMBER = "a decimal is no number"  # fault without its path
-
-
 class DirectDecoder:
     """Decoder of JSON with rows of a model for which `is_direct` is true.
 
@@ -56,18 +54,36 @@ class DirectDecoder:
         wire = Any if model is None else _NUMBERS.get(model, model)
         decoder = msgspec.json.Decoder(shape(wire), strict=False, float_hook=exact_number)
         self.decode: Callable[[bytes | msgspec.Raw], Any] = decoder.decode
-        self._decimals = _decimals_of(type_of(wire))
+        self._model = type_of(wire)
+        self._decimals = _decimals_of(self._model)
 
     def finish(self, rows: list[Any]) -> list[Any]:
         """Return the rows, after a check of their decimals.
 
         Raises:
-            DecodeError: one of them is no number; `with_names` finds its path.
+            DecodeError: one of them is no number.
 
         """
         if self._decimals is not None and not all(map(Decimal.is_finite, self._decimals(rows))):
-            raise DecodeError(NO_NUMBER)
+            raise DecodeError("a decimal is no number")
         return rows
+
+    def several(self, rows: bytes, *, unnamed: bool = False) -> list[Any]:
+        """Decode a list of rows; with `unnamed`, some have fields that no record names.
+
+        Raises:
+            MsgspecError, UnicodeError, RecursionError, DecodeError: a row does not fit.
+
+        """
+        if not unnamed:
+            try:
+                return self.finish(self.decode(rows))
+            except msgspec.ValidationError as error:
+                if not is_unknown_field(error):
+                    raise
+            except DecodeError:
+                pass  # the second look finds the place of what is no number
+        return self.finish(self.decode(_with_names(self._model, rows)))
 
 
 _Values: TypeAlias = Callable[[Iterable[Any]], Iterator[Decimal]]
@@ -104,15 +120,9 @@ _encode = msgspec.json.Encoder().encode
 _Teller: TypeAlias = Callable[[Any, str], Any]
 
 
-def with_names(model: Any, rows: bytes) -> bytes:
-    """Return the JSON of a list of rows, unnamed fields of each record under `KEPT`.
-
-    Raises:
-        MsgspecError, UnicodeError, RecursionError: it cannot be read.
-        DecodeError: a string in place of a decimal is no number.
-
-    """
-    tell = _told_apart(type_of(model))
+def _with_names(model: Type, rows: bytes) -> bytes:
+    """Return the JSON of a list of rows, unnamed fields of each record under `KEPT`."""
+    tell = _told_apart(model)
     values = _PLAIN.decode(rows)
     return rows if tell is None else _encode([tell(row, f"$[{place}]") for place, row in enumerate(values)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Any
@@ -21,6 +22,7 @@ __all__ = [
     "exact_number",
     "has_half_pair",
     "is_json",
+    "json_list",
 ]
 
 
@@ -45,6 +47,11 @@ def exact_number(digits: str) -> float | Decimal:
 
 
 EXACT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=exact_number)
+
+
+def json_list(values: Iterable[bytes | msgspec.Raw]) -> bytes:
+    """Return JSON values as one JSON list."""
+    return b"[" + b",".join(values) + b"]"
 
 
 def decode_leniently(raw: bytes) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from chainapi.models.exact_json import json_list
 from chainapi.models.records import NULL
 from chainapi.models.schema import list_of
 from chainapi.models.unions import Tag, Unknown
@@ -39,7 +40,7 @@ class KindReader:
             MsgspecError, UnicodeError, RecursionError: a row is no JSON object.
 
         """
-        looks = self._looks.decode(b"[" + b",".join(raws) + b"]")
+        looks = self._looks.decode(json_list(raws))
         if (kinds := self._by_text) is None:
             return [*map(self._kind, looks)]
         return [kinds.get(look.f0, Unknown) if type(look.f0) is str else Unknown for look in looks]

@@ -21,8 +21,8 @@ import msgspec
 
 from chainapi.core.numbers import is_decimal, is_of, whole_of
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.decode_errors import fault_of_code, missing_field, to_decode_error
-from chainapi.models.direct import DirectDecoder, is_direct, with_names
+from chainapi.models.decode_errors import fault_of_code, finish_one, missing_field, to_decode_error
+from chainapi.models.direct import DirectDecoder, is_direct
 from chainapi.models.exact_json import encode_json
 from chainapi.models.schema import fields_of, is_record, list_of
 from chainapi.models.unions import Unknown, tags_of
@@ -110,11 +110,7 @@ def _of_class(made: cattrs.Converter, kind: Any) -> _Hook:
 
 def _of_record(record: Any) -> _Hook:
     decoder = DirectDecoder(record, list_of)
-
-    def make(value: Any, _: Any) -> Any:
-        return decoder.finish(decoder.decode(with_names(record, encode_json([value]))))[0]
-
-    return make
+    return lambda value, _: finish_one(lambda values: decoder.several(encode_json(values)), value)
 
 
 def _of_struct(made: cattrs.Converter, kind: Any) -> _Hook:

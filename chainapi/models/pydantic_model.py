@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainapi.errors import DecodeError
 from chainapi.models.decode_errors import finish_one, guarded, missing_field
+from chainapi.models.exact_json import json_list
 from chainapi.models.schema import list_of, type_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class PydanticRows:
 
         """
         try:
-            made: list[Any] = guarded(self._validate, b"[" + b",".join(rows) + b"]")
+            made: list[Any] = guarded(self._validate, json_list(rows))
         except DecodeError as error:
             fault = error
         else:

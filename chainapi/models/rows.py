@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models.decode_errors import DECODING_ERRORS, UNKNOWN_FIELD, finish_one, to_decode_error
-from chainapi.models.direct import NO_NUMBER, DirectDecoder, is_direct, with_names
-from chainapi.models.exact_json import exact_number
+from chainapi.errors import ConfigurationError
+from chainapi.models.decode_errors import DECODING_ERRORS, finish_one, to_decode_error
+from chainapi.models.direct import DirectDecoder, is_direct
+from chainapi.models.exact_json import exact_number, json_list
 from chainapi.models.kinds import KindReader, grouped
 from chainapi.models.own import check_model, structure
 from chainapi.models.pydantic_model import PydanticRows, is_pydantic
@@ -35,6 +35,10 @@ class GeneralDecoder:
         self.finish: Finish = finish
         decoder = msgspec.json.Decoder(shape(wire), float_hook=exact_number)
         self.decode: Callable[[bytes | msgspec.Raw], Any] = decoder.decode
+
+    def several(self, rows: bytes, *, unnamed: bool = False) -> list[Any]:
+        """Decode a list of rows."""
+        return self.finish(self.decode(rows))
 
 
 Decoder: TypeAlias = DirectDecoder | GeneralDecoder
@@ -71,9 +75,9 @@ class RowDecoder:
             return finish_one(self._one.finish, self._one.decode(raw))
         except DECODING_ERRORS as error:
             fault = to_decode_error(error)
-        if self._is_final(fault):
+        if fault.malformed or not self._direct:
             raise fault
-        return finish_one(partial(self.several, unnamed=True), raw)
+        return finish_one(self.several, raw)  # with fields that no record names
 
     def several(self, raws: Sequence[bytes | msgspec.Raw], *, unnamed: bool = False) -> list[Any]:
         """Decode rows; with `unnamed`, some have fields that no record names.
@@ -82,24 +86,10 @@ class RowDecoder:
             DecodeError: one of them does not fit the model; the path begins with its number.
 
         """
-        content = b"[" + b",".join(raws) + b"]"
         try:
-            if not unnamed:
-                try:
-                    return self._rows_of(content)
-                except DECODING_ERRORS as error:
-                    if self._is_final(to_decode_error(error)):
-                        raise
-            return self._rows_of(with_names(self._model, content))
+            return self._several.several(json_list(raws), unnamed=unnamed)
         except DECODING_ERRORS as error:
             raise to_decode_error(error) from None
-
-    def _is_final(self, fault: DecodeError) -> bool:
-        """Check for a fault that neither an unnamed field causes nor a decimal."""
-        return not self._direct or not fault.reason.startswith((UNKNOWN_FIELD, NO_NUMBER))
-
-    def _rows_of(self, content: bytes) -> list[Any]:
-        return self._several.finish(self._several.decode(content))
 
 
 def row_decoder(model: Any) -> RowDecoder:

@@ -567,6 +567,8 @@ def test_rows_of_several_kinds_in_a_class() -> None:
     assert (type(row.token), other.token) == (Erc721Token, Unknown({"ercType": "ERC-9"}))
     error = refused(decoded, model, {"token": 5})
     assert (error.path, error.reason) == ("$.rows[0].token", "Expected `object`, got `int`")
+    error = refused(decoded, model, {"token": {**sent, "name": 5}})
+    assert (error.path, error.reason) == ("$.rows[0].token.name", "Expected `str`, got `int`")
 
 
 def test_a_hook_makes_such_a_model() -> None:
