@@ -64,7 +64,7 @@ def group(path: str) -> Any:
 def endpoint(route: Route) -> Callable[[F], F]:
     """Declare a method: a coroutine returns a resource, any other walks a list.
 
-    Its last parameters are those of `NOT_SENT`; a resource has only the last three of them.
+    Its last parameters are the options in `NOT_SENT`; a resource has only the last three.
     """
 
     def declare(function: F) -> F:

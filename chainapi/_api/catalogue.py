@@ -17,7 +17,7 @@ __all__ = ["ROUTES", "WRITES"]
 
 
 def _found(prefix: str, kind: type) -> Iterator[tuple[str, Endpoint]]:
-    """Yield the endpoints of a class, then those of its groups, by dotted names."""
+    """Yield the endpoints of a class, then of its groups, by dotted names."""
     members = [member for base in reversed(kind.__mro__) for member in vars(base).items()]
     for name, value in members:
         if hasattr(value, "endpoint"):

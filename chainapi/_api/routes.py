@@ -134,7 +134,7 @@ _IDENTIFIER = re.compile(r"(?<=/)(?!v\d+(?:/|$))[^/:]*\d[^/:]*")  # segment with
 
 
 def units_of(name: str, route: Route) -> int | None:
-    """Return the published cost of a request; `name` is that of its service or route."""
+    """Return the published cost of a request, by the name of its service or route."""
     return None if route.weight is None else UNITS[name.partition(".")[0]][route.weight]
 
 

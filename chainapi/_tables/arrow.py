@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, repeat
 from operator import is_not
-from types import NoneType
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +14,7 @@ import pyarrow.compute as pc
 from msgspec.structs import astuple
 
 from chainapi._tables.columns import SOURCE, Column
-from chainapi._tables.rows import json_text
+from chainapi._tables.rows import by_class, json_text
 from chainapi._tables.types import PRECISION, SCALARS, SCALE, Kind
 
 __all__ = [
@@ -24,10 +22,7 @@ __all__ = [
     "arrow_schema",
     "arrow_type",
     "grows_to",
-    "of_buffer",
     "places_of",
-    "texts_of",
-    "times_of",
 ]
 
 _TIME = pa.timestamp("ms", "UTC")
@@ -63,7 +58,7 @@ def arrow_type(column: Column) -> Any:
 def array_of(column: Column, values: Sequence[Any]) -> Any:
     """Return the values of a column as an array.
 
-    The values are those of `chainapi._tables.rows.reader` with ``nested=True``; a record may lack columns.
+    They are as `chainapi._tables.rows.reader` returns them with ``nested=True``; a record may lack columns.
     """
     if values.count(None) == len(values):
         return pa.nulls(len(values), arrow_type(column))
@@ -76,7 +71,7 @@ def array_of(column: Column, values: Sequence[Any]) -> Any:
         return make(column, values, _validity(values))
 
 
-def of_buffer(kind: Any, content: bytes, validity: Any = None) -> Any:
+def _of_buffer(kind: Any, content: bytes, validity: Any = None) -> Any:
     """Return an array of values of a fixed size, from their bytes.
 
     `validity` is the bitmap of the values that are not null; None where all are.
@@ -87,26 +82,11 @@ def of_buffer(kind: Any, content: bytes, validity: Any = None) -> Any:
 
 def places_of(indices: Sequence[int]) -> Any:
     """Return indices of rows as an array."""
-    return of_buffer(pa.int64(), struct.pack(f"{len(indices)}q", *indices))
-
-
-def times_of(seconds: Any) -> Any:
-    """Return an array of Unix seconds as times."""
-    return pc.call_function("multiply", [seconds, _MILLISECONDS]).view(_TIME)
-
-
-def texts_of(content: bytes, sizes: bytes, validity: Any = None) -> Any:
-    """Return an array of strings in UTF-8, from their bytes.
-
-    `sizes` has four bytes for the size of each string. `validity` is as in `of_buffer`.
-    """
-    offsets = pc.call_function("cumulative_sum_checked", [of_buffer(pa.int32(), bytes(4) + sizes)])
-    buffers = [validity, offsets.buffers()[1], pa.py_buffer(content)]
-    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+    return _of_buffer(pa.int64(), struct.pack(f"{len(indices)}q", *indices))
 
 
 def _validity(values: Sequence[Any]) -> Any:
-    return of_buffer(pa.uint8(), bytes(map(is_not, values, repeat(None)))).cast(pa.bool_()).buffers()[1]
+    return _of_buffer(pa.uint8(), bytes(map(is_not, values, repeat(None)))).cast(pa.bool_()).buffers()[1]
 
 
 def _filled(values: Sequence[Any], validity: Any, nothing: Any) -> Sequence[Any]:
@@ -117,30 +97,15 @@ def _filled(values: Sequence[Any], validity: Any, nothing: Any) -> Sequence[Any]
 def _records(column: Column, values: Sequence[Any], validity: Any) -> Any:
     if validity is None and None in values:
         raise TypeError("there is None among the records")
-    parts = _by_column([field.name for field in column.fields], values)
-    arrays = [array_of(field, part) for field, part in zip(column.fields, parts, strict=True)]
+    found, nothing = by_class(values, _columns), [None] * len(values)
+    arrays = [array_of(field, found.get(field.name, nothing)) for field in column.fields]
     return pa.Array.from_buffers(arrow_type(column), len(values), [validity], children=arrays)
 
 
-def _by_column(names: Sequence[str], records: Sequence[Any]) -> list[Sequence[Any]]:
-    """Return the values of Structs by the names of their fields in JSON.
-
-    Some Structs may be None. Those of several classes may have different fields: a missing value is None.
-    """
-    kinds: list[Any] = [*map(type, records)]
-    made: dict[str, Any] = {}
-    for kind in {*kinds} - {NoneType}:
-        alike = [record for record in records if type(record) is kind]
-        columns = zip(kind.__struct_encode_fields__, zip(*map(astuple, alike), strict=True), strict=True)
-        if len(alike) == len(records):
-            made = dict(columns)
-            break
-        places = [place for place, its in enumerate(kinds) if its is kind]
-        for name, values in columns:
-            column = made.setdefault(name, [None] * len(records))
-            deque(map(column.__setitem__, places, values), maxlen=0)  # a loop in C
-    nothing = [None] * len(records)
-    return [made.get(name, nothing) for name in names]
+def _columns(records: Sequence[Any], _: Sequence[int]) -> Mapping[str, Sequence[Any]]:
+    """Return the values of Structs of one class by the names of their fields in JSON."""
+    columns = zip(*map(astuple, records), strict=True)
+    return dict(zip(records[0].__struct_encode_fields__, columns, strict=True))
 
 
 def _lists(column: Column, values: Sequence[Any], validity: Any) -> Any:
@@ -156,7 +121,10 @@ def _texts(_: Column, values: Sequence[Any], validity: Any) -> Any:
     joined = "".join(texts)
     content = joined.encode()
     parts = texts if len(content) == len(joined) else [*map(str.encode, texts)]
-    return texts_of(content, struct.pack(f"{len(parts)}i", *map(len, parts)), validity)
+    sizes = bytes(4) + struct.pack(f"{len(parts)}i", *map(len, parts))
+    offsets = pc.call_function("cumulative_sum_checked", [_of_buffer(pa.int32(), sizes)])
+    buffers = [validity, offsets.buffers()[1], pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.string(), len(parts), buffers)
 
 
 def _digits(column: Column, values: Sequence[Any], validity: Any) -> Any:
@@ -167,28 +135,29 @@ def _digits(column: Column, values: Sequence[Any], validity: Any) -> Any:
         if validity is None and None in values:
             raise
         return _texts(column, [None if value is None else str(value) for value in values], validity)
-    return of_buffer(pa.int64(), packed, validity).cast(pa.string())
+    return _of_buffer(pa.int64(), packed, validity).cast(pa.string())
 
 
 def _packed(form: str, column: Column, values: Sequence[Any], validity: Any) -> Any:
     packed = struct.pack(f"{len(values)}{form}", *_filled(values, validity, 0))
-    return of_buffer(arrow_type(column), packed, validity)
+    return _of_buffer(arrow_type(column), packed, validity)
 
 
 def _booleans(_: Column, values: Sequence[Any], validity: Any) -> Any:
-    return of_buffer(pa.uint8(), bytes(_filled(values, validity, 0)), validity).cast(pa.bool_())
+    return _of_buffer(pa.uint8(), bytes(_filled(values, validity, 0)), validity).cast(pa.bool_())
 
 
 def _times(_: Column, values: Sequence[Any], validity: Any) -> Any:
     packed = struct.pack(f"{len(values)}q", *_filled(values, validity, 0))
-    return times_of(of_buffer(pa.int64(), packed, validity))
+    seconds = _of_buffer(pa.int64(), packed, validity)
+    return pc.call_function("multiply", [seconds, _MILLISECONDS]).view(_TIME)
 
 
 def _decimals(column: Column, values: Sequence[Any], validity: Any) -> Any:
     return _texts(column, values, validity).cast(arrow_type(column))  # the codec checked the digits
 
 
-_MILLISECONDS = of_buffer(pa.int64(), struct.pack("q", 1_000))[0]  # of a second
+_MILLISECONDS = _of_buffer(pa.int64(), struct.pack("q", 1_000))[0]  # of a second
 
 _ARRAYS: Mapping[Kind, Callable[[Column, Sequence[Any], Any], Any]] = {
     "integer": partial(_packed, "q"),

@@ -6,7 +6,6 @@ its values (`chainapi._tables.rows`).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -22,7 +21,8 @@ from chainapi._tables.columns import (
     free_name,
     has_extra,
 )
-from chainapi._tables.shapes import Misfit, Shape, fitting
+from chainapi._tables.rows import by_class
+from chainapi._tables.shapes import Misfit, Shape, encoded, fitting
 from chainapi._tables.types import Amounts, Kind
 from chainapi._text import printable, quoted
 from chainapi.errors import ColumnValueError, ConfigurationError
@@ -47,8 +47,8 @@ class Codec:
 
     Attributes:
         model: model of the rows.
-        columns: columns of the rows, or those of `fields` in their order, ``extra`` last; empty if the model
-            has no fields.
+        columns: columns of the rows, or the columns that `fields` names, in its order, ``extra`` last; empty
+            if the model has no fields.
 
     Raises:
         ConfigurationError: the rows lack one of the `fields`.
@@ -84,30 +84,19 @@ class Codec:
             ColumnValueError: a value does not fit its column.
 
         """
-        kinds = {*map(type, rows)}
-        if not self._shapes.keys() >= kinds:
+        if not self._shapes.keys() >= {*map(type, rows)}:
             return None
-        if len(kinds) == 1:
-            return self._in_order(self._values(kinds.pop(), rows), len(rows))
-        made: dict[str, list[Any]] = {}
-        for kind in kinds:
-            places = [place for place, row in enumerate(rows) if type(row) is kind]
-            with _placed(places):
-                found = self._values(kind, [rows[place] for place in places])
-            for name, values in found.items():
-                column = made.setdefault(name, [None] * len(rows))
-                deque(map(column.__setitem__, places, values), maxlen=0)  # a loop in C
-        return self._in_order(made, len(rows))
+        found, nothing = by_class(rows, self._values), [None] * len(rows)
+        return [found.get(column.name, nothing) for column in self.columns]
 
-    def _in_order(self, found: Mapping[str, Sequence[Any]], count: int) -> list[Sequence[Any]]:
-        return [found.get(column.name) or [None] * count for column in self.columns]
-
-    def _values(self, kind: type, rows: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
-        shape = self._shapes[kind]
-        try:
-            return dict(zip(shape.names, shape.values(rows), strict=True))
-        except Misfit as misfit:
-            raise _fault(misfit, rows) from None
+    def _values(self, rows: Sequence[Any], places: Sequence[int]) -> Mapping[str, Sequence[Any]]:
+        """Return the values of rows of one class, which have these indices among all."""
+        shape = self._shapes[type(rows[0])]
+        with _placed(places):
+            try:
+                return dict(zip(shape.names, shape.values(rows), strict=True))
+            except Misfit as misfit:
+                raise _fault(misfit, rows) from None
 
     def encode_lines(self, rows: Sequence[Any], label: str | None = None) -> bytes:
         """Return rows as JSON lines; the label is the first value.
@@ -133,7 +122,7 @@ class Codec:
         return _joined(made)
 
     def encode_page(self, rows: Sequence[Any], label: str | None = None) -> tuple[bytes, bytes]:
-        """Return the lines of valid rows, and those of invalid rows without `INVALID`.
+        """Return the lines of valid rows, and the lines of invalid rows without `INVALID`.
 
         Raises:
             ColumnValueError: as `encode_lines` raises.
@@ -169,16 +158,16 @@ class Codec:
         if not self.columns:
             return _with_free_label(self._plain_line(row))
         if isinstance(row, Unknown) and tags_of(self.model):
-            return _encoded(self._of_unknown(row.raw))
+            return encoded(self._of_unknown(row.raw))
         if self.model is str:
-            return _encoded({"value": row if isinstance(row, str) else encode_json(row).decode()})
+            return encoded({"value": row if isinstance(row, str) else encode_json(row).decode()})
         raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
 
     def _plain_line(self, row: Any) -> bytes:
         """Encode a row without columns."""
         if self.model is None:
             return encode_json(row)
-        return _encoded(to_wire(row) if is_pydantic_row(type(row)) else row)
+        return encoded(to_wire(row) if is_pydantic_row(type(row)) else row)
 
     def _of_unknown(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -195,16 +184,6 @@ class Codec:
 
 
 _ADVICE = 'with on_invalid="raw", such rows go into a file of their own'
-
-
-# Values of types that JSON lacks, in models of users, are encoded as strings by `str`.
-_ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
-
-
-def _encoded(row: Any) -> bytes:
-    """Return a row as JSON without line ends, which raw JSON of a response may have."""
-    line = _ENCODER.encode(row)
-    return msgspec.json.format(line, indent=-1) if b"\n" in line else line
 
 
 def _joined(lines: Iterable[bytes]) -> bytes:

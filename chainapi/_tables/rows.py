@@ -1,8 +1,10 @@
-"""Values of encoded rows by columns."""
+"""Values of rows by columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -15,7 +17,7 @@ from chainapi.models.decode_errors import TOO_DEEP
 from chainapi.models.records import NULL
 from chainapi.models.schema import list_of
 
-__all__ = ["json_text", "reader"]
+__all__ = ["by_class", "json_text", "reader"]
 
 
 def reader(columns: Sequence[Column], *, nested: bool) -> Callable[[bytes], list[Sequence[Any]]]:
@@ -42,6 +44,26 @@ def reader(columns: Sequence[Column], *, nested: bool) -> Callable[[bytes], list
 def json_text(raw: msgspec.Raw | None) -> str | None:
     """Return raw JSON as text, null as None."""
     return None if raw is None or raw == NULL else bytes(raw).decode()
+
+
+def by_class(
+    rows: Sequence[Any], columns_of: Callable[[Sequence[Any], Sequence[int]], Mapping[str, Sequence[Any]]]
+) -> Mapping[str, Sequence[Any]]:
+    """Return the values of rows of several classes by column.
+
+    `columns_of` returns the columns of rows of one class, by name; its arguments are the rows, and their
+    indices among all. The value of a column that a class lacks is None, and so are the values of None.
+    """
+    kinds: list[Any] = [*map(type, rows)]
+    if len({*kinds}) == 1 and kinds[0] is not NoneType:
+        return columns_of(rows, range(len(rows)))
+    made: dict[str, list[Any]] = {}
+    for kind in {*kinds} - {NoneType}:
+        places = [place for place, its in enumerate(kinds) if its is kind]
+        for name, values in columns_of([rows[place] for place in places], places).items():
+            column = made.setdefault(name, [None] * len(rows))
+            deque(map(column.__setitem__, places, values), maxlen=0)  # a loop in C
+    return made
 
 
 def _struct(columns: Sequence[Column], nested: bool) -> Any:

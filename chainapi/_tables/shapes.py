@@ -24,10 +24,9 @@ from chainapi.models.plain import to_dict
 from chainapi.models.records import Record, unnamed
 from chainapi.models.schema import Field, Float, Int, Type, list_of, type_of
 
-__all__ = ["Misfit", "Shape", "fitting"]
+__all__ = ["Misfit", "Shape", "encoded", "fitting"]
 
 FEW = 4  # fields of a Struct up to which reading each by itself is faster than all of them together
-ENCODER = msgspec.json.Encoder()
 _Form: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 _COLLECTIONS = (list, tuple, set, frozenset)
 
@@ -62,7 +61,7 @@ class Shape:
 
     Args:
         model: class of the rows, or of records in them.
-        columns: columns by name; those of other records are left out.
+        columns: columns by name; columns of other records are left out.
         row: whether the class is one of rows.
         extra: name of the column of unnamed fields; None without one.
 
@@ -109,7 +108,7 @@ class Shape:
 
         """
         labels = repeat(msgspec.UNSET if label is None else label)
-        return ENCODER.encode_lines([*map(self._struct, labels, *self._texts(rows))])
+        return _ENCODER.encode_lines([*map(self._struct, labels, *self._texts(rows))])
 
     def _texts(self, rows: Sequence[Any]) -> list[Sequence[Any]]:
         """Return the values of each column, with texts for ``digits``."""
@@ -269,11 +268,11 @@ def _lists(form: _Form | None, values: Sequence[Any]) -> list[Any]:
         made = iter(entries if form is None else form(entries))
     except Misfit as misfit:
         place = misfit.place
-        for number, entries in enumerate(lists):
-            if place < len(entries):
+        for number, given in enumerate(lists):
+            if place < len(given):
                 misfit.place, misfit.path = number, f"[{place}]{misfit.path}"
                 raise
-            place -= len(entries)
+            place -= len(given)
         raise
     return [
         None if value is None else [*islice(made, len(given))]
@@ -291,14 +290,17 @@ def _is_free(kind: Type) -> bool:
 
 
 def _json(values: Sequence[Any], *, free: bool) -> list[Any]:
-    encoded = encode_json(values) if free else _encode(to_dict(values))
-    if b"\n" in encoded:  # raw JSON of a response may have line ends
-        encoded = msgspec.json.format(encoded, indent=-1)
-    return _RAW.decode(encoded)
+    return _RAW.decode(encode_json(values) if free else encoded(to_dict(values)))
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value as JSON without line ends, which raw JSON of a response may have."""
+    content = _ENCODER.encode(value)
+    return msgspec.json.format(content, indent=-1) if b"\n" in content else content
 
 
 # Values of types that JSON lacks, in models of users, are encoded as strings by `str`.
-_encode = msgspec.json.Encoder(decimal_format="string", enc_hook=str).encode
+_ENCODER = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
 _RAW: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[msgspec.Raw])
 
 _CHECKED: Mapping[Kind, Any] = {
@@ -312,11 +314,9 @@ _CHECKED: Mapping[Kind, Any] = {
     "text": str,
 }
 _SENT: Mapping[Kind, Any] = {
+    **_CHECKED,
     **dict.fromkeys(("integer", "time", "digits", "whole"), Int),
     "float": Float,
-    "decimal": Decimal,
-    "boolean": bool,
-    "text": str,
 }
 _FORMS: Mapping[Kind, Callable[[Any], Any]] = {
     "whole": whole_text,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, Self, assert_never
+from typing import Any, Protocol, Self, assert_never
 
 from msgspec import Struct, field
 
@@ -17,9 +17,6 @@ from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.position import Position, checkpoint_of
 from chainapi.core.paging.walk import Answer, Deliver, Discard, Fetch, Offload, Report, Steps, Walk
 from chainapi.errors import ChainAPIError, PagingError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Batch", "CollectedRows", "RowBatch", "WalkRunner"]
 
