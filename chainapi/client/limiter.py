@@ -24,7 +24,7 @@ from chainapi.client.permit import Permit
 from chainapi.client.turns import Turn, Turns
 from chainapi.core.limits.group import Group, Places
 from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.quota import Quota
+from chainapi._limits.shim import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scheduler import Scheduler
 from chainapi.core.limits.snapshot import QuotaSnapshot

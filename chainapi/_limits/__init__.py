@@ -1,0 +1,1 @@
+"""Rate limits: when may a request leave."""

@@ -1,0 +1,906 @@
+"""Quota of a service: when may a request leave, and what its response shows.
+
+Pure arithmetic: arguments have the time, in seconds on the clock of the quota, and the jitter. The rules, in
+the order in which they apply:
+
+1. A refusal stops all requests until its wait ends; the end only moves later. One that shows quota left, or
+   that meets one route again and again while others pass, stops that route alone.
+2. The first request, and the first one after every pause, leaves alone: a probe. Others follow a probe without
+   a response, twice as many each time, until one of them is answered.
+3. The units that a response reported, less those in flight, may leave at once, of each limit
+   (`chainapi._limits.policy`). A route whose price is unknown has one request in flight (`_limits.costs`).
+4. The units that are predicted to be back may leave too, one request at first, and one more with every
+   response that reports what remains.
+5. Used up, with nothing in flight and a long wait ahead, one probe shows when units come back.
+6. Refusals show a limit that no response announces (`chainapi._limits.hidden`), also beside announced ones.
+
+A `Quota` is the whole state: `encode` and `decode` hand it to the next host of a shared quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from math import inf
+
+from msgspec import DecodeError, Struct, ValidationError, field
+from msgspec.msgpack import Decoder, Encoder
+
+from chainapi._limits.costs import Costs
+from chainapi._limits.hidden import LONGEST_BACKOFF, SOON, Hidden, backoff
+from chainapi._limits.policy import DEFAULT_WINDOW, Policy
+from chainapi.core.limits.info import PolicyField, RateLimitInfo, hold
+from chainapi.core.limits.limit import Limit, whole
+from chainapi.core.limits.snapshot import QuotaSnapshot
+
+__all__ = ["NEVER", "Decision", "Quota", "Reservation", "Verdict"]
+
+VERSION = 3
+OLDEST = 604_800.0  # seconds: services change their limits, so an older state is of no use
+LONGEST_STATE = 262_144  # bytes that a reader accepts
+MOST_POLICIES = 8
+MOST_ROUTES = 1024
+SOONEST_HEDGE = 1.0  # seconds
+TRIPS = 4.0  # round trips that a request may take before it is late
+FAULTY = 3  # probes at once, after responses that did not pass the limiter
+MOST_PROBES = 1 << 10  # at once, however many were lost: a service may be unreachable for days
+CAUTIOUS = 3  # guesses at once that responses without fields allow
+LEFT = 0.25  # of the limit: with more left, a refusal does not concern the quota
+OF_WINDOW = 1 / 6  # of a known window: the longest backoff if no refusal has the wait
+LATER = 1e-3  # seconds after the end of a stop: so another route sends the probe
+PROVEN = 64  # successes after which a route has no special treatment any more
+ROUNDED = 0.05  # seconds by which a promise exceeds a forecast at least while requests are in flight
+EARLIEST = 0.75  # of the time predicted from a measured pace: the real pace may be faster
+
+
+class Verdict(Enum):
+    """Meaning of a response for the quota: a success, or requests stopped by a 429."""
+
+    PASSED = "passed"
+    QUOTA = "quota"  # refused: all requests wait
+    UNANNOUNCED = "unannounced"  # refused by a limit that no header announces: all requests wait
+    ROUTE = "route"  # refused: requests of this route wait
+    TOO_EXPENSIVE = "too expensive"  # refused while the whole limit was left
+
+
+class Decision(Struct, frozen=True):
+    """Decision of `Quota.decide`; pass it to `Quota.send` or `Quota.wait`.
+
+    Attributes:
+        when: `now`, a later time, or inf if a response decides.
+        guess: whether no response covers the request.
+        probe: whether it leaves as a probe.
+        inquiry: whether it leaves although units are used up, to show when they come back.
+        used_up: whether units have to come back first and nothing is in flight.
+
+    """
+
+    when: float
+    guess: bool = False
+    probe: bool = False
+    inquiry: bool = False
+    used_up: bool = False
+
+
+NEVER = Decision(inf)  # until a response decides
+
+
+class Reservation(Struct, eq=False):
+    """Units of a request that left: `sent` at this time, for `cost` units.
+
+    `stops` is the number of stops before it, `probe` the number of the round of probes that it belongs to, or
+    0. `alone` is set if no other was in flight.
+    """
+
+    number: int
+    route: str
+    prior: float | None
+    cost: float
+    sent: float
+    stops: int
+    probe: int
+    guess: bool
+    inquiry: bool
+    alone: bool
+
+
+class Route(Struct):
+    """Route with few requests at once: it was refused, or its price is unknown.
+
+    Attributes:
+        until: time until which it is closed.
+        refused_at: when it was refused.
+        refusals: refusals in a row of this route alone.
+        in_flight: its requests in flight; `most`: as many may be.
+        passed: successes since the refusal; `others_passed`: whether others had one.
+        own: whether a refusal concerned only this route.
+
+    """
+
+    until: float = -inf
+    refused_at: float = -inf
+    refusals: int = 0
+    in_flight: int = 0
+    most: int = 1
+    passed: int = 0
+    others_passed: bool = False
+    own: bool = False
+
+
+class Quota(Struct, eq=False):
+    """Quota that decides about requests and learns from their responses.
+
+    Call `decide`; then `send` if it returned now, else `wait`; then report the end of the reservation.
+
+    Attributes:
+        max_in_flight: most requests without a response at once.
+        probe: whether the quota may risk one request to find out when it comes back.
+        max_stop: seconds after which a request leaves although an announced wait is longer.
+        announced: limits that responses named, the one that the last response reports first.
+        given: limits of the user, kept by counting.
+        hidden: limit that no response announces; None if there is no sign of one.
+        last: limit and policies of the last response: others rarely differ.
+        flying: requests without a response, by number; `units`: what they cost.
+        doubtful: units of requests in flight when another host took over, and their number, at `doubtful_at`.
+        probing: whether the next request is a probe. `probes` are in flight, in round `probe_round`.
+        most_probes: probes that may be; at `hedge_at` one more. `late`: those of earlier rounds.
+        trip: mean round trip in seconds.
+        most_guesses: requests in flight that no response covers.
+        stopped_until: end of the last stop; `stops`: their number.
+        in_a_row: refused probes in a row; `refused_route`: the route of the last one.
+        passed_at: when the last request passed a limiter; -inf for none.
+
+    """
+
+    version: int = VERSION
+    max_in_flight: int = 100
+    probe: bool = True
+    max_stop: float = inf
+    announced: list[Policy] = field(default_factory=list)
+    given: list[Policy] = field(default_factory=list)
+    hidden: Hidden | None = field(default_factory=Hidden)
+    last: tuple[float | None, tuple[PolicyField, ...]] = (None, ())
+    costs: Costs = field(default_factory=Costs)
+    routes: dict[str, Route] = field(default_factory=dict)
+    flying: dict[int, Reservation] = field(default_factory=dict)
+    numbers: int = 0
+    units: float = 0.0
+    doubtful: tuple[float, int] = (0.0, 0)
+    doubtful_at: float = -inf
+    probing: bool = True
+    probes: int = 0
+    most_probes: int = 1
+    probe_round: int = 1
+    hedge_at: float = inf
+    late: int = 0
+    trip: float = 0.0
+    most_guesses: int = 1
+    stopped_until: float = -inf
+    stops: int = 0
+    in_a_row: int = 0
+    refused_route: str | None = None
+    passed_at: float = -inf
+    heard: bool = False  # a response
+    written_at: float = 0.0
+
+    # --- settings ---------------------------------------------------------------------------
+
+    def add_limits(self, limits: Sequence[Limit]) -> None:
+        """Add limits of the user to those given before."""
+        for limit in limits:
+            (amount, window), requests = whole(limit), not limit.units
+            known = any(
+                (one.limit, one.window, one.requests) == (amount, window, requests) for one in self.given
+            )
+            if not known:
+                self.given.append(Policy(amount, window, requests=requests))
+            if limit.units:
+                self.costs.units = True
+        if limits and self.hidden is not None and self.hidden.closed is None:
+            self.hidden.most = inf
+
+    @property
+    def in_flight(self) -> int:
+        """Number of requests without a response."""
+        return len(self.flying)
+
+    @property
+    def full(self) -> bool:
+        """Whether no place in flight is free: only a response lets a request leave."""
+        return len(self.flying) >= self.max_in_flight
+
+    # --- permitted requests -----------------------------------------------------------------
+
+    def decide(self, now: float, cost: float, route: str = "") -> Decision:
+        """Decide when a request of `cost` units may leave."""
+        if len(self.flying) >= self.max_in_flight:
+            return NEVER
+        if now < self.stopped_until:
+            return Decision(self.stopped_until)
+        hedge = self.probing and self.probes > 0
+        if hedge and self.probes >= self.most_probes and now < self.hedge_at:
+            return Decision(self.hedge_at)
+        opens, scarce = now, None
+        if self.hidden is not None and not self.probing:
+            held = 1.0 * len(self.flying) if self.announced else self.units
+            opens = self.hidden.opens_at(now, self._hidden_cost(cost), self._awaited(now), held)
+        for policy in (*self.announced, *self.given):
+            at = self._opens_at(policy, now, cost, route, hedge=hedge)
+            if at >= opens and at > -inf:
+                opens, scarce = at, policy
+        if scarce is None or opens == inf:
+            return Decision(opens, probe=self.probing)
+        return self._guess(now, opens, scarce, hedge=hedge)
+
+    def _opens_at(self, policy: Policy, now: float, cost: float, route: str, *, hedge: bool) -> float:
+        """Return when a limit has units for a request; -inf if it has them, inf if a response decides."""
+        counted, held = policy.counted(cost), self.held(policy)
+        if policy.backed(now, counted, held):
+            return -inf
+        if not self.flying:
+            # Units that may have been counted are held back, but not for ever: the next response includes them.
+            # The price of an unknown route is likely lower than what is held for it.
+            least = counted if self.costs.known(route) else min(counted, 1.0)
+            if policy.backed(now, least, -policy.unseen_units if policy.reported else held):
+                return -inf
+        if policy.announced and self.probing and not hedge and policy.reset_at <= now:
+            return -inf
+        at = policy.opens_at(now, counted, held)
+        # No guess against a limit kept by counting: a response must arrive first.
+        return inf if at <= now and not policy.announced else at
+
+    def held(self, policy: Policy) -> float:
+        """Return what a limit holds back for requests that are, or may be, in flight."""
+        return len(self.flying) + self.doubtful[1] if policy.requests else self.units + self.doubtful[0]
+
+    def _hidden_cost(self, cost: float) -> float:
+        """Return what counts against a hidden limit: beside announced ones, requests."""
+        return 1.0 if self.announced else cost
+
+    def _awaited(self, now: float) -> int:
+        """Return the number of requests in flight that are not late: a hung one holds back no other."""
+        before = now - max(SOONEST_HEDGE, TRIPS * self.trip)
+        for place, one in enumerate(self.flying.values()):
+            if one.sent > before:
+                return len(self.flying) - place
+        return 0
+
+    def _guess(self, now: float, opens: float, scarce: Policy, *, hedge: bool) -> Decision:
+        """Decide about a request while a limit has no units for it until `opens`."""
+        alone = len(self.flying) <= self.late
+        if opens > now:
+            if not alone:
+                return Decision(opens)
+            probes_at = scarce.probes_at(opens) if self.probe else inf
+            if probes_at > now:
+                return Decision(min(opens, probes_at), used_up=True)
+            return Decision(now, guess=True, probe=True, inquiry=True, used_up=True)
+        careful = not self.probe and scarce.proven
+        if not alone and not hedge and (careful or self._guesses(now) >= self.most_guesses):
+            return NEVER
+        return Decision(now, guess=True, probe=self.probing or (self.most_guesses == 1 and alone))
+
+    def _guesses(self, now: float) -> int:
+        """Return the number of guesses in flight that are not late."""
+        before = now - max(SOONEST_HEDGE, TRIPS * self.trip)
+        return sum(one.guess and one.sent > before for one in self.flying.values())
+
+    def room(self, now: float, route: str = "", cost: float = 1.0) -> float:
+        """Return the units of a route that may leave before a more expensive request.
+
+        0 in a pause; and 0 if units drip, because then they are not lost but only delay that request.
+        """
+        decision = self.decide(now, 0.0, route)
+        if decision.when > now or self.probing or decision.guess:
+            return 0.0
+        rooms = [inf]
+        for one in (*self.announced, *self.given):
+            if one.kind == "drip":
+                return 0.0
+            room = one.room(now, self.held(one))
+            rooms.append(cost * room if one.requests else room)
+        return min(rooms)
+
+    def wait(self, decision: Decision) -> None:
+        """Record a wait by a decision: after a pause the first guess leaves alone."""
+        if decision.used_up:
+            self.most_guesses = 1
+
+    def send(
+        self, decision: Decision, now: float, route: str, cost: float, prior: float | None = None
+    ) -> Reservation:
+        """Reserve units for a request that may leave now by a decision just made."""
+        self.numbers += 1
+        alone = len(self.flying) <= self.late
+        probe = self.probe_round if decision.probe else 0
+        reservation = Reservation(
+            self.numbers, route, prior, cost, now, self.stops, probe, decision.guess, decision.inquiry, alone
+        )
+        if probe:
+            self._send_probe(now)
+        if decision.inquiry:
+            self.most_guesses = 1
+            for policy in self.announced:
+                policy.asked = True
+        if self.hidden is not None:
+            self.hidden.send(now, self._hidden_cost(cost))
+        self._enter(route)
+        self.flying[reservation.number] = reservation
+        self.units += cost
+        return reservation
+
+    def _send_probe(self, now: float) -> None:
+        if self.probes >= self.most_probes:
+            self.most_probes = min(MOST_PROBES, 2 * self.most_probes)
+        self.probing, self.probes = True, self.probes + 1
+        self.hedge_at = now + max(SOONEST_HEDGE, TRIPS * self.trip) * self.most_probes
+
+    def _enter(self, route: str) -> None:
+        """Count a request of a route with few at once."""
+        one = self.routes.get(route)
+        if one is None and self.announced and not self.costs.known(route):
+            if len(self.routes) >= MOST_ROUTES:
+                return
+            one = self.routes[route] = Route()
+        if one is not None:
+            one.in_flight += 1
+
+    def adopt(self, sent: float, route: str, cost: float, prior: float | None = None) -> Reservation:
+        """Reserve units for a request under way that another quota permitted.
+
+        It is a probe as long as nothing is known: others wait for its response.
+        """
+        units, requests = self.doubtful
+        if requests and sent <= self.doubtful_at:
+            self.doubtful = max(0.0, units - cost), requests - 1
+        unknown = self.probing and not self.announced
+        return self.send(Decision(sent, probe=unknown), sent, route, cost, prior)
+
+    def holds(self, reservation: Reservation, now: float) -> bool:
+        """Return whether a request granted just before may still leave."""
+        return reservation.stops == self.stops and now >= self.stopped_until
+
+    def hold_back(self, until: float) -> None:
+        """Stop all requests until a time: another client of the quota met a refusal."""
+        self.stopped_until = max(self.stopped_until, until)
+
+    # --- end of a reservation ---------------------------------------------------------------
+
+    def unsent(self, reservation: Reservation) -> None:
+        """Take back an unused reservation."""
+        self._land(reservation)
+        if reservation.probe == self.probe_round:
+            self._end_probe(reservation)
+        if reservation.inquiry:
+            for policy in self.announced:
+                policy.asked = policy.answered
+
+    def lost(self, reservation: Reservation, now: float) -> None:
+        """Record a lost response: the service may have counted the request."""
+        self._land(reservation)
+        if reservation.probe == self.probe_round:
+            self.most_probes = min(MOST_PROBES, 2 * self.most_probes)
+            self._end_probe(reservation)
+        self._spend(reservation, now)
+
+    def answered(
+        self, reservation: Reservation, now: float, status: int, info: RateLimitInfo, jitter: float
+    ) -> Verdict:
+        """Record a response, and return its meaning; `jitter` is random, from 0 to 1."""
+        self._land(reservation)
+        if status >= 500 and info.remaining is None:
+            # It may not have met the limiter. A retry-after concerns this route, and is not kept here.
+            if reservation.probe == self.probe_round:
+                self.most_probes = min(FAULTY, self.most_probes + 1)
+                self._end_probe(reservation)
+            self._spend(reservation, now)
+            return Verdict.PASSED
+        self.heard = True
+        was_probe = self._end_probing(reservation, now)
+        refused = status == 429
+        policy = self._read(info, now, 0.0 if refused else reservation.cost, refused=refused)
+        if refused:
+            return self._refused(reservation, now, info, policy, jitter, was_probe=was_probe)
+        self._passed(reservation, now, status, info)
+        self._account(reservation, now, info, policy, refused=False, probe=was_probe)
+        if self.doubtful[1] and reservation.sent >= self.doubtful_at:
+            self._count_doubtful(now)
+        return Verdict.PASSED
+
+    def _land(self, reservation: Reservation) -> None:
+        """Count a request out."""
+        del self.flying[reservation.number]
+        # Reset to exactly zero, or rounding errors would accumulate over the years.
+        self.units = self.units - reservation.cost if self.flying else 0.0
+        if reservation.probe and reservation.probe != self.probe_round:
+            self.late -= 1
+        if self.routes and (one := self.routes.get(reservation.route)) is not None:
+            one.in_flight = max(0, one.in_flight - 1)
+
+    def _end_probe(self, reservation: Reservation) -> None:
+        """Record that a probe ended without information: another one follows, if it is necessary.
+
+        A guess while units are used up is not: without it, they come back all the same.
+        """
+        self.probes -= 1
+        if reservation.guess and not self.probes:
+            self.probing = False
+
+    def _end_probing(self, reservation: Reservation, now: float) -> bool:
+        """Record a response; one to a probe ends probing. Return whether it was such a probe."""
+        trip = now - reservation.sent
+        self.trip += 0.1 * (trip - self.trip) if self.trip else trip
+        self.most_probes = 1
+        if not reservation.probe or reservation.probe != self.probe_round:
+            return False
+        # The other probes are requests in flight from now on: what they show is older than this response.
+        self.probe_round += 1
+        self.late += self.probes - 1
+        self.probing, self.probes = False, 0
+        return True
+
+    def _spend(self, reservation: Reservation, now: float) -> None:
+        """Record a request that the service may have counted."""
+        for one in (*self.announced, *self.given):
+            one.spend(reservation.sent, now, one.counted(reservation.cost))
+
+    def _count_doubtful(self, now: float) -> None:
+        """Count the units that an earlier host left in flight: a later response includes them."""
+        (units, requests), self.doubtful = self.doubtful, (0.0, 0)
+        for one in (*self.announced, *self.given):
+            if not one.reported:
+                one.spend(self.doubtful_at, now, requests if one.requests else units)
+
+    def _passed(self, reservation: Reservation, now: float, status: int, info: RateLimitInfo) -> None:
+        """Learn from a request that was not refused."""
+        met = info.remaining is not None or not any(one.reported for one in self.announced)
+        if met:
+            # Else it may not have met a limiter at all, and refusals may follow.
+            self.in_a_row, self.refused_route, self.passed_at = 0, None, now
+        if self.routes:
+            self._pass_route(reservation)
+        if reservation.guess and (met or self.most_guesses < CAUTIOUS):
+            self.most_guesses += 1
+        if (hidden := self.hidden) is not None:
+            cost = self._hidden_cost(reservation.cost)
+            held = 1.0 * len(self.flying) if self.announced else self.units
+            hidden.succeeded(reservation.sent, now, cost, held, answered=status < 400)
+            if self.announced and hidden.disproved:
+                self.hidden = None
+
+    def _pass_route(self, reservation: Reservation) -> None:
+        """Record a success of a route: it may have one more in flight, and others see that it passed."""
+        for name, one in self.routes.items():
+            if name != reservation.route and reservation.sent >= one.refused_at:
+                one.others_passed = True
+        mine = self.routes.get(reservation.route)
+        if mine is not None and reservation.sent >= mine.until and mine.refusals:
+            mine.most, mine.passed, mine.own = mine.most + 1, mine.passed + 1, False
+            if mine.passed >= PROVEN:
+                del self.routes[reservation.route]
+
+    def _account(
+        self,
+        reservation: Reservation,
+        now: float,
+        info: RateLimitInfo,
+        policy: Policy | None,
+        *,
+        refused: bool,
+        probe: bool,
+    ) -> None:
+        """Record the cost of a request, and what its response reports of each limit."""
+        claims = self._claims(info, policy)
+        for one in (*self.announced, *self.given):
+            claim = claims.get(one.name if one.name in claims else id(one))
+            if claim is not None and not (refused and one.on_refusal):
+                remaining, reset = claim
+                self._record(one, reservation, now, remaining, refused=refused, probe=probe)
+                if reset is not None and not refused and remaining <= one.left:
+                    # Otherwise responses that overtook it are newer.
+                    one.announce_reset(now, min(reset, self.max_stop))
+            elif not refused:
+                if one.announced and one.reset_at <= reservation.sent and not one.backed(
+                    now, reservation.cost, 0.0
+                ):
+                    # The wait is over, and a request passed; no response reported the units back.
+                    one.restart()
+                one.spend(reservation.sent, now, one.counted(reservation.cost))
+            elif one is policy and one.on_refusal:
+                one.restart()
+        known = self.routes.get(reservation.route) if self.routes else None
+        if known is not None and not known.refusals and self.costs.known(reservation.route):
+            del self.routes[reservation.route]
+
+    def _claims(
+        self, info: RateLimitInfo, policy: Policy | None
+    ) -> dict[str | int | None, tuple[float, float | None]]:
+        """Return remainder and reset of each limit that a response reports, by name or identity."""
+        claims: dict[str | int | None, tuple[float, float | None]] = {}
+        if len(info.service_limits) > 1:
+            for one in info.service_limits:
+                if one.remaining is not None:
+                    claims[one.name] = one.remaining, one.reset
+        if policy is not None and info.remaining is not None:
+            claims[policy.name if policy.name in claims else id(policy)] = info.remaining, info.reset
+        return claims
+
+    def _record(
+        self,
+        one: Policy,
+        reservation: Reservation,
+        now: float,
+        remaining: float,
+        *,
+        refused: bool,
+        probe: bool,
+    ) -> None:
+        """Record the reported remainder of a limit, and what it shows of prices."""
+        sent, first = reservation.sent, not one.reported
+        cost = 0.0 if refused else reservation.cost
+        back_soon = one.kind == "log" and bool(one.ledger.back) and one.ledger.back[0] <= now + 2.0 * self.trip
+        rises = one.record(sent, now, remaining, cost, probe=probe and not refused)
+        if refused or one is not self.announced[0]:
+            return
+        costs = self.costs
+        if first and one.sized:
+            costs.begin(-inf, one.limit, 0.0)
+        elif rises or back_soon:
+            costs.begin(now, one.left, self.units)
+        drip = 0.0 if one.kind == "window" else one.drip(1.0)
+        costs.report(reservation.route, reservation.prior, sent, now, one.left, self.units, drip)
+
+    # --- announced limits -------------------------------------------------------------------
+
+    def _read(self, info: RateLimitInfo, now: float, cost: float, *, refused: bool) -> Policy | None:
+        """Update the limits that a response names; return the one that its numbers report."""
+        fields = (info.limit, info.policies)
+        if self.announced and fields == self.last and not refused:
+            return self.announced[0] if info.remaining is not None or info.limit or info.policies else None
+        if not info.limit and info.remaining is None and not info.policies:
+            return self.announced[0] if refused and self.announced else None
+        named = [policy for policy in info.policies if policy.quota > 0]
+        if named:
+            current = self._list(named, now, refused=refused)
+        elif info.limit:
+            current = [self._find(info.limit, None) or self._add(Policy(info.limit, announced=True))]
+            current[0].on_refusal = refused and len(self.announced) > 1 and not current[0].reported
+        else:
+            current = self._unnamed(info, cost)
+        self._choose(current, info)
+        alone = bool(info.limit) and len(self.announced) == 1 and self.announced[0].sized
+        self.last = fields if not refused and (named or alone) else (None, ())
+        self._forget(now)
+        if self.announced and self.hidden is not None and not self.hidden.inner:
+            self.hidden = None
+        self.costs.announced(min((one.limit for one in self.announced), default=inf))
+        return self.announced[0] if self.announced else None
+
+    def _list(self, named: list[PolicyField], now: float, *, refused: bool) -> list[Policy]:
+        """Take over a list of policies: the others are gone, unless only refusals named them."""
+        current = []
+        for field_ in named:
+            one = self._find(field_.quota, field_.window)
+            if one is None:
+                one = Policy(field_.quota, announced=True, on_refusal=refused and bool(self.announced))
+            elif not refused:
+                one.on_refusal = False
+            one.name = field_.name
+            if not one.sized:
+                one.limit, one.sized = field_.quota, True
+            if field_.window is not None and one.window != field_.window:
+                one.set_window(now, field_.window, named=True)
+            one.named_window = one.named_window or field_.window is not None
+            current.append(one)
+        if refused:
+            keep = [one for one in self.announced if all(one.window != new.window for new in current)]
+        else:
+            keep = [one for one in self.announced if one.on_refusal]
+            for one in self.announced:
+                one.listed = False
+            for one in current:
+                one.listed = True
+        self.announced = [*current, *(one for one in keep if one not in current)][:MOST_POLICIES]
+        return current
+
+    def _find(self, quota: float, window: float | None) -> Policy | None:
+        """Return the matching limit; one with unknown window or size may match."""
+        for one in self.announced:
+            if one.sized and one.limit == quota and (window is None or one.window == window):
+                return one
+        for one in self.announced:
+            if (one.limit == quota or not one.sized) and not (one.named_window and one.sized):
+                return one
+        return None
+
+    def _add(self, one: Policy) -> Policy:
+        self.announced = [one, *self.announced][:MOST_POLICIES]
+        return one
+
+    def _unnamed(self, info: RateLimitInfo, cost: float) -> list[Policy]:
+        """Return the limit that a remainder without a limit reports."""
+        if self.announced:
+            return [self.announced[0]]
+        least = (info.remaining or 0.0) + cost
+        if info.remaining is None or not least:
+            return []  # a refusal with nothing left does not show the size of the limit
+        return [self._add(Policy(least, announced=True, sized=False))]
+
+    def _choose(self, current: list[Policy], info: RateLimitInfo) -> None:
+        """Put the limit first that the numbers of a response report."""
+        matching = [one for one in current if one.limit == info.limit]
+        if not matching and (not current or self.announced[0] in current):
+            return
+        latest = (matching or current)[0]
+        self.announced = [latest, *(one for one in self.announced if one is not latest)]
+
+    def _forget(self, now: float) -> None:
+        """Remove unlisted limits that no response named for a window."""
+        self.announced = [
+            one
+            for place, one in enumerate(self.announced)
+            if not place
+            or one.on_refusal
+            or one.listed
+            or now <= one.read_at + (one.window or DEFAULT_WINDOW)
+        ]
+
+    # --- refusals ---------------------------------------------------------------------------
+
+    def _refused(
+        self,
+        reservation: Reservation,
+        now: float,
+        info: RateLimitInfo,
+        policy: Policy | None,
+        jitter: float,
+        *,
+        was_probe: bool,
+    ) -> Verdict:
+        """Stop requests after a refusal, and return its meaning."""
+        announced = info.retry_after is not None or bool(info.reset)
+        wait = min(hold(429, info), self.max_stop) if announced else None
+        left = self._left(reservation, info.remaining, policy)
+        inner = self._is_inner(reservation, wait, left)
+        shared = inner and self._is_shared(reservation, now, left)
+        if not shared and self._concerns_route_only(reservation.route, now, left):
+            verdict = self._close_route(reservation, now, wait, policy, info.remaining, jitter)
+            self.probing = self.probing or was_probe
+            self._account(reservation, now, info, policy, refused=True, probe=was_probe)
+            return verdict
+        if reservation.alone and not left and policy is not None and info.remaining is not None:
+            self.costs.refused(reservation.route, info.remaining)
+        self.in_a_row += was_probe
+        if inner and self.hidden is None:
+            self.hidden = Hidden(inner=True)
+        if self.hidden is not None and (inner or not self.announced):
+            held = 1.0 * len(self.flying) if self.announced else self.units
+            self.hidden.refused(reservation.sent, now, held, wait)
+        self._stop(reservation, now, wait, policy, left, jitter, was_probe=was_probe)
+        self._account(reservation, now, info, policy, refused=True, probe=was_probe)
+        if not inner and policy is not None:
+            backed = not reservation.guess and not was_probe
+            policy.refused(now, self.stopped_until, announced=announced, backed=backed)
+        patient = now - self.passed_at <= self.max_stop
+        return Verdict.UNANNOUNCED if inner or (wait is None and patient) else Verdict.QUOTA
+
+    def _left(self, reservation: Reservation, remaining: float | None, policy: Policy | None) -> bool | None:
+        """Return whether quota is left for a request and those in flight; None if unknown."""
+        if policy is None or remaining is None:
+            return None
+        needed = max(reservation.cost, reservation.prior or 0.0, LEFT * policy.limit, 1.0)
+        return remaining - self.units >= min(needed, policy.limit)
+
+    def _is_inner(self, reservation: Reservation, wait: float | None, left: bool | None) -> bool:
+        """Return whether a refusal shows an unannounced limit: the announced ones have quota left."""
+        longest = SOON
+        if self.hidden is not None and self.hidden.drip is not None:
+            longest = max(SOON, 2.0 / self.hidden.drip.rate)
+        if not self.announced or not self.costs.known(reservation.route):
+            return False
+        if wait is not None and wait > longest:
+            return False
+        if left is not None:
+            return left
+        now = reservation.sent
+        return all(one.backed(now, reservation.cost, 0.0) for one in self.announced)
+
+    def _is_shared(self, reservation: Reservation, now: float, left: bool | None) -> bool:
+        """Return whether an unannounced limit surely concerns more than one closed route."""
+        mine = self.routes.get(reservation.route)
+        if self.hidden is not None:
+            return not reservation.probe and (mine is None or not mine.refusals or mine.passed > 0)
+        alone = mine is not None and mine.passed > 0 and not mine.others_passed
+        others = (name for name, one in self.routes.items() if one.until > now and name != reservation.route)
+        return bool(left) and (alone or any(map(self.costs.known, others)))
+
+    def _concerns_route_only(self, route: str, now: float, left: bool | None) -> bool:
+        """Return whether a refusal concerns only its route."""
+        mine = self.routes.get(route)
+        if left:
+            return not any(
+                name != route and one.until > now and not one.others_passed and one.most == 1
+                for name, one in self.routes.items()
+            )
+        return left is None and mine is not None and mine.refused_at > -inf and (mine.others_passed or mine.own)
+
+    def _close_route(
+        self,
+        reservation: Reservation,
+        now: float,
+        wait: float | None,
+        policy: Policy | None,
+        remaining: float | None,
+        jitter: float,
+    ) -> Verdict:
+        """Stop the requests of one route."""
+        route = self._route(reservation.route)
+        if route.passed or not route.refusals:
+            route.refusals = 1  # a route with successes is limited, not closed
+        elif route.most > 1 or now >= route.until:
+            route.refusals += 1
+        route.refused_at, route.most, route.passed = now, 1, 0
+        route.others_passed, route.own = False, True
+        if wait is None or route.refusals > 1:
+            wait = max(wait or 0.0, self._backoff(route.refusals, jitter))
+        route.until = max(route.until, now + wait)
+        whole = policy is not None and remaining == policy.limit
+        return Verdict.TOO_EXPENSIVE if whole and route.refusals > 1 else Verdict.ROUTE
+
+    def _route(self, name: str) -> Route:
+        """Return the state of a route."""
+        if name not in self.routes and len(self.routes) >= MOST_ROUTES:
+            self.routes.pop(next(iter(self.routes)))
+        return self.routes.setdefault(name, Route())
+
+    def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
+        """Return 1, 2, 4 ... 60 seconds with jitter, and more for a long known window."""
+        return (0.5 + 0.5 * jitter) * backoff(refusals, max(LONGEST_BACKOFF, OF_WINDOW * (window or 0.0)))
+
+    def _stop(
+        self,
+        reservation: Reservation,
+        now: float,
+        wait: float | None,
+        policy: Policy | None,
+        left: bool | None,
+        jitter: float,
+        *,
+        was_probe: bool,
+    ) -> None:
+        """Stop all requests after a refusal, then probe."""
+        self.stopped_until = max(self.stopped_until, self._tries_at(reservation, now, wait, policy, jitter))
+        self.stops += 1
+        self.probing, self.most_guesses = True, 1
+        if left is None and was_probe:
+            if reservation.route == self.refused_route:
+                # Let another route send the probe after two stops by requests of this one.
+                route = self._route(reservation.route)
+                route.until = max(route.until, self.stopped_until + LATER)
+                route.refused_at, route.others_passed, route.refusals = now, False, max(1, route.refusals)
+            self.refused_route = reservation.route
+
+    def _tries_at(
+        self, reservation: Reservation, now: float, wait: float | None, policy: Policy | None, jitter: float
+    ) -> float:
+        """Return when the next request may try."""
+        pause = self._backoff(self.in_a_row, jitter, None if policy is None else policy.window)
+        if wait is not None:
+            return now + (wait if self.in_a_row < 2 else max(wait, pause))
+        hidden = self.hidden
+        if hidden is not None and (policy is None or hidden.drip is not None):
+            return self.stopped_until if now < self.stopped_until else hidden.tries_at(now, jitter)
+        if policy is not None and self.in_a_row < 2:
+            opens = policy.opens_at(now, reservation.cost, 0.0)
+            if now + pause < opens < inf:
+                return opens
+        return now + pause
+
+    # --- routes with few requests at once ---------------------------------------------------
+
+    def places(self, route: str, now: float) -> float:
+        """Return how many requests of a route may leave now."""
+        one = self.routes.get(route)
+        if one is None:
+            return inf
+        return 0 if now < one.until else max(0, one.most - one.in_flight)
+
+    def route_opens_at(self, route: str, now: float) -> float:
+        """Return when the route allows a request; inf if a response decides."""
+        one = self.routes.get(route)
+        if one is None or now < one.until:
+            return now if one is None else one.until
+        return now if one.in_flight < one.most else inf
+
+    def closed_until(self, route: str) -> float:
+        """Return the time until which a route is closed; -inf if it is open."""
+        one = self.routes.get(route)
+        return -inf if one is None else one.until
+
+    # --- forecasts --------------------------------------------------------------------------
+
+    def forecast(self, now: float, units: float, requests: float = 1.0, *, least: bool = False) -> float:
+        """Return the seconds until a request leaves, `units` including all before it.
+
+        `requests` is their number. With `least`, the earliest possible time: an estimate alone must fail no
+        request. `units` excludes requests in flight, and the forecast the time of responses.
+        """
+        stop = max(now, self.stopped_until)
+        ends = [stop - now]
+        for one in (*self.announced, *self.given):
+            needed = requests if one.requests else units
+            ends.append(one.wait_for(now, needed, self.held(one), least=least, probe=self.probe))
+        if self.hidden is not None:
+            seconds = self.hidden.wait_for(stop, units, requests + len(self.flying), self.units, least=least)
+            ends.append(stop - now + (EARLIEST if least else 1.0) * seconds)
+        return max(ends)
+
+    def promise(self, now: float, seconds: float) -> float:
+        """Return the seconds after which a new attempt would leave at once."""
+        if self.hidden is not None:
+            seconds = max(seconds, self.hidden.surely_at(now) - now)
+        # Responses under way may still report a time that is a round trip later.
+        return seconds + (max(ROUNDED, self.trip) if self.flying else 0.0)
+
+    def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
+        """Return the known state, for people to read."""
+        policy = self.announced[0] if self.announced else None
+        if policy is None and self.hidden is not None:
+            policy = self.hidden.learned
+        stopped = self.stopped_until if self.stopped_until > now else None
+        reset = stopped
+        if stopped is None:
+            opens = now
+            for one in self._limits():
+                held = len(self.flying) if one.requests else self.units
+                at = now if one.backed(now, 1.0, held) else one.opens_at(now, 1.0, held)
+                if at > opens:
+                    opens, policy = at, one
+            reset = opens if now < opens < inf else None
+        return QuotaSnapshot(
+            time=now,
+            limit=policy.limit if policy else None,
+            remaining=policy.left_at(now) if policy else None,
+            window=policy.window if policy else None,
+            stopped_until=stopped,
+            reset_at=reset,
+            costs=self.costs.learned,
+            waiting=waiting,
+            in_flight=len(self.flying),
+            unix_time=unix_time,
+            requests=policy is not None and policy.requests,
+        )
+
+    def _limits(self) -> Iterator[Policy]:
+        """Yield all limits that count units or requests in a window."""
+        yield from self.announced
+        yield from self.given
+        if self.hidden is not None and self.hidden.learned is not None:
+            yield self.hidden.learned
+
+    # --- the next host ----------------------------------------------------------------------
+
+    def encode(self, now: float) -> bytes:
+        """Return the state, for the next host of a shared quota."""
+        self.written_at = now
+        return _ENCODER.encode(self)
+
+    def restore(self, state: bytes, now: float, age: float) -> bool:
+        """Continue from a state that was encoded `age` seconds ago; return whether it counts.
+
+        It does not if it is malformed, too old, or if a response arrived already: that is newer. A probe leaves
+        first all the same, because others may have sent requests since then.
+        """
+        if age > OLDEST or self.heard or not state or len(state) > LONGEST_STATE:
+            return False
+        try:
+            other = _DECODER.decode(state)
+        except (DecodeError, ValidationError, UnicodeDecodeError, RecursionError):
+            return False
+        if other.version != VERSION:
+            return False
+        return True
+
+
+_ENCODER = Encoder()
+_DECODER: Decoder[Quota] = Decoder(Quota)
