@@ -28,7 +28,8 @@ from chainapi._limits.policy import Ledger, Policy
 __all__ = ["Hidden", "backoff"]
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 60.0  # seconds
-MOST = 32.0  # requests in flight until a limit is known: a burst that a service refuses may be as large
+OFTEN = 10.0  # seconds between tries until 40 seconds have passed; then a quarter of the time, up to a minute
+MOST = 24.0  # requests in flight until a limit is known: a burst that a service refuses may be as large
 NEAR = 2.0  # requests in flight close to the expected refusal
 SILENT = 3.0  # requests in flight that errors without fields allow: they may not have met a limit
 USUAL = (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
@@ -43,7 +44,7 @@ MOST_ENTRIES = 512
 MARGIN = 0.05  # below the rate found, at first; and growth a second
 SURE = 0.003  # the part of both left after many refusals
 SURER = 0.4  # factor of both at each refusal
-DOUBLES = 0.5  # seconds, or a request, in which the pace doubles until a refusal
+DOUBLES = 1.0  # seconds, or a request, in which the pace doubles until a refusal
 HALFWAY = 2.0  # seconds in which its distance from the refused pace halves
 CLOSE = 0.98  # of the refused pace
 FASTER = 30.0  # seconds after which it grows twice as fast
@@ -142,7 +143,7 @@ class Hidden(Struct):
         testing: whether a test runs: the limit that was learned before it; 0 for no test.
         busy: seconds since the last refusal in which requests were under way or waited, until `busy_until`.
         longest_wait: the longest announced wait.
-        seen: units that passed since the opening, without a window.
+        seen: units that passed, each back as soon as it was answered.
 
     """
 
@@ -246,6 +247,8 @@ class Hidden(Struct):
             # More than a window passed: the count is not the limit of a window.
             within = self.window is None or sent <= self.opened + self.window
             self.found = self.drip is None and (self.before or 0.0) >= LEAST and within
+            if self.found and self.window is not None:
+                self._learn(self.window, now)
 
     def _is_unrelated(self, now: float) -> bool:
         """Return whether a refusal is too far from the last one to show a limit with it."""
@@ -253,8 +256,10 @@ class Hidden(Struct):
         return apart > self.busy + SOON or 0.0 < FAR * self.longest_wait < apart
 
     def _dripped(self) -> bool:
-        """Return whether too few units passed since the opening for a window."""
-        return self.before is not None and self.passed < max(LEAST, PART * self.before)
+        """Return whether too few units passed since the opening for a window, or it was too short for one."""
+        few = self.before is not None and self.passed < max(LEAST, PART * self.before)
+        window = self.window or inf
+        return few or window <= FIRST_BACKOFF or (window < SOON and window not in USUAL)
 
     def _measure(self, now: float, last: float) -> None:
         """Bracket the rate of a drip."""
@@ -269,13 +274,13 @@ class Hidden(Struct):
     def _relearn(self, learned: Policy, now: float, held: float) -> None:
         """Count what passed in the window that a refusal showed to be used up."""
         learned.ledger.collect(now)
-        counted = max(1.0, learned.ledger.outstanding + held)
+        counted = max(1.0, learned.ledger.outstanding)
         if self.testing:
             refuted = counted >= 1.5 * self.testing
             self.gap = 1 if refuted else min(2 * self.gap, RAREST_TEST)
             learned.limit = max(self.testing, counted)
         else:
-            learned.limit = max(1.0, min(learned.limit, max(learned.limit / 2.0, counted)))
+            learned.limit = max(1.0, min(learned.limit, max(learned.limit / 2.0, counted + held)))
         self.testing, self.until_test = 0.0, self.gap
 
     def tries_at(self, now: float, jitter: float) -> float:
@@ -289,11 +294,11 @@ class Hidden(Struct):
         if self.tries == 1 and (at := self._foreseen(now)) > now:
             return min(at, now + self.longest_wait + LONGEST_BACKOFF)
         elapsed = 0.0 if self.closed is None else now - self.closed
-        longest = backoff(self.tries, max(LONGEST_BACKOFF, elapsed / 8.0))
+        longest = backoff(self.tries, min(max(OFTEN, elapsed / 4.0), max(LONGEST_BACKOFF, elapsed / 8.0)))
         # A window that others used up ends at most one window after the first request in it.
         begun = self.anchor if self.closed is None else min(self.anchor, self.closed)
         for window in USUAL:
-            if now + longest / 4.0 <= begun + window <= now + longest:
+            if now + longest / 8.0 <= begun + window <= now + longest:
                 return begun + window
         return now + longest * (1.0 - 0.25 * jitter)
 
@@ -321,6 +326,8 @@ class Hidden(Struct):
         self.count += 1
         if self.learned is not None:
             self.learned.spend(sent, now, cost)
+            if self.closed is not None:  # it passed beside refused ones
+                self.learned.limit = max(self.learned.limit, self.learned.ledger.outstanding)
             self._test(self.learned, now, held)
         elif self.drip is None:
             self._note(sent, now, cost)
@@ -358,8 +365,11 @@ class Hidden(Struct):
         window = self._usual(longer, sent - self.opened)
         if self.found and self.window is not None and longer < self.window < window:
             window = self.window  # from the opening before; no try since shows a longer one
-        if self.learned is None and self.found:
-            self._learn(window)
+        if self.found and self.learned is None:
+            self._learn(window, closed)
+        elif self.found and self.learned is not None and longer >= (self.learned.window or 0.0):
+            self.learned.ledger.move_by(window - (self.learned.window or 0.0))
+            self.learned.window = window
         elif self.drip is not None and not self.inner and sent - closed > SOON:
             # A drip has no wait as long as this: begin again.
             self.drip = None
@@ -369,11 +379,11 @@ class Hidden(Struct):
         self.before, self.window = self.passed, None if self.announced else window
         self.closed, self.opened, self.found, self.last_closed = None, sent, False, closed
         self.passed, self.count = 0.0, 0
-        self.seen.clear()
 
-    def _learn(self, window: float) -> None:
-        """Keep a window from now on."""
-        self.learned = Policy(max(1.0, self.passed), window, ledger=self.seen)
+    def _learn(self, window: float, closed: float) -> None:
+        """Keep a window from now on; it was used up when it closed."""
+        in_window = self.seen.outstanding - self.seen.sent_by(closed - window)
+        self.learned = Policy(max(1.0, self.passed, in_window), window, ledger=self.seen)
         self.seen.move_by(window - SOON)
         self.seen, self.drip = Ledger(), None
         self.gap = self.until_test = 1

@@ -34,6 +34,7 @@ FAR = 0.05  # of a window: a probe may cost a refusal only if it may save more t
 PATIENCE = 0.02  # of a window: the longest that a probe waits for a unit to drip in
 CUSHION = 0.005  # of the limit: a predicted drip must exceed the need by this
 LARGEST_RESERVE = 0.01  # of the limit
+SLOWEST = 64.0  # times as slow as announced
 EARLIEST = 0.8  # of the predicted time of a drip: the least, because responses round and trips differ
 
 
@@ -133,6 +134,7 @@ class Policy(Struct, eq=False):
         unseen: time and units of requests that the last report need not include; `unseen_units` in all.
         reset_at: announced time when all units are back; inf if unknown.
         kind: how units come back; see the module.
+        slowness: times as slow as announced that they drip, because others use the quota too.
         tick: start of a window that the service's clock opens; inf if requests open it.
         asked: whether a probe for the kind was sent, or is unnecessary; `answered`: whether it was answered.
 
@@ -161,6 +163,7 @@ class Policy(Struct, eq=False):
     first_reset: float = inf  # the first one announced since units came back
     left_at_first: float = 0.0
     kind: Literal["log", "window", "drip"] = "log"
+    slowness: float = 1.0
     tick: float = inf
     asked: bool = False
     answered: bool = False
@@ -212,7 +215,7 @@ class Policy(Struct, eq=False):
         if self.kind == "drip":
             # A burst may be far smaller than the limit.
             missing += min(CUSHION * self.limit, 0.25 * self.most_left, 5.0)
-            return max(now, self.read_at + missing * window / self.limit)
+            return max(now, self.read_at + missing * window * self.slowness / self.limit)
         if self.kind == "window":
             end = ledger.back[0] if ledger.back else self.read_at + window
             back = min(end, self._next_tick(window))
@@ -238,7 +241,7 @@ class Policy(Struct, eq=False):
             return max(0.0, min(self.limit, self.room(now, 0.0)))
         left = self.left - self.unseen_units
         if self.kind == "drip":
-            back = floor(min(self.drip(now - self.read_at), self.limit) + EPSILON)
+            back = floor(min(self.drip(now - self.read_at) / self.slowness, self.limit) + EPSILON)
         elif self.kind == "window" or self.reset() <= now:
             back = self.limit if self._back_at(-inf, self.limit - left) <= now else 0.0
         else:
@@ -296,9 +299,8 @@ class Policy(Struct, eq=False):
     def spend(self, sent: float, now: float, cost: float) -> None:
         """Record a request that the service counted, or may have counted, without a report."""
         if self.reported:
-            if len(self.unseen) >= MOST_UNSEEN:
-                cost += self.unseen.pop()[1]
-            self.unseen.append((now, cost))
+            before = self.unseen.pop()[1] if len(self.unseen) >= MOST_UNSEEN else 0.0
+            self.unseen.append((now, before + cost))
             self.unseen_units += cost
         if self.window:
             self.ledger.add(sent, now, self.window, cost)
@@ -334,7 +336,7 @@ class Policy(Struct, eq=False):
         if len(lows) == 1:
             return remaining
         if len(lows) > MOST_LOWS:
-            del lows[0]
+            lows[:2] = [(lows[1][0], lows[0][1])]  # as if the lowest one was reported later
         return lows[bisect_left(lows, (sent, -inf))][1]
 
     def _see(self, sent: float) -> None:
@@ -370,8 +372,10 @@ class Policy(Struct, eq=False):
             self.set_window(now, stop - now, named=False)
         self.reset_at, self.first_reset, self.tick = stop, inf, inf
         self.asked, self.answered = True, self.answered or self.asked
-        if self.kind == "drip" and self.window and stop - now > FAR * self.window + 2.0:
-            self.kind = "log"
+        if self.kind == "drip" and self.window:
+            self.slowness = min(self.slowness * 1.25, SLOWEST)
+            if stop - now > FAR * self.window + 2.0:
+                self.kind = "log"
         if backed:
             self.reserve = min(self.reserve + 1.0, floor(LARGEST_RESERVE * self.limit))
 
@@ -386,10 +390,11 @@ class Policy(Struct, eq=False):
         if not self.window:
             return
         self.answered = self.answered or self.asked
-        if self.kind == "drip":
-            return
         gain, whole = found - self.left, self.limit - self.left
         drip = self.drip(now - self.read_at)
+        if self.kind == "drip":
+            self._measure(gain, drip, found)
+            return
         # No drip is faster than announced.
         most = 2.0 * (drip + self.drip(now - sent)) + 2.0
         surely = self.ledger.back_by(sent)
@@ -404,3 +409,11 @@ class Policy(Struct, eq=False):
                 self.kind = "drip"
         elif gain + 0.5 < 0.5 * surely:
             self.kind = "drip"
+
+    def _measure(self, gain: float, drip: float, found: float) -> None:
+        """Measure how slowly units drip: `gain` of the announced `drip` came back, `found` in all."""
+        if found >= self.most_left or gain >= drip:
+            self.slowness = max(1.0, self.slowness * 0.8)
+        elif drip >= 3.0:
+            slower = min(drip / (max(gain, 0.0) + 0.5), SLOWEST)
+            self.slowness += 0.2 * (max(1.0, slower) - self.slowness)

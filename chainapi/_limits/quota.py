@@ -70,7 +70,7 @@ class Decision(Struct, frozen=True):
         when: `now`, a later time, or inf if a response decides.
         guess: whether no response covers the request.
         probe: whether it leaves as a probe.
-        inquiry: whether it leaves although units are used up, to show when they come back.
+        inquiry: the limit that it should show the return of units of, although they are used up.
         used_up: whether units have to come back first and nothing is in flight.
 
     """
@@ -78,7 +78,7 @@ class Decision(Struct, frozen=True):
     when: float
     guess: bool = False
     probe: bool = False
-    inquiry: bool = False
+    inquiry: Policy | None = None
     used_up: bool = False
 
 
@@ -274,7 +274,7 @@ class Quota(Struct, eq=False):
             probes_at = scarce.probes_at(opens) if self.probe else inf
             if probes_at > now:
                 return Decision(min(opens, probes_at), used_up=True)
-            return Decision(now, guess=True, probe=True, inquiry=True, used_up=True)
+            return Decision(now, guess=True, probe=True, inquiry=scarce, used_up=True)
         careful = not self.probe and scarce.proven
         if not alone and not hedge and (careful or self._guesses(now) >= self.most_guesses):
             return NEVER
@@ -313,15 +313,16 @@ class Quota(Struct, eq=False):
         self.numbers += 1
         alone = len(self.flying) <= self.late
         probe = self.probe_round if decision.probe else 0
+        inquiry = decision.inquiry is not None
         reservation = Reservation(
-            self.numbers, route, prior, cost, now, self.stops, probe, decision.guess, decision.inquiry, alone
+            self.numbers, route, prior, cost, now, self.stops, probe, decision.guess, inquiry, alone
         )
         if probe:
             self._send_probe(now)
-        if decision.inquiry:
+        if decision.used_up:
             self.most_guesses = 1
-            for policy in self.announced:
-                policy.asked = True
+        if decision.inquiry is not None:
+            decision.inquiry.asked = True
         if self.hidden is not None:
             self.hidden.send(now, self._hidden_cost(cost))
         self._enter(route)
