@@ -5,8 +5,8 @@ remainder, and what may have come back meanwhile. They cost at least the drop, l
 flight explain. So the bounds hold for any order of responses, and for services that read the remainder when
 they count a request or when they answer it. One report outside of the bounds replaces them.
 
-A documented price counts while it lies within the bounds, and while it explains the drops. Else the upper
-bound counts, so that a burst of unknown prices does not exceed the limit.
+Until the bounds meet, a request holds its documented price, or the least drop that was seen if that is more: so
+a burst of unknown prices does not exceed the limit.
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ EPSILON = 1e-6
 
 
 class Price(Struct):
-    """Price of a route: bounds in whole units.
-
-    A free request counts as one unit.
+    """Price of a route: bounds in whole units. A free request counts as one unit.
 
     Attributes:
         low, high: the bounds.
-        trusted: whether the documented price explains all drops so far.
+        drop: the least drop for a request: its price if no units came back meanwhile, and no other was counted.
         tries: answers with a remainder, up to two.
 
     """
 
     low: float = 1.0
     high: float = inf
-    trusted: bool = True
+    drop: float = inf
     tries: int = 0
 
     @property
@@ -46,24 +44,15 @@ class Price(Struct):
         """Whether the bounds meet."""
         return self.low == self.high
 
-    def at_most(self, units: float) -> bool:
-        """Lower the upper bound; return whether it changed."""
-        units = max(units, 1.0)
-        if units >= self.high:
-            return False
-        if units < self.low:
-            self.low = 1.0  # others caused that drop, or the price changed
-        self.high = units
-        return True
-
-    def at_least(self, units: float, most: float) -> bool:
-        """Raise the lower bound, with the upper one of the same report; return whether it changed."""
-        if units <= self.low:
-            return False
-        if units > self.high:
-            self.high = most
-        self.low = units
-        return True
+    def narrow(self, least: float, most: float, drop: float) -> bool:
+        """Take over the bounds and the drop of a stretch; return whether they changed."""
+        least, most, before = floor(max(least, 0.0) + EPSILON), max(floor(most + EPSILON), 1.0), (self.low, self.high)
+        if most < self.low or least > self.high:  # others caused a drop, or the price changed
+            self.low, self.high, self.drop = 1.0, most, inf
+        self.low, self.high = max(self.low, min(least, most)), min(self.high, most)
+        self.drop = max(self.low, min(self.drop, drop))
+        self.tries = TRIES
+        return before != (self.low, self.high)
 
 
 class Stretch(Struct):
@@ -74,7 +63,6 @@ class Stretch(Struct):
         left: its remainder.
         held: units in flight at that time, by their prices.
         counts: answered requests by route.
-        expected: their units, by their prices.
         answers: their number.
 
     """
@@ -83,7 +71,6 @@ class Stretch(Struct):
     left: float
     held: float
     counts: dict[str, int] = field(default_factory=dict)
-    expected: float = 0.0
     answers: int = 0
 
 
@@ -93,6 +80,7 @@ class Costs(Struct):
     Attributes:
         prices: bounds of the routes that were answered with a remainder.
         units: whether the service counts units, not requests; None if unknown.
+        right: whether documented prices proved right, and none wrong.
         most_left: the highest remainder; the least limit until a response reports one.
         limit: the least announced limit.
         version: counts up when a price may have changed.
@@ -101,6 +89,8 @@ class Costs(Struct):
 
     prices: dict[str, Price] = field(default_factory=dict)
     units: bool | None = None
+    right: bool = False
+    wrong: bool = False
     most_left: float = 0.0
     limit: float = inf
     version: int = 0
@@ -111,12 +101,12 @@ class Costs(Struct):
         known = self.prices.get(route)
         if known is not None and known.low == known.high:
             return known.high
-        likely = prior
-        if prior is None or prior > self.limit or self.units is False:
-            likely = max(1.0, SHARE * (self.most_left or self.limit)) if self.limit < inf else 1.0
-        if known is None:
-            return likely
-        return max(known.low, min(likely, known.high)) if known.trusted else known.high
+        likely = 1.0 if prior is None or prior > self.limit or self.units is False else prior
+        if prior is None or not self.right:
+            likely = max(likely, SHARE * (self.most_left or self.limit)) if self.limit < inf else likely
+        if known is None or known.drop == inf:
+            return likely if known is None else max(likely, known.low)
+        return min(known.high, max(known.drop, likely))
 
     def shown(self, route: str, prior: float | None) -> float:
         """Return the likely price of a request, for people: no margin for what is unknown."""
@@ -124,6 +114,11 @@ class Costs(Struct):
             prior = 1.0
         known = self.prices.get(route)
         return prior if known is None else max(known.low, min(prior, known.high))
+
+    def low(self, route: str) -> float:
+        """Return the lower bound of a price."""
+        known = self.prices.get(route)
+        return 1.0 if known is None else known.low
 
     def least(self, route: str, prior: float | None) -> float:
         """Return the least likely price of a request: a documented price counts if the service counts units."""
@@ -150,7 +145,9 @@ class Costs(Struct):
 
     def refused(self, route: str, left: float) -> None:
         """Learn from a request that was refused alone, with `left` units left: it costs more."""
-        if (price := self._price(route)) is not None and price.at_least(left + 1.0, inf):
+        if (price := self._price(route)) is not None and left + 1.0 > price.low:
+            price.low = left + 1.0
+            price.high, price.drop = max(price.high, price.low), max(price.drop, price.low)
             self.version += 1
 
     def _price(self, route: str) -> Price | None:
@@ -169,68 +166,81 @@ class Costs(Struct):
             self.most_left = left
             self.version += 1
 
+    def came_back(self, sent: float, remaining: float) -> bool:
+        """Return whether a report shows that units came back since the first one."""
+        stretch = self.stretch
+        return stretch is not None and sent >= stretch.begun and remaining > stretch.left
+
+    def compares(self, route: str) -> bool:
+        """Return whether the next report of a route is compared with the first one."""
+        full = self.stretch is not None and self.stretch.answers + 1 >= MOST_ANSWERS
+        return full or not self.exact(route)
+
     def report(
-        self, route: str, prior: float | None, sent: float, now: float, left: float, held: float, drip: float
+        self,
+        route: str,
+        prior: float | None,
+        sent: float,
+        now: float,
+        left: float,
+        drip: float,
+        held: float,
+        before: float,
     ) -> None:
         """Compare a report with the first one: `left` units, with `held` ones still in flight.
 
-        `drip` is the number of units a second that may come back.
+        `drip` is the number of units a second that may come back. `before` are the units in flight that were
+        sent before the request.
         """
-        price, stretch = self._price(route), self.stretch
+        compares, price, stretch = self.compares(route), self._price(route), self.stretch
         if price is None:
             return
         if price.tries < TRIES:
             price.tries, self.version = price.tries + 1, self.version + 1
         if stretch is None or sent < stretch.begun:
             return
-        stretch.expected += self.price(route, prior)
         stretch.counts[route] = stretch.counts.get(route, 0) + 1
         stretch.answers += 1
-        full = stretch.answers >= MOST_ANSWERS
-        if full or price.low != price.high:
-            self._compare(stretch, now, left, held, drip)
-            if prior is not None and prior >= 2.0 and self.units is None and price.high < 2.0:
-                self.units = False
-        if full or stretch.begun == -inf or (not held and all(map(self._exact, stretch.counts))):
+        if compares:
+            self._compare(stretch, now, left, drip, before)
+            self._check(price, prior)
+        quiet = not held and all(map(self.exact, stretch.counts))
+        if quiet or stretch.answers >= MOST_ANSWERS or stretch.begun == -inf:
             self.begin(now, left, held)
 
-    def _exact(self, route: str) -> bool:
+    def _check(self, price: Price, prior: float | None) -> None:
+        """Compare a price with the documented one."""
+        if prior is None or prior < 2.0:
+            return
+        if self.units is None and price.high < 2.0:
+            self.units = False
+        if price.low == price.high and not self.wrong:
+            self.right = price.low == prior
+            self.wrong = not self.right
+
+    def exact(self, route: str) -> bool:
+        """Return whether responses showed the price of a route."""
         price = self.prices.get(route)
         return price is not None and price.low == price.high
 
-    def _compare(self, stretch: Stretch, now: float, left: float, held: float, drip: float) -> None:
+    def _compare(self, stretch: Stretch, now: float, left: float, drip: float, before: float) -> None:
         """Bound the prices of the requests of a stretch."""
         drop, first = stretch.left - left, stretch.begun == -inf
-        if first and drop > stretch.expected + EPSILON:
-            return  # others may have used the window before: the next report shows the price
         # Reports are whole units: a part of one may be hidden if they drip.
         back = drip * (now - stretch.begun) + 1.0 if drip and not first else 0.0
-        others = inf if first else stretch.held + held
-        explained = drop <= stretch.expected + others + EPSILON
+        unsure = inf if first or len(stretch.counts) > 1 else stretch.held + before
         for route, number in stretch.counts.items():
             if (price := self.prices.get(route)) is not None:
-                most = (drop + back - self._others(stretch, route)) / number
-                least = (drop - others) / number if len(stretch.counts) == 1 else -inf
-                self._bound(price, least, most, explained=explained)
+                own = drop - self._others(stretch, route)
+                if price.narrow((drop - unsure) / number, (own + back) / number, own / number):
+                    self.version += 1
+                if price.low >= 2.0:
+                    self.units = True
 
     def _others(self, stretch: Stretch, route: str) -> float:
         """Return the units of the other routes of a stretch, as far as their prices are sure."""
         return sum(
             number * self.prices[other].high
             for other, number in stretch.counts.items()
-            if other != route and self._exact(other)
+            if other != route and self.exact(other)
         )
-
-    def _bound(self, price: Price, least: float, most: float, *, explained: bool) -> None:
-        most = floor(most + EPSILON)
-        changed = price.at_most(most)
-        if least > price.low:
-            changed |= price.at_least(floor(least + EPSILON), max(most, 1.0))
-        if not explained and price.trusted and not price.exact:
-            price.trusted, changed = False, True
-        if price.high < inf:
-            price.tries = TRIES
-        if changed:
-            self.version += 1
-            if price.low >= 2.0:
-                self.units = True

@@ -235,6 +235,11 @@ class Policy(Struct, eq=False):
         moves = self.reset_at - self.first_reset > ROUNDED
         return inf if moves or self.reset_at <= self.read_at else self.reset_at
 
+    def returns_by(self, time: float) -> bool:
+        """Return whether spent units may come back by a time, if not one by one."""
+        back = self.ledger.back
+        return bool(back) and back[0] <= time + FAR * (self.window or 0.0)
+
     def left_at(self, now: float) -> float:
         """Return the units left at a time, with those in flight, and those predicted to be back."""
         if not self.reported:

@@ -239,8 +239,8 @@ class Quota(Struct, eq=False):
             return -inf
         if not self.flying:
             # Units that may have been counted are held back, but not for ever: the next response includes them.
-            # The price of an unknown route is likely lower than what is held for it.
-            least = counted if self.costs.known(route) else min(counted, 1.0)
+            # A price that is not sure is likely lower than what is held for it: alone, a request shows it.
+            least = counted if self.costs.exact(route) else min(counted, self.costs.low(route))
             if policy.backed(now, least, -policy.unseen_units if policy.reported else held):
                 return -inf
         if policy.announced and self.probing and not hedge and policy.reset_at <= now:
@@ -539,17 +539,27 @@ class Quota(Struct, eq=False):
         """Record the reported remainder of a limit, and what it shows of prices."""
         sent, first = reservation.sent, not one.reported
         cost = 0.0 if refused else reservation.cost
-        back_soon = one.kind == "log" and bool(one.ledger.back) and one.ledger.back[0] <= now + 2.0 * self.trip
+        back_soon = one.kind != "drip" and one.returns_by(now + 2.0 * self.trip)
         rises = one.record(sent, now, remaining, cost, probe=probe and not refused)
         if refused or one is not self.announced[0]:
             return
         costs = self.costs
-        if first and one.sized:
-            costs.begin(-inf, one.limit, 0.0)
-        elif rises or back_soon:
+        if one.sized and one.kind != "drip" and (first or (rises and probe)):
+            costs.begin(-inf, one.limit, 0.0)  # at most the whole limit was left
+        elif rises or back_soon or costs.came_back(sent, remaining):
             costs.begin(now, one.left, self.units)
         drip = 0.0 if one.kind == "window" else one.drip(1.0)
-        costs.report(reservation.route, reservation.prior, sent, now, one.left, self.units, drip)
+        before = self._held_before(sent) if costs.compares(reservation.route) else 0.0
+        costs.report(reservation.route, reservation.prior, sent, now, one.left, drip, self.units, before)
+
+    def _held_before(self, sent: float) -> float:
+        """Return the units in flight of requests sent by a time: a response may include them."""
+        held = 0.0
+        for one in self.flying.values():
+            if one.sent > sent:
+                break
+            held += one.cost
+        return held
 
     # --- announced limits -------------------------------------------------------------------
 
