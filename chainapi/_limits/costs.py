@@ -11,7 +11,7 @@ a burst of unknown prices does not exceed the limit.
 
 from __future__ import annotations
 
-from math import floor, inf
+from math import ceil, floor, inf
 
 from msgspec import Struct, field
 
@@ -21,6 +21,7 @@ MOST_ROUTES = 4096
 MOST_ANSWERS = 64  # between two reports that are compared
 SHARE = 1 / 30  # of the units left at most: held for a request of which nothing is known
 TRIES = 2  # answers after which a route is known although they show no price
+CLOSE = 1.1  # times the lower bound
 EPSILON = 1e-6
 
 
@@ -40,9 +41,14 @@ class Price(Struct):
     tries: int = 0
 
     @property
-    def exact(self) -> bool:
-        """Whether the bounds meet."""
-        return self.low == self.high
+    def sure(self) -> bool:
+        """Whether the bounds are close."""
+        return self.high <= self.low + 1.0 or self.high <= CLOSE * self.low
+
+    @property
+    def units(self) -> float:
+        """The likely price: units that drip in hide a part of one, and other requests in flight only add."""
+        return max(self.low, min(self.high, ceil(self.drop - EPSILON)))
 
     def narrow(self, least: float, most: float, drop: float) -> bool:
         """Take over the bounds and the drop of a stretch; return whether they changed."""
@@ -99,8 +105,8 @@ class Costs(Struct):
     def price(self, route: str, prior: float | None) -> float:
         """Return the units to hold for a request; `prior` is the documented price."""
         known = self.prices.get(route)
-        if known is not None and known.low == known.high:
-            return known.high
+        if known is not None and known.sure:
+            return known.units
         likely = 1.0 if prior is None or prior > self.limit or self.units is False else prior
         if prior is None or not self.right:
             likely = max(likely, SHARE * (self.most_left or self.limit)) if self.limit < inf else likely
@@ -113,17 +119,21 @@ class Costs(Struct):
         if prior is None or prior > self.limit or self.units is False:
             prior = 1.0
         known = self.prices.get(route)
+        if known is not None and known.sure:
+            return known.units
         return prior if known is None else max(known.low, min(prior, known.high))
 
-    def low(self, route: str) -> float:
-        """Return the lower bound of a price."""
+    def alone(self, route: str) -> float:
+        """Return the units that must be left for a request that leaves alone, to show its price."""
         known = self.prices.get(route)
-        return 1.0 if known is None else known.low
+        if known is None or known.tries < TRIES:
+            return 1.0
+        return known.units if known.sure else max(known.low, min(known.high, SHARE * self.most_left))
 
     def least(self, route: str, prior: float | None) -> float:
         """Return the least likely price of a request: a documented price counts if the service counts units."""
         known = self.prices.get(route)
-        if known is not None and not known.exact:
+        if known is not None and not known.sure:
             return known.low
         return self.shown(route, prior if self.units else None)
 
@@ -135,7 +145,7 @@ class Costs(Struct):
     @property
     def learned(self) -> dict[str, float]:
         """Prices that responses showed, by route."""
-        return {route: one.high for route, one in self.prices.items() if one.exact}
+        return {route: one.units for route, one in self.prices.items() if one.sure}
 
     def announced(self, limit: float) -> None:
         """Record the least announced limit."""
@@ -166,15 +176,18 @@ class Costs(Struct):
             self.most_left = left
             self.version += 1
 
-    def came_back(self, sent: float, remaining: float) -> bool:
-        """Return whether a report shows that units came back since the first one."""
+    def came_back(self, sent: float, now: float, remaining: float, drip: float) -> bool:
+        """Return whether a report shows that more units came back since the first one than may drip."""
         stretch = self.stretch
-        return stretch is not None and sent >= stretch.begun and remaining > stretch.left
+        if stretch is None or sent < stretch.begun:
+            return stretch is None
+        return remaining > stretch.left + (drip * (now - stretch.begun) + 1.0 if drip else 0.0)
 
     def compares(self, route: str) -> bool:
         """Return whether the next report of a route is compared with the first one."""
+        known = self.prices.get(route)
         full = self.stretch is not None and self.stretch.answers + 1 >= MOST_ANSWERS
-        return full or not self.exact(route)
+        return full or known is None or known.low != known.high
 
     def report(
         self,
@@ -204,7 +217,7 @@ class Costs(Struct):
         if compares:
             self._compare(stretch, now, left, drip, before)
             self._check(price, prior)
-        quiet = not held and all(map(self.exact, stretch.counts))
+        quiet = not held and all(map(self.sure, stretch.counts))
         if quiet or stretch.answers >= MOST_ANSWERS or stretch.begun == -inf:
             self.begin(now, left, held)
 
@@ -214,33 +227,35 @@ class Costs(Struct):
             return
         if self.units is None and price.high < 2.0:
             self.units = False
-        if price.low == price.high and not self.wrong:
-            self.right = price.low == prior
+        if price.sure and not self.wrong:
+            self.right = price.low <= prior <= price.high
             self.wrong = not self.right
 
-    def exact(self, route: str) -> bool:
+    def sure(self, route: str) -> bool:
         """Return whether responses showed the price of a route."""
         price = self.prices.get(route)
-        return price is not None and price.low == price.high
+        return price is not None and price.sure
 
     def _compare(self, stretch: Stretch, now: float, left: float, drip: float, before: float) -> None:
         """Bound the prices of the requests of a stretch."""
         drop, first = stretch.left - left, stretch.begun == -inf
         # Reports are whole units: a part of one may be hidden if they drip.
         back = drip * (now - stretch.begun) + 1.0 if drip and not first else 0.0
-        unsure = inf if first or len(stretch.counts) > 1 else stretch.held + before
+        unsure = inf if first else stretch.held + before
         for route, number in stretch.counts.items():
             if (price := self.prices.get(route)) is not None:
-                own = drop - self._others(stretch, route)
-                if price.narrow((drop - unsure) / number, (own + back) / number, own / number):
+                low, high = self._others(stretch, route)
+                own = drop - low
+                if price.narrow((drop - unsure - high) / number, (own + back) / number, own / number):
                     self.version += 1
                 if price.low >= 2.0:
                     self.units = True
 
-    def _others(self, stretch: Stretch, route: str) -> float:
-        """Return the units of the other routes of a stretch, as far as their prices are sure."""
-        return sum(
-            number * self.prices[other].high
-            for other, number in stretch.counts.items()
-            if other != route and self.exact(other)
-        )
+    def _others(self, stretch: Stretch, route: str) -> tuple[float, float]:
+        """Return bounds of the units of the other routes of a stretch."""
+        low = high = 0.0
+        for other, number in stretch.counts.items():
+            if other != route:
+                price = self.prices[other]
+                low, high = low + number * price.low, high + number * price.high
+        return low, high

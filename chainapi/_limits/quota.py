@@ -240,7 +240,7 @@ class Quota(Struct, eq=False):
         if not self.flying:
             # Units that may have been counted are held back, but not for ever: the next response includes them.
             # A price that is not sure is likely lower than what is held for it: alone, a request shows it.
-            least = counted if self.costs.exact(route) else min(counted, self.costs.low(route))
+            least = min(counted, self.costs.alone(route))
             if policy.backed(now, least, -policy.unseen_units if policy.reported else held):
                 return -inf
         if policy.announced and self.probing and not hedge and policy.reset_at <= now:
@@ -538,17 +538,20 @@ class Quota(Struct, eq=False):
     ) -> None:
         """Record the reported remainder of a limit, and what it shows of prices."""
         sent, first = reservation.sent, not one.reported
-        cost = 0.0 if refused else reservation.cost
+        cost = 0.0 if refused else self.costs.shown(reservation.route, reservation.prior)
+        if not self.costs.sure(reservation.route):
+            # What it found depends on its price: it shows nothing, and another one may ask.
+            probe, one.asked = False, one.asked and not reservation.inquiry
         back_soon = one.kind != "drip" and one.returns_by(now + 2.0 * self.trip)
-        rises = one.record(sent, now, remaining, cost, probe=probe and not refused)
+        one.record(sent, now, remaining, cost, probe=probe and not refused)
         if refused or one is not self.announced[0]:
             return
-        costs = self.costs
-        if one.sized and one.kind != "drip" and (first or (rises and probe)):
+        costs, drip = self.costs, 0.0 if one.kind == "window" else one.drip(1.0)
+        came_back = costs.came_back(sent, now, remaining, drip)
+        if one.sized and one.kind != "drip" and (first or (came_back and probe)):
             costs.begin(-inf, one.limit, 0.0)  # at most the whole limit was left
-        elif rises or back_soon or costs.came_back(sent, remaining):
+        elif came_back or back_soon:
             costs.begin(now, one.left, self.units)
-        drip = 0.0 if one.kind == "window" else one.drip(1.0)
         before = self._held_before(sent) if costs.compares(reservation.route) else 0.0
         costs.report(reservation.route, reservation.prior, sent, now, one.left, drip, self.units, before)
 
