@@ -123,6 +123,11 @@ class Costs(Struct):
             return known.units
         return prior if known is None else max(known.low, min(prior, known.high))
 
+    def low(self, route: str) -> float:
+        """Return the lower bound of a price."""
+        known = self.prices.get(route)
+        return 1.0 if known is None else known.low
+
     def alone(self, route: str) -> float:
         """Return the units that must be left for a request that leaves alone, to show its price."""
         known = self.prices.get(route)

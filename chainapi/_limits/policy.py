@@ -310,16 +310,11 @@ class Policy(Struct, eq=False):
         if self.window:
             self.ledger.add(sent, now, self.window, cost)
 
-    def record(self, sent: float, now: float, remaining: float, cost: float, *, probe: bool) -> bool:
-        """Record a report of a response to a request of `cost` units; 0 if refused.
-
-        Return whether units came back. The report of a `probe` shows how they do.
-        """
+    def record(self, sent: float, now: float, remaining: float, cost: float) -> None:
+        """Record a report of a response to a request of `cost` units; 0 if refused."""
         low = self._lowest(sent, now, remaining)
         if not self.sized and low + cost > self.limit:
             self.limit = low + cost
-        if probe and self.reported:
-            self._classify(sent, now, low + cost)
         rises = not self.reported or low > self.left
         self._see(sent)
         self.left, self.reported, self.proven, self.read_at = low, True, True, now
@@ -330,7 +325,6 @@ class Policy(Struct, eq=False):
         self.ledger.keep(self.limit - low)
         if rises:
             self.reset_at = self.first_reset = inf
-        return rises
 
     def _lowest(self, sent: float, now: float, remaining: float) -> float:
         """Return the lowest remainder reported since a request was sent: responses overtake each other."""
@@ -390,15 +384,19 @@ class Policy(Struct, eq=False):
         self.reset_at = self.first_reset = inf
         self.ledger.clear()
 
-    def _classify(self, sent: float, now: float, found: float) -> None:
-        """Learn the kind from the first report after a pause: its request found `found` units."""
+    def classify(self, sent: float, now: float, found: float, *, sure: bool) -> None:
+        """Learn the kind from the first report after a pause: its request found `found` units, or more.
+
+        `sure` if it found no more.
+        """
         if not self.window:
             return
         self.answered = self.answered or self.asked
         gain, whole = found - self.left, self.limit - self.left
         drip = self.drip(now - self.read_at)
         if self.kind == "drip":
-            self._measure(gain, drip, found)
+            if sure:
+                self._measure(gain, drip, found)
             return
         # No drip is faster than announced.
         most = 2.0 * (drip + self.drip(now - sent)) + 2.0
@@ -412,7 +410,7 @@ class Policy(Struct, eq=False):
                 self.kind = "window"
             elif gain <= most and drip < (1 - FAR) * whole and possibly == 0:
                 self.kind = "drip"
-        elif gain + 0.5 < 0.5 * surely:
+        elif sure and gain + 0.5 < 0.5 * surely:
             self.kind = "drip"
 
     def _measure(self, gain: float, drip: float, found: float) -> None:

@@ -539,15 +539,17 @@ class Quota(Struct, eq=False):
         """Record the reported remainder of a limit, and what it shows of prices."""
         sent, first = reservation.sent, not one.reported
         cost = 0.0 if refused else self.costs.shown(reservation.route, reservation.prior)
-        if not self.costs.sure(reservation.route):
-            # What it found depends on its price: it shows nothing, and another one may ask.
-            probe, one.asked = False, one.asked and not reservation.inquiry
+        sure = self.costs.sure(reservation.route)
         back_soon = one.kind != "drip" and one.returns_by(now + 2.0 * self.trip)
-        one.record(sent, now, remaining, cost, probe=probe and not refused)
+        if probe and not refused and one.reported:
+            one.classify(sent, now, remaining + (cost if sure else self.costs.low(reservation.route)), sure=sure)
+            if not sure and one.kind == "log":
+                one.asked = one.asked and not reservation.inquiry  # it showed nothing: another one may ask
+        one.record(sent, now, remaining, cost)
         if refused or one is not self.announced[0]:
             return
         costs, drip = self.costs, 0.0 if one.kind == "window" else one.drip(1.0)
-        came_back = costs.came_back(sent, now, remaining, drip)
+        came_back = costs.came_back(sent, now, remaining, drip if one.kind == "drip" else 0.0)
         if one.sized and one.kind != "drip" and (first or (came_back and probe)):
             costs.begin(-inf, one.limit, 0.0)  # at most the whole limit was left
         elif came_back or back_soon:
