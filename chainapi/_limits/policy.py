@@ -310,8 +310,8 @@ class Policy(Struct, eq=False):
         if self.window:
             self.ledger.add(sent, now, self.window, cost)
 
-    def record(self, sent: float, now: float, remaining: float, cost: float) -> None:
-        """Record a report of a response to a request of `cost` units; 0 if refused."""
+    def record(self, sent: float, now: float, remaining: float, cost: float) -> bool:
+        """Record a report of a response to a request of `cost` units, 0 if refused; return whether it rose."""
         low = self._lowest(sent, now, remaining)
         if not self.sized and low + cost > self.limit:
             self.limit = low + cost
@@ -325,6 +325,7 @@ class Policy(Struct, eq=False):
         self.ledger.keep(self.limit - low)
         if rises:
             self.reset_at = self.first_reset = inf
+        return rises
 
     def _lowest(self, sent: float, now: float, remaining: float) -> float:
         """Return the lowest remainder reported since a request was sent: responses overtake each other."""

@@ -545,11 +545,11 @@ class Quota(Struct, eq=False):
             one.classify(sent, now, remaining + (cost if sure else self.costs.low(reservation.route)), sure=sure)
             if not sure and one.kind == "log":
                 one.asked = one.asked and not reservation.inquiry  # it showed nothing: another one may ask
-        one.record(sent, now, remaining, cost)
+        rises = one.record(sent, now, remaining, cost)
         if refused or one is not self.announced[0]:
             return
         costs, drip = self.costs, 0.0 if one.kind == "window" else one.drip(1.0)
-        came_back = costs.came_back(sent, now, remaining, drip if one.kind == "drip" else 0.0)
+        came_back = costs.came_back(sent, now, remaining, drip) if one.kind == "drip" else rises
         if one.sized and one.kind != "drip" and (first or (came_back and probe)):
             costs.begin(-inf, one.limit, 0.0)  # at most the whole limit was left
         elif came_back or back_soon:
