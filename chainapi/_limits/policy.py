@@ -27,7 +27,7 @@ __all__ = ["DEFAULT_WINDOW", "EPSILON", "Policy"]
 DEFAULT_WINDOW = 60.0  # seconds, if no better value is known
 EPSILON = 1e-6  # units: below it a difference is the rounding of floats
 GRAINS = 256  # entries of the ledger per window at most
-MOST_LOWS = 64  # reports compared with one whose request was sent before them
+MOST_LOWS = 64  # reports kept although no request in flight was sent before them
 MOST_UNSEEN = 64  # entries; more are added up
 ROUNDED = 1.75  # seconds: a reset that moves by less is the same one, rounded to whole seconds
 FAR = 0.05  # of a window: a probe may cost a refusal only if it may save more than this
@@ -135,6 +135,7 @@ class Policy(Struct, eq=False):
         reset_at: announced time when all units are back; inf if unknown.
         kind: how units come back; see the module.
         slowness: times as slow as announced that they drip, because others use the quota too.
+        opened: when the first request was sent since the whole limit was left.
         tick: start of a window that the service's clock opens; inf if requests open it.
         asked: whether a probe for the kind was sent, or is unnecessary; `answered`: whether it was answered.
 
@@ -164,6 +165,7 @@ class Policy(Struct, eq=False):
     left_at_first: float = 0.0
     kind: Literal["log", "window", "drip"] = "log"
     slowness: float = 1.0
+    opened: float = inf
     tick: float = inf
     asked: bool = False
     answered: bool = False
@@ -237,8 +239,10 @@ class Policy(Struct, eq=False):
 
     def returns_by(self, time: float) -> bool:
         """Return whether spent units may come back by a time, if not one by one."""
-        back = self.ledger.back
-        return bool(back) and back[0] <= time + FAR * (self.window or 0.0)
+        margin, back = FAR * (self.window or 0.0), self.ledger.back
+        if self.kind == "log":
+            return time + margin >= self.opened + (self.window or DEFAULT_WINDOW)
+        return bool(back) and back[0] <= time + margin
 
     def left_at(self, now: float) -> float:
         """Return the units left at a time, with those in flight, and those predicted to be back."""
@@ -310,13 +314,18 @@ class Policy(Struct, eq=False):
         if self.window:
             self.ledger.add(sent, now, self.window, cost)
 
-    def record(self, sent: float, now: float, remaining: float, cost: float) -> bool:
-        """Record a report of a response to a request of `cost` units, 0 if refused; return whether it rose."""
-        low = self._lowest(sent, now, remaining)
+    def record(self, sent: float, now: float, remaining: float, cost: float, oldest: float) -> bool:
+        """Record a report of a response to a request of `cost` units, 0 if refused; return whether it rose.
+
+        `oldest` is when the oldest request in flight was sent.
+        """
+        low = self._lowest(sent, now, remaining, oldest)
         if not self.sized and low + cost > self.limit:
             self.limit = low + cost
         rises = not self.reported or low > self.left
         self._see(sent)
+        if self.opened == inf or self.limit - low <= cost + EPSILON:
+            self.opened = sent
         self.left, self.reported, self.proven, self.read_at = low, True, True, now
         self.most_left = max(self.most_left, low)
         self.ledger.collect(now)
@@ -327,7 +336,7 @@ class Policy(Struct, eq=False):
             self.reset_at = self.first_reset = inf
         return rises
 
-    def _lowest(self, sent: float, now: float, remaining: float) -> float:
+    def _lowest(self, sent: float, now: float, remaining: float, oldest: float) -> float:
         """Return the lowest remainder reported since a request was sent: responses overtake each other."""
         lows = self.lows
         while lows and lows[-1][1] >= remaining:
@@ -336,7 +345,7 @@ class Policy(Struct, eq=False):
         if len(lows) == 1:
             return remaining
         if len(lows) > MOST_LOWS:
-            lows[:2] = [(lows[1][0], lows[0][1])]  # as if the lowest one was reported later
+            del lows[: bisect_left(lows, (min(oldest, sent), -inf))]
         return lows[bisect_left(lows, (sent, -inf))][1]
 
     def _see(self, sent: float) -> None:

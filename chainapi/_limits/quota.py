@@ -545,10 +545,15 @@ class Quota(Struct, eq=False):
             one.classify(sent, now, remaining + (cost if sure else self.costs.low(reservation.route)), sure=sure)
             if not sure and one.kind == "log":
                 one.asked = one.asked and not reservation.inquiry  # it showed nothing: another one may ask
-        rises = one.record(sent, now, remaining, cost)
-        if refused or one is not self.announced[0]:
+        oldest = next(iter(self.flying.values())).sent if self.flying else now
+        rises = one.record(sent, now, remaining, cost, oldest)
+        if one is not self.announced[0]:
             return
         costs, drip = self.costs, 0.0 if one.kind == "window" else one.drip(1.0)
+        if refused:
+            if rises:
+                costs.begin(now, one.left, self.units)
+            return
         came_back = costs.came_back(sent, now, remaining, drip) if one.kind == "drip" else rises
         if one.sized and one.kind != "drip" and (first or (came_back and probe)):
             costs.begin(-inf, one.limit, 0.0)  # at most the whole limit was left
