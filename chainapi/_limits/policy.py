@@ -322,7 +322,7 @@ class Policy(Struct, eq=False):
         low = self._lowest(sent, now, remaining, oldest)
         if not self.sized and low + cost > self.limit:
             self.limit = low + cost
-        rises = not self.reported or low > self.left
+        rises = not self.reported or not self.proven or low > self.left
         self._see(sent)
         if self.opened == inf or self.limit - low <= cost + EPSILON:
             self.opened = sent
