@@ -239,7 +239,10 @@ class Hidden(Struct):
             self.anchor = max(self.anchor, now - self.busy)
         self.busy, self.busy_until = 0.0, now
         self.closed, self.tries, self.announced, self.found = now, 0, announced, False
-        if self.learned is not None:
+        if self.learned is not None and self._refuted(self.learned) and self.last_closed is not None:
+            self.learned, self.testing = None, 0.0
+            self._measure(now, self.last_closed)
+        elif self.learned is not None:
             self._relearn(self.learned, now, held)
         elif self.last_closed is not None and (self.inner or self.drip is not None or self._dripped()):
             self._measure(now, self.last_closed)
@@ -256,10 +259,13 @@ class Hidden(Struct):
         return apart > self.busy + SOON or 0.0 < FAR * self.longest_wait < apart
 
     def _dripped(self) -> bool:
-        """Return whether too few units passed since the opening for a window, or it was too short for one."""
+        """Return whether too few units passed since the opening for a window, or tries found no usual one."""
         few = self.before is not None and self.passed < max(LEAST, PART * self.before)
-        window = self.window or inf
-        return few or window <= FIRST_BACKOFF or (window < SOON and window not in USUAL)
+        return few or (self.window is not None and self.window < SOON and self.window not in USUAL)
+
+    def _refuted(self, learned: Policy) -> bool:
+        """Return whether a short window was no window: much less passed since the opening."""
+        return (learned.window or inf) < SOON and not self.testing and self.passed < 0.75 * learned.limit
 
     def _measure(self, now: float, last: float) -> None:
         """Bracket the rate of a drip."""
