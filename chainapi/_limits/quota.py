@@ -359,7 +359,8 @@ class Quota(Struct, eq=False):
 
     def holds(self, reservation: Reservation, now: float) -> bool:
         """Return whether a request granted just before may still leave."""
-        return reservation.stops == self.stops and now >= self.stopped_until
+        stopped = reservation.stops != self.stops or now < self.stopped_until
+        return not stopped and now >= self.closed_until(reservation.route)
 
     def hold_back(self, until: float) -> None:
         """Stop all requests until a time: another client of the quota met a refusal."""
