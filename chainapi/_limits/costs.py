@@ -32,6 +32,7 @@ class Price(Struct):
         low, high: the bounds.
         drop: the least drop for a request: its price if no units came back meanwhile, and no other was counted.
         tries: answers with a remainder, up to two.
+        compared: whether two reports bound it; else the limit and one report do.
 
     """
 
@@ -39,6 +40,7 @@ class Price(Struct):
     high: float = inf
     drop: float = inf
     tries: int = 0
+    compared: bool = False
 
     @property
     def sure(self) -> bool:
@@ -57,7 +59,6 @@ class Price(Struct):
             self.low, self.high, self.drop = 1.0, most, inf
         self.low, self.high = max(self.low, min(least, most)), min(self.high, most)
         self.drop = max(self.low, min(self.drop, drop))
-        self.tries = TRIES
         return before != (self.low, self.high)
 
 
@@ -110,8 +111,10 @@ class Costs(Struct):
         likely = 1.0 if prior is None or prior > self.limit or self.units is False else prior
         if prior is None or not self.right:
             likely = max(likely, SHARE * (self.most_left or self.limit)) if self.limit < inf else likely
-        if known is None or known.drop == inf:
-            return likely if known is None else max(likely, known.low)
+        if known is None:
+            return likely
+        if known.drop == inf or (known.tries >= TRIES and not known.compared):
+            return min(known.high, max(likely, known.low))
         return min(known.high, max(known.drop, likely))
 
     def shown(self, route: str, prior: float | None) -> float:
@@ -131,7 +134,7 @@ class Costs(Struct):
     def alone(self, route: str) -> float:
         """Return the units that must be left for a request that leaves alone, to show its price."""
         known = self.prices.get(route)
-        if known is None or known.tries < TRIES:
+        if known is None or not known.compared:
             return 1.0
         return known.units if known.sure else max(known.low, min(known.high, SHARE * self.most_left))
 
@@ -145,7 +148,7 @@ class Costs(Struct):
     def known(self, route: str) -> bool:
         """Return whether several requests of a route may be in flight: responses showed its price."""
         known = self.prices.get(route)
-        return len(self.prices) >= MOST_ROUTES if known is None else known.tries >= TRIES
+        return len(self.prices) >= MOST_ROUTES if known is None else known.compared or known.tries >= TRIES
 
     @property
     def learned(self) -> dict[str, float]:
@@ -177,7 +180,7 @@ class Costs(Struct):
     def begin(self, now: float, left: float, held: float) -> None:
         """Begin anew with a report: units may have come back before it, or it is one of another limit."""
         self.stretch = Stretch(now, left, held)
-        if left > self.most_left:
+        if left > self.most_left and now > -inf:
             self.most_left = left
             self.version += 1
 
@@ -251,6 +254,7 @@ class Costs(Struct):
             if (price := self.prices.get(route)) is not None:
                 low, high = self._others(stretch, route)
                 own = drop - low
+                price.compared = price.compared or not first
                 if price.narrow((drop - unsure - high) / number, (own + back) / number, own / number):
                     self.version += 1
                 if price.low >= 2.0:
