@@ -11,12 +11,12 @@ from statistics import median
 from attrs import evolve, field, frozen
 
 from chainapi import Limit
-from chainapi.client.limiter import Gate
 from chainapi.testing import VirtualLoop
 from tests.limits import runs
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, spread
 from tests.limits.runs import Case, Run, Service
+from tests.limits.seam import Gate
 from tests.limits.servers import (
     Bucket,
     Clocked,
