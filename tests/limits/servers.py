@@ -382,3 +382,7 @@ class Crowded:
         """Count a request of the all-knowing client."""
         self.play(now)
         self.server.take(now, cost)
+
+    def info(self, now: float, wait: float | None) -> RateLimitInfo:
+        """Return the limit headers of a response."""
+        return self.server.info(now, wait)
