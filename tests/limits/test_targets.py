@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from tests.limits.processes import over_processes
 from tests.limits.report import TARGETS, strategies, table
+from tests.limits.wide import WIDE
 
 CHEAP = ("small jobs", "closed routes")  # the others are proofs
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(one, marks=() if one in CHEAP else (pytest.mark.proof, pytest.mark.sample))
-        for one in TARGETS
-    ],
-)
+def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    """Return the marks of a part of the table: CI runs the cheap ones, and of the first laboratory all."""
+    if name in CHEAP:
+        return ()
+    return (pytest.mark.proof,) if name in WIDE else (pytest.mark.proof, pytest.mark.sample)
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=marks(one)) for one in TARGETS])
 def test_targets_are_met(name: str) -> None:
     """Every row of this part of the table of targets is met."""
     rows = TARGETS[name](True)
@@ -37,3 +40,8 @@ def test_table_marks_what_is_not_met() -> None:
     row = TARGETS["small jobs"](True)[0]
     assert "| yes |" in table([row])
     assert "**no**" in table([type(row)(row.what, row.target, row.figure, met=False)])
+
+
+def test_results_of_processes_keep_their_order() -> None:
+    """Measurements that are spread over processes come back in order."""
+    assert over_processes(abs, range(-9, 0)) == [*range(9, 0, -1)]
