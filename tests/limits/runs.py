@@ -22,6 +22,7 @@ __all__ = ["Case", "Run", "gate", "knowing", "plain", "quickest"]
 
 GIVE_UP = 50.0  # times as long as the all-knowing client needs
 HANGS = 1e9  # seconds: no answer
+FREE = -1  # in place of the number of a request
 
 Send = Callable[[int, float], Awaitable[None]]
 
@@ -129,9 +130,8 @@ class Run:
 
     def end(self, case: Case) -> float:
         """Return the seconds until the last answer, those of slow requests apart."""
-        return (
-            max((when for when, number in self.passed if number not in case.slow), default=0.0) - case.start
-        )
+        counted = (when for when, number in self.passed if number not in case.slow)
+        return max(counted, default=case.start) - case.start
 
 
 def knowing(case: Case) -> Run:
@@ -155,22 +155,20 @@ def knowing(case: Case) -> Run:
 def quickest(case: Case) -> Run:
     """Do the same in the order in which the requests arrive: none waits for one with a longer trip."""
     server, trips, run = case.server(), case.trips(), Run()
-    todo, flying = iter(range(len(case.costs))), list[tuple[float, int]]()
-
-    def leave(free: float) -> None:
-        if (number := next(todo, None)) is not None:
-            heappush(flying, (max(free, case.begin(number)) + trips[number] / 2, number))
-
-    for _ in range(min(case.concurrency, case.places(), len(case.costs))):
-        leave(case.start)
-    last = case.start
-    while flying:
-        arrival, number = heappop(flying)
-        last = server.earliest(max(last, arrival), case.costs[number])
+    todo, last = iter(range(len(case.costs))), case.start
+    places = min(case.concurrency, case.places(), len(case.costs))
+    events = [(case.start, FREE)] * places  # when a place gets free, or a request arrives
+    while events:
+        now, number = heappop(events)
+        if number == FREE:
+            if (number := next(todo, FREE)) != FREE:
+                heappush(events, (max(now, case.begin(number)) + trips[number] / 2, number))
+            continue
+        last = server.earliest(max(last, now), case.costs[number])
         server.take(last, case.costs[number])
         answered = last + trips[number] / 2 + case.slow.get(number, 0.0)
         run.passed.append((answered, number))
-        leave(answered)
+        heappush(events, (answered, FREE))
     run.seconds = run.end(case)
     return run
 
