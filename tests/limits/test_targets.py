@@ -8,6 +8,7 @@ from tests.limits.processes import over_processes
 from tests.limits.report import TARGETS, Row, strategies, table
 from tests.limits.rules import RULES, lines_of, rules_table, switched_off, worse
 from tests.limits.wide import WIDE
+from tests.limits.wide_random import measure_case
 
 CHEAP = ("small jobs", "closed routes")  # the others are proofs
 
@@ -43,9 +44,9 @@ def test_table_marks_what_is_not_met() -> None:
     assert "**no**" in table([type(row)(row.what, row.target, row.figure, met=False)])
 
 
-def test_results_of_processes_keep_their_order() -> None:
-    """Measurements that are spread over processes come back in order."""
-    assert over_processes(abs, range(-9, 0)) == [*range(9, 0, -1)]
+def test_measurements_are_spread_over_processes() -> None:
+    """Random jobs that two processes measure have the figures that one finds, in order."""
+    assert over_processes(measure_case, range(6)) == over_processes(measure_case, range(6), 1)
 
 
 @pytest.mark.parametrize(

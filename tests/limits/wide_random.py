@@ -36,7 +36,7 @@ TRIPS = 2.0  # a client that learns loses with the request that it sends alone, 
 class Loss:
     """Figures of one random job; `lost` is in per cent of the budget."""
 
-    case: Case
+    seed: int
     lost: float
     refusals: int
     in_stops: int
@@ -133,7 +133,7 @@ def measure_case(seed: int) -> Loss:
     windows = 1 + floor(known / window)
     more = run.seconds - known - ROUNDING - TRIPS * (case.trip or 0.0) * windows
     lost = 100.0 * max(0.0, more) / max(known, window)
-    return Loss(case, lost, run.refusals, run.in_stops, run.gave_up)
+    return Loss(seed, lost, run.refusals, run.in_stops, run.gave_up)
 
 
 def _random(quick: bool) -> list[Row]:
