@@ -140,7 +140,7 @@ class Hidden(Struct):
         found: whether the last refusal confirmed that a window was used up.
         last_closed: when the refusal before the last opening arrived.
         until_test: windows to use up until the next test; `gap`: the same after a refused test.
-        testing: whether a test runs: the limit that was learned before it; 0 for no test.
+        testing: the limit that was learned before the test that runs; 0 for no test. It began at `tested_at`.
         busy: seconds since the last refusal in which requests were under way or waited, until `busy_until`.
         longest_wait: the longest announced wait.
         seen: units that passed, each back as soon as it was answered.
@@ -166,6 +166,7 @@ class Hidden(Struct):
     until_test: int = 1
     gap: int = 1
     testing: float = 0.0
+    tested_at: float = -inf
     busy: float = 0.0
     busy_until: float = -inf
     longest_wait: float = 0.0
@@ -337,7 +338,7 @@ class Hidden(Struct):
             self._test(self.learned, now, held)
         elif self.drip is None:
             self._note(sent, now, cost)
-        if answered or self.most < SILENT:
+        if (answered or self.most < SILENT) and not (self.testing and sent < self.tested_at):
             self._grow(now - sent)
 
     def _test(self, learned: Policy, now: float, held: float) -> None:
@@ -346,7 +347,7 @@ class Hidden(Struct):
             return
         self.until_test -= 1
         if self.until_test <= 0:
-            self.testing, self.most = learned.limit, 1.0
+            self.testing, self.tested_at, self.most = learned.limit, now, 1.0
 
     def _note(self, sent: float, now: float, cost: float) -> None:
         seen = self.seen

@@ -111,7 +111,7 @@ class Route(Struct):
         until: time until which it is closed.
         refused_at: when it was refused.
         refusals: refusals in a row of this route alone.
-        in_flight: its requests in flight; `most`: as many may be.
+        in_flight: its requests in flight; `most`: as many may be. The last one was sent at `sent`.
         passed: successes since the refusal; `others_passed`: whether others had one.
         own: whether a refusal concerned only this route.
 
@@ -122,6 +122,7 @@ class Route(Struct):
     refusals: int = 0
     in_flight: int = 0
     most: int = 1
+    sent: float = -inf
     passed: int = 0
     others_passed: bool = False
     own: bool = False
@@ -325,7 +326,7 @@ class Quota(Struct, eq=False):
             decision.inquiry.asked = True
         if self.hidden is not None:
             self.hidden.send(now, self._hidden_cost(cost))
-        self._enter(route)
+        self._enter(route, now)
         self.flying[reservation.number] = reservation
         self.units += cost
         return reservation
@@ -336,7 +337,7 @@ class Quota(Struct, eq=False):
         self.probing, self.probes = True, self.probes + 1
         self.hedge_at = now + max(SOONEST_HEDGE, TRIPS * self.trip) * self.most_probes
 
-    def _enter(self, route: str) -> None:
+    def _enter(self, route: str, now: float) -> None:
         """Count a request of a route with few at once."""
         one = self.routes.get(route)
         if one is None and self.announced and not self.costs.known(route):
@@ -344,7 +345,7 @@ class Quota(Struct, eq=False):
                 return
             one = self.routes[route] = Route()
         if one is not None:
-            one.in_flight += 1
+            one.in_flight, one.sent = one.in_flight + 1, now
 
     def adopt(self, sent: float, route: str, cost: float, prior: float | None = None) -> Reservation:
         """Reserve units for a request under way that another quota permitted.
@@ -825,14 +826,22 @@ class Quota(Struct, eq=False):
         one = self.routes.get(route)
         if one is None:
             return inf
-        return 0 if now < one.until else max(0, one.most - one.in_flight)
+        if now < one.until:
+            return 0
+        return max(one.most - one.in_flight, int(self._patience(one) <= now))
 
     def route_opens_at(self, route: str, now: float) -> float:
-        """Return when the route allows a request; inf if a response decides."""
+        """Return when the route allows a request: now, or later; a response may decide earlier."""
         one = self.routes.get(route)
-        if one is None or now < one.until:
-            return now if one is None else one.until
-        return now if one.in_flight < one.most else inf
+        if one is None:
+            return now
+        if now < one.until:
+            return one.until
+        return now if one.in_flight < one.most else max(now, self._patience(one))
+
+    def _patience(self, route: Route) -> float:
+        """Return when one more request of a route may leave although none was answered."""
+        return route.sent + max(SOONEST_HEDGE, TRIPS * self.trip)
 
     def closed_until(self, route: str) -> float:
         """Return the time until which a route is closed; -inf if it is open."""

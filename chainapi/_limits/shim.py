@@ -18,7 +18,7 @@ class Routes:
     def closed_until(self, route): return self.n.closed_until(route)
     def places(self, route, now): return self.n.places(route, now)
     def wakes_at(self, route, now):
-        u = self.n.closed_until(route)
+        u = self.n.route_opens_at(route, now)
         return u if u > now else inf
 
 
