@@ -20,6 +20,8 @@ __all__ = ["Costs"]
 MOST_ROUTES = 4096
 MOST_ANSWERS = 64  # between two reports that are compared
 SHARE = 1 / 30  # of the units left at most: held for a request of which nothing is known
+LARGEST = 3_000.0  # units: no documented price is larger
+FACTOR = 100.0  # times the documented price: a real one is not larger
 TRIES = 2  # answers after which a route is known although they show no price
 CLOSE = 1.1  # times the lower bound
 EPSILON = 1e-6
@@ -110,12 +112,20 @@ class Costs(Struct):
             return known.units
         likely = 1.0 if prior is None or prior > self.limit or self.units is False else prior
         if prior is None or not self.right:
-            likely = max(likely, SHARE * (self.most_left or self.limit)) if self.limit < inf else likely
+            likely = max(likely, self._share()) if self.limit < inf else likely
         if known is None:
             return likely
         if known.drop == inf or (known.tries >= TRIES and not known.compared):
             return min(known.high, max(likely, known.low))
         return min(known.high, max(known.drop, likely))
+
+    def _share(self) -> float:
+        """Return the units to hold for a request of which nothing is known."""
+        return min(SHARE * (self.most_left or self.limit), LARGEST)
+
+    def most_unknown(self, prior: float | None) -> int:
+        """Return how many requests of a route may be in flight before a response shows its price."""
+        return max(1, int(self._share() / (FACTOR * (prior or 1.0))))
 
     def shown(self, route: str, prior: float | None) -> float:
         """Return the likely price of a request, for people: no margin for what is unknown."""

@@ -326,7 +326,7 @@ class Quota(Struct, eq=False):
             decision.inquiry.asked = True
         if self.hidden is not None:
             self.hidden.send(now, self._hidden_cost(cost))
-        self._enter(route, now)
+        self._enter(route, prior, now)
         self.flying[reservation.number] = reservation
         self.units += cost
         return reservation
@@ -337,13 +337,13 @@ class Quota(Struct, eq=False):
         self.probing, self.probes = True, self.probes + 1
         self.hedge_at = now + max(SOONEST_HEDGE, TRIPS * self.trip) * self.most_probes
 
-    def _enter(self, route: str, now: float) -> None:
+    def _enter(self, route: str, prior: float | None, now: float) -> None:
         """Count a request of a route with few at once."""
         one = self.routes.get(route)
         if one is None and self.announced and not self.costs.known(route):
             if len(self.routes) >= MOST_ROUTES:
                 return
-            one = self.routes[route] = Route()
+            one = self.routes[route] = Route(most=self.costs.most_unknown(prior))
         if one is not None:
             one.in_flight, one.sent = one.in_flight + 1, now
 
