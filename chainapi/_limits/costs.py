@@ -35,6 +35,7 @@ class Price(Struct):
         drop: the least drop for a request: its price if no units came back meanwhile, and no other was counted.
         tries: answers with a remainder, up to two.
         compared: whether two reports bound it; else the limit and one report do.
+        alone: units that must be left for the next request alone, after one was refused.
 
     """
 
@@ -43,6 +44,7 @@ class Price(Struct):
     drop: float = inf
     tries: int = 0
     compared: bool = False
+    alone: float = 0.0
 
     @property
     def sure(self) -> bool:
@@ -144,9 +146,10 @@ class Costs(Struct):
     def alone(self, route: str) -> float:
         """Return the units that must be left for a request that leaves alone, to show its price."""
         known = self.prices.get(route)
-        if known is None or not known.compared:
-            return 1.0
-        return known.units if known.sure else max(known.low, min(known.high, SHARE * self.most_left))
+        if known is None or known.sure:
+            return 1.0 if known is None else known.units
+        share = SHARE * self.most_left if known.compared else 1.0
+        return max(known.low, min(known.high, max(share, known.alone)))
 
     def least(self, route: str, prior: float | None) -> float:
         """Return the least likely price of a request: a documented price counts if the service counts units."""
@@ -174,7 +177,7 @@ class Costs(Struct):
     def refused(self, route: str, left: float) -> None:
         """Learn from a request that was refused alone, with `left` units left: it costs more."""
         if (price := self._price(route)) is not None and left + 1.0 > price.low:
-            price.low = left + 1.0
+            price.low, price.alone = left + 1.0, 2.0 * (left + 1.0)
             price.high, price.drop = max(price.high, price.low), max(price.drop, price.low)
             self.version += 1
 

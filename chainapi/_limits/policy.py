@@ -375,14 +375,17 @@ class Policy(Struct, eq=False):
             self.ledger.move(now + window, inf)
         self.window, self.named_window = window, named
 
-    def refused(self, now: float, stop: float, *, announced: bool, backed: bool) -> None:
-        """Learn from a refusal with a wait until `stop`; `backed` if enough units seemed to be left."""
+    def refused(self, now: float, stop: float, *, announced: bool, backed: bool, sure: bool) -> None:
+        """Learn from a refusal with a wait until `stop`.
+
+        `backed` if enough units seemed to be left; `sure` if the price of the request is known.
+        """
         if announced and not self.named_window and stop - now > (self.window or 0.0):
             self.set_window(now, stop - now, named=False)
         self.reset_at, self.first_reset, self.tick = stop, inf, inf
         self.asked, self.answered = True, self.answered or self.asked
         if self.kind == "drip" and self.window:
-            self.slowness = min(self.slowness * 1.25, SLOWEST)
+            self.slowness = min(self.slowness * (1.25 if sure else 1.0), SLOWEST)
             if stop - now > FAR * self.window + 2.0:
                 self.kind = "log"
         if backed:

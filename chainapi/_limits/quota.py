@@ -241,8 +241,8 @@ class Quota(Struct, eq=False):
         if not self.flying:
             # Units that may have been counted are held back, but not for ever: the next response includes them.
             # A price that is not sure is likely lower than what is held for it: alone, a request shows it.
-            least = min(counted, self.costs.alone(route))
-            if policy.backed(now, least, -policy.unseen_units if policy.reported else held):
+            counted = min(counted, self.costs.alone(route))
+            if policy.backed(now, counted, -policy.unseen_units if policy.reported else held):
                 return -inf
         if policy.announced and self.probing and not hedge and policy.reset_at <= now:
             return -inf
@@ -702,8 +702,9 @@ class Quota(Struct, eq=False):
         self._stop(reservation, now, wait, policy, left, jitter, was_probe=was_probe)
         self._account(reservation, now, info, policy, refused=True, probe=was_probe)
         if not inner and policy is not None:
-            backed = not reservation.guess and not was_probe
-            policy.refused(now, self.stopped_until, announced=announced, backed=backed)
+            sure = self.costs.sure(reservation.route)
+            backed = sure and not reservation.guess and not was_probe
+            policy.refused(now, self.stopped_until, announced=announced, backed=backed, sure=sure)
         patient = now - self.passed_at <= self.max_stop
         return Verdict.UNANNOUNCED if inner or (wait is None and patient) else Verdict.QUOTA
 
