@@ -19,7 +19,8 @@ __all__ = ["Costs"]
 
 MOST_ROUTES = 4096
 MOST_ANSWERS = 64  # between two reports that are compared
-SHARE = 1 / 30  # of the units left at most: held for a request of which nothing is known
+SHARE = 1 / 30  # of the units left at most: held for a request whose documented price is not proven
+UNDOCUMENTED = 1 / 10  # the same, without a documented price
 LARGEST = 3_000.0  # units: no documented price is larger
 FACTOR = 100.0  # times the documented price: a real one is not larger
 TRIES = 2  # answers after which a route is known although they show no price
@@ -114,20 +115,21 @@ class Costs(Struct):
             return known.units
         likely = 1.0 if prior is None or prior > self.limit or self.units is False else prior
         if prior is None or not self.right:
-            likely = max(likely, self._share()) if self.limit < inf else likely
+            part = SHARE if prior is not None else UNDOCUMENTED
+            likely = max(likely, self._share(part)) if self.limit < inf else likely
         if known is None:
             return likely
         if known.drop == inf or (known.tries >= TRIES and not known.compared):
             return min(known.high, max(likely, known.low))
         return min(known.high, max(known.drop, likely))
 
-    def _share(self) -> float:
-        """Return the units to hold for a request of which nothing is known."""
-        return min(SHARE * (self.most_left or self.limit), LARGEST)
+    def _share(self, part: float) -> float:
+        """Return the units to hold for a request whose price is unknown: a part of the most that was left."""
+        return min(part * (self.most_left or self.limit), LARGEST)
 
     def most_unknown(self, prior: float | None) -> int:
         """Return how many requests of a route may be in flight before a response shows its price."""
-        return max(1, int(self._share() / (FACTOR * (prior or 1.0))))
+        return max(1, int(self._share(SHARE) / (FACTOR * (prior or 1.0))))
 
     def shown(self, route: str, prior: float | None) -> float:
         """Return the likely price of a request, for people: no margin for what is unknown."""
