@@ -34,6 +34,7 @@ FAR = 0.05  # of a window: a probe may cost a refusal only if it may save more t
 PATIENCE = 0.02  # of a window: the longest that a probe waits for a unit to drip in
 CUSHION = 0.005  # of the limit: a predicted drip must exceed the need by this
 LARGEST_RESERVE = 0.01  # of the limit
+PROOF = 3  # reports of units that came back one by one
 SLOWEST = 64.0  # times as slow as announced
 EARLIEST = 0.8  # of the predicted time of a drip: the least, because responses round and trips differ
 
@@ -134,6 +135,7 @@ class Policy(Struct, eq=False):
         unseen: time and units of requests that the last report need not include; `unseen_units` in all.
         reset_at: announced time when all units are back; inf if unknown.
         kind: how units come back; see the module.
+        drops_in: reports in a row of few units that came back although none were due.
         slowness: times as slow as announced that they drip, because others use the quota too.
         opened: when the first request was sent since the whole limit was left.
         tick: start of a window that the service's clock opens; inf if requests open it.
@@ -164,6 +166,7 @@ class Policy(Struct, eq=False):
     first_reset: float = inf  # the first one announced since units came back
     left_at_first: float = 0.0
     kind: Literal["log", "window", "drip"] = "log"
+    drops_in: int = 0
     slowness: float = 1.0
     opened: float = inf
     tick: float = inf
@@ -323,6 +326,8 @@ class Policy(Struct, eq=False):
         if not self.sized and low + cost > self.limit:
             self.limit = low + cost
         rises = not self.reported or not self.proven or low > self.left
+        if rises and self.reported and self.proven:
+            self._notice(now, low + cost - self.left)
         self._see(sent)
         if self.opened == inf or self.limit - low <= cost + EPSILON:
             self.opened = sent
@@ -335,6 +340,17 @@ class Policy(Struct, eq=False):
         if rises:
             self.reset_at = self.first_reset = inf
         return rises
+
+    def _notice(self, now: float, gain: float) -> None:
+        """Learn from units that came back although none that were spent are due: they drip.
+
+        A window or a log of others would return more at once.
+        """
+        if self.kind != "log" or self.returns_by(now):
+            return
+        self.drops_in = self.drops_in + 1 if gain <= 2.0 * self.drip(now - self.read_at) + 2.0 else 0
+        if self.drops_in >= PROOF:
+            self.kind = "drip"
 
     def _lowest(self, sent: float, now: float, remaining: float, oldest: float) -> float:
         """Return the lowest remainder reported since a request was sent: responses overtake each other."""
