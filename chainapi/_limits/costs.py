@@ -25,6 +25,7 @@ LARGEST = 3_000.0  # units: no documented price is larger
 FACTOR = 100.0  # times the documented price: a real one is not larger
 TRIES = 2  # answers after which a route is known although they show no price
 CLOSE = 1.1  # times the lower bound
+PROVEN = 64  # answers after which no more than the documented price is held, although units that drip hide it
 EPSILON = 1e-6
 
 
@@ -34,7 +35,7 @@ class Price(Struct):
     Attributes:
         low, high: the bounds.
         drop: the least drop for a request: its price if no units came back meanwhile, and no other was counted.
-        tries: answers with a remainder, up to two.
+        tries: answers with a remainder, up to `PROVEN`.
         compared: whether two reports bound it; else the limit and one report do.
         alone: units that must be left for the next request alone, after one was refused.
 
@@ -114,7 +115,7 @@ class Costs(Struct):
         if known is not None and known.sure:
             return known.units
         likely = 1.0 if prior is None or prior > self.limit or self.units is False else prior
-        if prior is None or not self.right:
+        if (prior is None or not self.right) and (known is None or known.tries < PROVEN):
             part = SHARE if prior is not None else UNDOCUMENTED
             likely = max(likely, self._share(part)) if self.limit < inf else likely
         if known is None:
@@ -231,8 +232,10 @@ class Costs(Struct):
         compares, price, stretch = self.compares(route), self._price(route), self.stretch
         if price is None:
             return
-        if price.tries < TRIES:
-            price.tries, self.version = price.tries + 1, self.version + 1
+        if price.tries < PROVEN:
+            price.tries += 1
+            if price.tries in (1, TRIES, PROVEN):
+                self.version += 1
         if stretch is None or sent < stretch.begun:
             return
         stretch.counts[route] = stretch.counts.get(route, 0) + 1
