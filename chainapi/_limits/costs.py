@@ -241,7 +241,7 @@ class Costs(Struct):
         stretch.counts[route] = stretch.counts.get(route, 0) + 1
         stretch.answers += 1
         if compares:
-            self._compare(stretch, now, left, drip, before)
+            self._compare(stretch, sent, now, left, drip, before)
             self._check(price, prior)
         quiet = not held and all(map(self.sure, stretch.counts))
         if quiet or stretch.answers >= MOST_ANSWERS or stretch.begun == -inf:
@@ -262,11 +262,13 @@ class Costs(Struct):
         price = self.prices.get(route)
         return price is not None and price.sure
 
-    def _compare(self, stretch: Stretch, now: float, left: float, drip: float, before: float) -> None:
+    def _compare(
+        self, stretch: Stretch, sent: float, now: float, left: float, drip: float, before: float
+    ) -> None:
         """Bound the prices of the requests of a stretch."""
         drop, first = stretch.left - left, stretch.begun == -inf
         # Reports are whole units: a part of one may be hidden if they drip.
-        back = drip * (now - stretch.begun) + 1.0 if drip and not first else 0.0
+        back = drip * (now - sent) if first else drip * (now - stretch.begun) + 1.0 if drip else 0.0
         unsure = inf if first else stretch.held + before
         for route, number in stretch.counts.items():
             if (price := self.prices.get(route)) is not None:

@@ -444,8 +444,9 @@ class Quota(Struct, eq=False):
 
     def _spend(self, reservation: Reservation, now: float) -> None:
         """Record a request that the service may have counted."""
+        cost = self.costs.shown(reservation.route, reservation.prior)
         for one in (*self.announced, *self.given):
-            one.spend(reservation.sent, now, one.counted(reservation.cost))
+            one.spend(reservation.sent, now, one.counted(cost))
 
     def _count_doubtful(self, now: float) -> None:
         """Count the units that an earlier host left in flight: a later response includes them."""
@@ -494,6 +495,7 @@ class Quota(Struct, eq=False):
     ) -> None:
         """Record the cost of a request, and what its response reports of each limit."""
         claims = self._claims(info, policy)
+        cost = self.costs.shown(reservation.route, reservation.prior)
         for one in (*self.announced, *self.given):
             claim = claims.get(one.name if one.name in claims else id(one))
             if claim is not None and not (refused and one.on_refusal):
@@ -503,12 +505,11 @@ class Quota(Struct, eq=False):
                     # Otherwise responses that overtook it are newer.
                     one.announce_reset(now, min(reset, self.max_stop))
             elif not refused:
-                if one.announced and one.reset_at <= reservation.sent and not one.backed(
-                    now, reservation.cost, 0.0
-                ):
+                over = one.announced and one.reset_at <= reservation.sent
+                if over and not one.backed(now, cost, 0.0):
                     # The wait is over, and a request passed; no response reported the units back.
                     one.restart()
-                one.spend(reservation.sent, now, one.counted(reservation.cost))
+                one.spend(reservation.sent, now, one.counted(cost))
             elif one is policy and one.on_refusal:
                 one.restart()
         known = self.routes.get(reservation.route) if self.routes else None
