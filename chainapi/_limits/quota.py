@@ -721,7 +721,7 @@ class Quota(Struct, eq=False):
         longest = SOON
         if self.hidden is not None and self.hidden.drip is not None:
             longest = max(SOON, 2.0 / self.hidden.drip.rate)
-        if not self.announced or not self.costs.known(reservation.route):
+        if not self.announced or reservation.route not in self.costs.prices:
             return False
         if wait is not None and wait > longest:
             return False
