@@ -23,7 +23,7 @@ from math import exp, exp2, inf
 
 from msgspec import Struct, field
 
-from chainapi._limits.policy import Ledger, Policy
+from chainapi._limits.policy import EPSILON, Ledger, Policy
 
 __all__ = ["Hidden", "backoff"]
 
@@ -37,7 +37,8 @@ PART = 0.5  # of the units before the first refusal: with fewer before the secon
 LEAST = 3.0  # units that must have passed for a comparison
 SOON = 5.0  # seconds: units that are back within them may drip; a shorter gap between requests is no pause
 FAR = 10.0  # times the longest announced wait: refusals further apart have no common cause
-RAREST_TEST = 16  # windows between two tests of a learned limit
+RAREST_TEST = 2  # windows between two tests of a learned limit; more of windows shorter than a minute
+WHOLE = 0.9  # of a learned limit that pass since an opening: then all of it came back at once
 PROVEN = 64  # requests that pass: then a limit beside announced ones is no more
 MOST_ENTRIES = 512
 
@@ -139,7 +140,8 @@ class Hidden(Struct):
             request to this opening, if tries found it.
         found: whether the last refusal confirmed that a window was used up.
         last_closed: when the refusal before the last opening arrived.
-        until_test: windows to use up until the next test; `gap`: the same after a refused test.
+        until_test: windows to use up until the next test; `gap`: the same after a refused test. The last one was
+            used up at `used_at`.
         testing: the limit that was learned before the test that runs; 0 for no test. It began at `tested_at`.
         busy: seconds since the last refusal in which requests were under way or waited, until `busy_until`.
         longest_wait: the longest announced wait.
@@ -167,6 +169,7 @@ class Hidden(Struct):
     gap: int = 1
     testing: float = 0.0
     tested_at: float = -inf
+    used_at: float = -inf
     busy: float = 0.0
     busy_until: float = -inf
     longest_wait: float = 0.0
@@ -180,10 +183,20 @@ class Hidden(Struct):
             return inf
         if self.drip is not None:
             return max(now, self.drip.next)
-        if self.learned is None or self.testing or self.learned.backed(now, cost, held):
+        if self.learned is None or self.testing:
+            return now
+        if self.learned.kind == "window":
+            end = self._end(self.learned)
+            room = self.learned.limit - self.passed - held
+            return now if now >= end or room >= cost - EPSILON else min(end, self._longest_hold())
+        if self.learned.backed(now, cost, held):
             return now
         opens = self.learned.opens_at(now, cost, held)
         return inf if opens <= now else max(now, min(opens, self._longest_hold()))
+
+    def _end(self, learned: Policy) -> float:
+        """Return the end of the window that is open."""
+        return self.anchor + (learned.window or 0.0) if self.count else -inf
 
     def _longest_hold(self) -> float:
         """Return when a request tries although the learned window is not over."""
@@ -210,6 +223,8 @@ class Hidden(Struct):
 
     def send(self, now: float, cost: float) -> None:
         """Record a sent request."""
+        if self.learned is not None and self.learned.kind == "window" and now >= self._end(self.learned):
+            self.opened, self.passed, self.count = now, 0.0, 0
         self.opened = min(self.opened, now)
         if self.drip is not None:
             self.drip.send(now, cost)
@@ -281,11 +296,13 @@ class Hidden(Struct):
     def _relearn(self, learned: Policy, now: float, held: float) -> None:
         """Count what passed in the window that a refusal showed to be used up."""
         learned.ledger.collect(now)
-        counted = max(1.0, learned.ledger.outstanding)
+        counted = self._used(learned)
         if self.testing:
-            refuted = counted >= 1.5 * self.testing
-            self.gap = 1 if refuted else min(2 * self.gap, RAREST_TEST)
-            learned.limit = max(self.testing, counted)
+            grew = counted >= 1.5 * self.testing
+            self.gap = 1 if grew else min(2 * self.gap, self._rarest(learned))
+            learned.limit = max(1.0, counted if grew else self.testing, min(counted, self.testing + MOST))
+        elif learned.kind == "window" and self.passed < WHOLE * learned.limit:
+            learned.kind = "log"  # less came back than all of it
         else:
             learned.limit = max(1.0, min(learned.limit, max(learned.limit / 2.0, counted + held)))
         self.testing, self.until_test = 0.0, self.gap
@@ -312,7 +329,7 @@ class Hidden(Struct):
     def _foreseen(self, now: float) -> float:
         """Return when the limit learned so far opens, by the first response of its window."""
         if self.learned is not None:
-            return self.learned.opens_at(now, 1.0, 0.0)
+            return self._end(self.learned) if self.learned.kind == "window" else self.learned.opens_at(now, 1.0, 0.0)
         if self.drip is not None:
             return self.drip.tries_at(now)
         return self.anchor + self.window if self.found and self.window else -inf
@@ -333,19 +350,33 @@ class Hidden(Struct):
         self.count += 1
         if self.learned is not None:
             self.learned.spend(sent, now, cost)
-            if self.closed is not None:  # it passed beside refused ones
-                self.learned.limit = max(self.learned.limit, self.learned.ledger.outstanding)
+            self._check(self.learned, now)
             self._test(self.learned, now, held)
         elif self.drip is None:
             self._note(sent, now, cost)
         if (answered or self.most < SILENT) and not (self.testing and sent < self.tested_at):
             self._grow(now - sent)
 
+    def _check(self, learned: Policy, now: float) -> None:
+        """Learn from what passed that more came back at once than a log gives back."""
+        learned.ledger.collect(now)
+        known = self.testing or learned.limit
+        if learned.kind == "log" and learned.ledger.outstanding >= known + max(LEAST, (1.0 - WHOLE) * known):
+            if self.passed <= known + LEAST:
+                learned.kind = "window"
+        counted = self._used(learned)
+        if self.closed is not None:  # it passed beside refused ones
+            learned.limit = max(learned.limit, counted)
+
     def _test(self, learned: Policy, now: float, held: float) -> None:
         """Begin a test once enough windows were used up."""
-        if self.testing or learned.backed(now, 1.0, held):
+        if learned.kind == "window":
+            left = learned.limit - self.passed - held >= 1.0
+        else:
+            left = learned.backed(now, 1.0, held)
+        if self.testing or left or now < self.used_at + WHOLE * (learned.window or 0.0):
             return
-        self.until_test -= 1
+        self.used_at, self.until_test = now, self.until_test - 1
         if self.until_test <= 0:
             self.testing, self.tested_at, self.most = learned.limit, now, 1.0
 
@@ -355,11 +386,25 @@ class Hidden(Struct):
         if len(seen.sent) > MOST_ENTRIES:
             seen.sent, seen.back, seen.totals = seen.sent[::2], seen.back[1::2], seen.totals[1::2]
 
+    def _rarest(self, learned: Policy) -> int:
+        """Return the number of windows between two tests at most."""
+        return max(RAREST_TEST, int(LONGEST_BACKOFF / (learned.window or LONGEST_BACKOFF)))
+
+    def _used(self, learned: Policy) -> float:
+        """Return the units that count against a learned limit."""
+        return self.passed if learned.kind == "window" else learned.ledger.outstanding
+
+    def _is_near(self, learned: Policy) -> bool:
+        """Return whether a test is close to the limit that was learned before it."""
+        return self.testing - MOST <= self._used(learned) < self.testing + LEAST
+
     def _grow(self, trip: float) -> None:
         """Allow more requests in flight."""
         if self.drip is not None:
             # Two requests more than its pace needs show how fast it drips.
             self.most = NEAR + self.drip.pace() * trip
+        elif self.testing and self.learned is not None and self._is_near(self.learned):
+            self.most = NEAR
         elif self.learned is not None or self.before is None or self.passed < self.before - MOST:
             self.most = min(self.most + 1.0, MOST)
         else:
