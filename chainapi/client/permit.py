@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from chainapi.core.limits.verdict import Verdict
 
 if TYPE_CHECKING:
+    from chainapi._limits.headers import RateLimitInfo
     from chainapi.client.member import Member
     from chainapi.client.turns import Turns
     from chainapi.core.limits.group import Group
-    from chainapi.core.limits.info import RateLimitInfo
     from chainapi.core.limits.reservation import Reservation
     from chainapi.core.limits.snapshot import QuotaSnapshot
     from chainapi.core.limits.spenders import Account

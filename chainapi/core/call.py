@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from chainapi._limits.headers import RateLimitInfo, hold
 from chainapi.core.http import Response, is_markup
 from chainapi.core.idempotency import Idempotency, may_be_done
-from chainapi.core.limits.info import RateLimitInfo, hold
 from chainapi.core.limits.verdict import Verdict
 from chainapi.core.private import Private
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from chainapi import Limit
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.client.limiter import Gate
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.verdict import Verdict

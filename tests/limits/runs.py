@@ -13,8 +13,8 @@ from aiolimiter import AsyncLimiter
 from attrs import define, field, frozen
 
 from chainapi import Limit
+from chainapi._limits.headers import RateLimitInfo
 from chainapi.client.limiter import Gate
-from chainapi.core.limits.info import RateLimitInfo
 from chainapi.testing import VirtualLoop
 from tests.limits.servers import EPSILON, Response
 

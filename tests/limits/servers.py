@@ -12,7 +12,7 @@ from math import ceil, floor, inf
 
 from attrs import define, field, frozen
 
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 
 __all__ = [
     "Bucket",

@@ -16,9 +16,9 @@ from math import ceil, inf
 from attrs import define, field, frozen
 
 from chainapi import Limit
+from chainapi._limits.headers import read_limits
 from chainapi.client.limiter import Gate
 from chainapi.client.permit import Permit
-from chainapi.core.limits.headers import read_limits
 from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import QuotaWaitError
 from chainapi.testing import VirtualLoop

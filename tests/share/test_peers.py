@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.client.member import Member
 from chainapi.core.limits import verdict as verdicts
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.share.messages import (
     HOLDING,
     VERSION,

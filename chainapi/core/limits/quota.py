@@ -25,12 +25,12 @@ from math import inf
 
 from attrs import define, field
 
+from chainapi._limits.headers import RateLimitInfo
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.forecast import Forecast
 from chainapi.core.limits.guesses import Guesses
 from chainapi.core.limits.in_flight import InFlight
 from chainapi.core.limits.in_force import LimitsInForce
-from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.memory import OLDEST, VERSION, MemoryPart, amount, encode, read
 from chainapi.core.limits.modes import Mode

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi import Limit
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.memory import read
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota

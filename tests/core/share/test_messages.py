@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainapi.core.limits.info import PolicyField, RateLimitInfo, ServiceLimit
+from chainapi._limits.headers import PolicyField, RateLimitInfo, ServiceLimit
 from chainapi.core.limits.verdict import Verdict
 from chainapi.core.share import messages
 from chainapi.core.share.messages import (

@@ -1,0 +1,1 @@
+"""When a request may leave: limits as responses announce them and people see them."""
