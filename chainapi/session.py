@@ -38,11 +38,11 @@ from chainapi.errors import ConfigurationError
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
+    from chainapi._limits.view import Limit
     from chainapi.client.gates import Gates
     from chainapi.client.service import Service
     from chainapi.client.telemetry import Telemetry
     from chainapi.core.events import Event
-    from chainapi.core.limits.limit import Limit
     from chainapi.share.link import Carrier
 
 __all__ = ["Session"]
@@ -306,7 +306,7 @@ def _lifetime(value: object) -> float:
 def _limits(limits: object) -> Mapping[str, Sequence[Limit]]:
     if limits is None:
         return {}
-    from chainapi.core.limits.limit import limits_of
+    from chainapi._limits.view import limits_of
 
     if not isinstance(limits, Mapping) or not set(limits) <= {"metrics", "data"}:
         raise ConfigurationError("limits must map 'metrics' or 'data' to a sequence of Limit")

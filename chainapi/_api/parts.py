@@ -8,6 +8,7 @@ from __future__ import annotations
 from chainapi._api.data import DataAPI
 from chainapi._api.metrics import MetricsAPI
 from chainapi._api.options import call_options
+from chainapi._limits.view import Limit
 from chainapi.client.ceiling import is_rate
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
@@ -16,7 +17,6 @@ from chainapi.client.member import Member
 from chainapi.client.service import Service
 from chainapi.client.telemetry import telemetry_of
 from chainapi.core.call import CallOptions, CallSettings
-from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget
 

@@ -14,13 +14,12 @@ from rich.table import Table
 
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import units_of
+from chainapi._limits import view
+from chainapi._limits.view import Estimate, Limit
 from chainapi._text import quoted
 from chainapi.cli.common import Flag, Hidden, Many, Rows, refuse
 from chainapi.cli.names import RouteName, Value, is_path, read_values, resolve
 from chainapi.core.duration import DAY, HOUR, MINUTE
-from chainapi.core.limits import estimate as arithmetic
-from chainapi.core.limits.estimate import Estimate
-from chainapi.core.limits.limit import Limit
 from chainapi.errors import ConfigurationError
 
 __all__ = ["estimate", "read_limit"]
@@ -72,7 +71,7 @@ def estimate(
     price = units_of(route, endpoint.route)
     # The last page of each source is not shared with the next source.
     rows_sent = sources * ceil(rows / size) * size
-    cost = arithmetic.estimate(rows_sent, size, 1 if price is None else price, limits)
+    cost = view.estimate(rows_sent, size, 1 if price is None else price, limits)
     record = {"route": route, "rows": rows, "sources": sources, "page_size": size, **asdict(cost)}
     if json or not terminal.interactive:
         terminal.line(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from chainapi.core.limits.limit import Limit, whole
+from chainapi._limits.view import Limit, whole
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.client.member import MAX_IN_FLIGHT, Member, Members
 from chainapi.client.permit import Permit
 from chainapi.client.turns import Turn, Turns
 from chainapi.core.limits.group import Group, Places
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scheduler import Scheduler
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.spenders import Account, Spenders
 from chainapi.core.limits.waiting import WaitingLimit
 

@@ -16,8 +16,8 @@ from chainapi.errors import QueueFullError, QuotaWaitError
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
+    from chainapi._limits.view import Limit
     from chainapi.core.limits.group import Group
-    from chainapi.core.limits.limit import Limit
     from chainapi.core.limits.quota import Quota
     from chainapi.core.limits.spenders import Account
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
+from chainapi._limits.view import Limit
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Batch, CollectedRows, RowBatch, WalkRunner
 from chainapi.client.source import Source
 from chainapi.core.arguments import boolean, whole_numbers
-from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.ranges import Interval
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from chainapi._limits.view import Estimate
     from chainapi._tables.types import Amounts
     from chainapi.client.follow import Follow
     from chainapi.client.split import Split
     from chainapi.client.tables import Tables
-    from chainapi.core.limits.estimate import Estimate
 
 __all__ = ["MetricPages", "OnInvalid", "Pages"]
 

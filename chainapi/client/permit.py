@@ -11,11 +11,11 @@ from chainapi.core.limits.verdict import Verdict
 
 if TYPE_CHECKING:
     from chainapi._limits.headers import RateLimitInfo
+    from chainapi._limits.view import QuotaSnapshot
     from chainapi.client.member import Member
     from chainapi.client.turns import Turns
     from chainapi.core.limits.group import Group
     from chainapi.core.limits.reservation import Reservation
-    from chainapi.core.limits.snapshot import QuotaSnapshot
     from chainapi.core.limits.spenders import Account
     from chainapi.core.limits.waiting import WaitingLimit
 

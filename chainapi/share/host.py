@@ -20,12 +20,12 @@ from attrs import define, field
 from msgspec.structs import replace
 
 from chainapi._limits.headers import hold
+from chainapi._limits.view import Limit
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
 from chainapi.core.limits import verdict as verdicts
 from chainapi.core.limits.group import Group
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share.messages import (
     VERSION,

@@ -20,13 +20,12 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
-from attrs import define, evolve, field
+from attrs import define, field
 from msgspec.structs import replace
 
+from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.client.member import Member
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share import messages
 from chainapi.core.share.messages import (
@@ -234,7 +233,7 @@ class SharedGate:
 
     def snapshot(self, member: Member) -> QuotaSnapshot:
         """Return the state of the quota as the host last reported it."""
-        return evolve(self._shown, time=asyncio.get_running_loop().time(), unix_time=member.now())
+        return self._shown.at(asyncio.get_running_loop().time(), member.now())
 
     def join(self, member: Member) -> None:
         """Apply the settings of a session; its limits hold from now on."""

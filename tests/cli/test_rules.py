@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from chainapi import ROUTES, Limit
+from chainapi._limits.view import QuotaSnapshot
 from chainapi.cli.estimate import read_limit
 from chainapi.cli.export_view import ExportView
 from chainapi.cli.names import plain, read_values, resolve
 from chainapi.cli.progress import Progress, waits
 from chainapi.cli.tables import RowTable, print_series
 from chainapi.cli.wording import shell_words, worded
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.url import query_params
 from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.export.progress import ExportProgress
@@ -242,7 +242,7 @@ def test_long_waits_are_shown_as_a_time_of_day(window: float | None, seconds: fl
     """A wait of a minute or more is shown with its policy and its end."""
     noon = datetime(2026, 3, 4, 12, 0, tzinfo=UTC).astimezone().replace(hour=12)
     known = QuotaSnapshot(
-        time=50.0, window=window, stopped_until=50.0 + seconds, unix_time=noon.timestamp(), waiting=1
+        time=50.0, window=window, stopped_for=seconds, unix_time=noon.timestamp(), waiting=1
     )
     assert waits(known) == said.format(noon + timedelta(seconds=seconds))
 
@@ -259,7 +259,7 @@ def test_long_waits_are_shown_as_a_time_of_day(window: float | None, seconds: fl
 )
 def test_the_end_of_a_wait(seconds: float, said: str) -> None:
     """A wait of an export has its length and its end, with the date if the end is on another day."""
-    stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_until=100.0 + seconds)
+    stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_for=seconds)
     now = datetime(2026, 1, 31, 23, 59, tzinfo=UTC)
     view = ExportView(Progress(lambda: 0.0), lambda: {"data": stopped}, lambda: now, None)
     assert view.waits() == [f"data: 0 of 6,000 left, {said}"]

@@ -195,7 +195,7 @@ async def test_permit_ends_once() -> None:
     permit.unsent()
     permit.answered(429, reported(0, retry_after=60))
     state = gate.snapshot()
-    assert (state.remaining, state.in_flight, state.stopped_until) == (50, 0, None)
+    assert (state.remaining, state.in_flight, state.stopped_for) == (50, 0, 0)
 
 
 async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:

@@ -8,11 +8,11 @@ from math import inf
 from attrs import define, field
 
 from chainapi._limits.headers import RateLimitInfo
+from chainapi._limits.view import Limit, whole
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Discovery
 from chainapi.core.limits.in_flight import InFlight
-from chainapi.core.limits.limit import Limit, whole
 from chainapi.core.limits.memory import MOST_ENTRIES, LimitsPart, PolicyPart
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.policy import Policy

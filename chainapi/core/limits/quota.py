@@ -26,12 +26,12 @@ from math import inf
 from attrs import define, field
 
 from chainapi._limits.headers import RateLimitInfo
+from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.forecast import Forecast
 from chainapi.core.limits.guesses import Guesses
 from chainapi.core.limits.in_flight import InFlight
 from chainapi.core.limits.in_force import LimitsInForce
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.memory import OLDEST, VERSION, MemoryPart, amount, encode, read
 from chainapi.core.limits.modes import Mode
 from chainapi.core.limits.policy import Policy
@@ -39,7 +39,6 @@ from chainapi.core.limits.probe import Probes
 from chainapi.core.limits.refusals import Refusals
 from chainapi.core.limits.reservation import NEVER, Decision, Reservation
 from chainapi.core.limits.scope import Routes
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.verdict import Verdict
 
 __all__ = ["Quota"]
