@@ -187,20 +187,23 @@ class Estimate:
 
     Attributes:
         requests: number of requests.
-        units: their cost, in the units of the limits.
-        minutes: least duration under the limits; 0 if they allow all requests at once.
-        day_share: share of what is allowed per day, 1 for all; None without a limit per day.
+        units: their cost, in the units of the limits; None if the price of a request is unknown.
+        minutes: least duration under the limits; 0 if they allow all requests at once. Limits of units tell
+            nothing about requests of an unknown price: None if there are no others.
+        day_share: share of what is allowed per day, 1 for all; None without a limit per day that tells it.
 
     """
 
     requests: int
-    units: float
-    minutes: float
+    units: float | None
+    minutes: float | None
     day_share: float | None = None
 
 
-def estimate(rows: int, page_size: int, price: float, limits: Sequence[Limit] = ()) -> Estimate:
+def estimate(rows: int, page_size: int, price: float | None, limits: Sequence[Limit] = ()) -> Estimate:
     """Estimate `rows` rows in pages of `page_size`, at `price` units a request.
+
+    The `price` is None if it is unknown.
 
     Raises:
         ConfigurationError: a number is not whole, not above 0 or too large, or one request costs more than a
@@ -210,24 +213,26 @@ def estimate(rows: int, page_size: int, price: float, limits: Sequence[Limit] = 
     for name, number in (("rows", rows), ("page_size", page_size)):
         whole_number(name, number, 1, MOST_ROWS)
     requests = ceil(rows / page_size)
-    units = requests * price
-    seconds = max((_seconds(limit, requests, price) for limit in limits), default=0.0)
-    shares = [
-        (units if limit.units else requests) * limit.per / (limit.amount * DAY)
-        for limit in limits
-        if limit.per >= DAY
-    ]
-    return Estimate(requests, units, seconds / MINUTE, max(shares, default=None))
+    priced = [(limit, price if limit.units else 1.0) for limit in limits]
+    known = [(limit, each) for limit, each in priced if each is not None]
+    seconds = [_seconds(limit, requests, each) for limit, each in known]
+    shares = [requests * each * limit.per / (limit.amount * DAY) for limit, each in known if limit.per >= DAY]
+    return Estimate(
+        requests,
+        None if price is None else requests * price,
+        max(seconds) / MINUTE if seconds else None if limits else 0.0,
+        max(shares, default=None),
+    )
 
 
-def seconds_left(requests: float, price: float, quota: QuotaSnapshot) -> float:
+def seconds_left(requests: float, price: float | None, quota: QuotaSnapshot) -> float:
     """Return the least seconds until the last of some requests may leave.
 
-    They leave by a quota as it is known now; without a known quota only a stop counts.
+    They leave by a quota as it is known now; without a known quota or price only a stop counts.
     """
     price = 1.0 if quota.requests else price
     stop = quota.stopped_for
-    if quota.remaining is None or not quota.limit or not quota.window:
+    if price is None or quota.remaining is None or not quota.limit or not quota.window:
         return stop
     lacking = requests * price - quota.remaining
     if lacking <= 0:
@@ -241,7 +246,7 @@ def _seconds(limit: Limit, requests: int, price: float) -> float:
     if price <= 0:
         return 0.0
     amount, seconds = whole(limit)
-    fitting = int(amount // price if limit.units else amount)
+    fitting = int(amount // price)
     if fitting < 1:
         raise ConfigurationError(
             f"a request costs {price:g} units: more than {limit.amount:g} in {limit.per:g} s; give limits in"

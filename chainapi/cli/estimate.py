@@ -47,7 +47,7 @@ def estimate(
     """Estimate the requests, compute units and minutes that rows of a route cost.
 
     The output also has the share of a day's limit. The command sends nothing
-    and needs no key: the cost of a request is a part of the route.
+    and needs no key: the published cost of a request is a part of the route.
 
     Args:
         route: The name of a route, such as data.evm.blocks.
@@ -71,7 +71,7 @@ def estimate(
     price = units_of(route, endpoint.route)
     # The last page of each source is not shared with the next source.
     rows_sent = sources * ceil(rows / size) * size
-    cost = view.estimate(rows_sent, size, 1 if price is None else price, limits)
+    cost = view.estimate(rows_sent, size, price, limits)
     record = {"route": route, "rows": rows, "sources": sources, "page_size": size, **asdict(cost)}
     if json or not terminal.interactive:
         terminal.line(record)
@@ -95,13 +95,12 @@ def _page_size(name: str, endpoint: Endpoint, given: int | None) -> int:
 
 
 def _shown(cost: Estimate, weight: str | None) -> dict[str, str]:
-    each = f"a request is {weight}" if weight else "its weight is not known: assumed to be 1"
-    share = cost.day_share
+    units, minutes, share = cost.units, cost.minutes, cost.day_share
     return {
         "requests": f"{cost.requests:,}",
-        "units": f"{cost.units:,} ({each})",
-        "minutes": f"{cost.minutes:,.1f} at least",
-        "share of a day": "not known: no --limit of a day or more" if share is None else f"{share:.1%}",
+        "units": "unknown: no weight is published" if units is None else f"{units:,} (a request is {weight})",
+        "minutes": "unknown" if minutes is None else f"{minutes:,.1f} at least",
+        "share of a day": "unknown: no --limit of a day or more" if share is None else f"{share:.1%}",
     }
 
 

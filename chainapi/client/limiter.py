@@ -192,9 +192,9 @@ class Gate:
         """Number of requests that wait."""
         return self._scheduler.queue.waiting
 
-    def price(self, route: str, prior: float | None) -> float:
+    def price(self, route: str, prior: float | None) -> float | None:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
-        return self._quota.costs.shown(route, prior)
+        return self._quota.costs.known_price(route, prior)
 
     def snapshot(self, member: Member | None = None) -> QuotaSnapshot:
         """Return the known state of the quota; call it inside a running loop only."""

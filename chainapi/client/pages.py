@@ -419,8 +419,7 @@ class Pages(Generic[T]):
 
         Args:
             rows: number of rows wanted.
-            limits: the limits of the plan, in units, with or without ``units=True``; else those passed to the
-                session.
+            limits: the limits of the plan, in units with ``units=True``; else those of the session.
             page_size: rows a page, where the query has no page size; most routes give 10 by default.
 
         Raises:

@@ -63,8 +63,8 @@ class AnyGate(Protocol):
         """Return the permit to send now; None if the gate does not know at once."""
         ...
 
-    def price(self, route: str, prior: float | None) -> float:
-        """Return the known cost of a request."""
+    def price(self, route: str, prior: float | None) -> float | None:
+        """Return the known cost of a request; None if nothing shows it."""
         ...
 
     def snapshot(self, member: Member) -> QuotaSnapshot:

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.client.member import Member
-from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share import messages
 from chainapi.core.share.messages import (
@@ -226,10 +225,9 @@ class SharedGate:
     def acquire_now(self, route: str, *, cost: float | None, member: Member, tag: str | None = None) -> None:
         """Return None: another process grants the permits."""
 
-    def price(self, route: str, prior: float | None) -> float:
+    def price(self, route: str, prior: float | None) -> float | None:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
-        known = self._shown.costs.get(route)
-        return Costs().price(route, prior) if known is None else known
+        return self._shown.costs.get(route, prior)
 
     def snapshot(self, member: Member) -> QuotaSnapshot:
         """Return the state of the quota as the host last reported it."""

@@ -187,7 +187,7 @@ def test_routes_are_lines_of_json() -> None:
     """Each route is a line of JSON with all its properties."""
     rows = {row["name"]: row for row in chainapi("routes").rows}
     assert list(rows) == [*ROUTES, *WRITES]
-    priced = ("data.evm.blocks", "metrics.chains.metric", "metrics.avg_tps")
+    priced = ("data.evm.blocks", "metrics.avg_tps", "data.live_check")
     assert [rows[name]["units"] for name in priced] == [10, 100, None]
     for name, endpoint in {**ROUTES, **WRITES}.items():
         row, route = rows[name], endpoint.route
@@ -279,7 +279,7 @@ def test_kinds_of_rows_are_shown_one_by_one() -> None:
     assert "list of str" in chainapi("routes", UTXOS, tty=True).out
     assert "deprecated: " in chainapi("routes", "data.teleporter.messages", tty=True).out
     assert chainapi("routes", "data.webhooks.addresses").rows[0]["fields"] == {}
-    assert "weight" not in chainapi("routes", "metrics.avg_tps", tty=True).out
+    assert "weight" not in chainapi("routes", "data.live_check", tty=True).out
 
 
 def test_each_route_can_be_shown() -> None:
@@ -337,16 +337,20 @@ async def test_estimate_is_that_of_the_library() -> None:
 
 
 def test_estimate_of_several_sources_rounds_each() -> None:
-    """Each source has a last page, a resource is one request, and a route without a weight costs one unit."""
+    """Each source has a last page, and a resource is one request."""
     (row,) = chainapi("estimate", "data.evm.blocks", "--rows", "101", "--sources", "3").rows
     assert (row["requests"], row["units"]) == (6, 60)
     (row,) = chainapi("estimate", "data.chain", "--rows", "1", "--sources", "500").rows
     assert (row["requests"], row["units"], row["day_share"]) == (500, 500, None)
 
-    (row,) = chainapi("estimate", "metrics.avg_tps", "--rows", "1000", "--page-size", "100").rows
-    assert (row["requests"], row["units"]) == (10, 10)
-    text = chainapi("estimate", "metrics.avg_tps", "--rows", "10", "--page-size", "100", tty=True).out
-    assert "its weight is not known: assumed to be 1" in text
+
+def test_estimate_of_a_route_without_a_price() -> None:
+    """Where no price is published, only the requests are known."""
+    command = ["estimate", "data.live_check", "--rows", "1", "--sources", "10", "--limit", "100/minute"]
+    (row,) = chainapi(*command).rows
+    assert (row["requests"], row["units"], row["minutes"], row["day_share"]) == (10, None, None, None)
+    lines = [" ".join(line.split()) for line in seen(chainapi(*command, tty=True).out)]
+    assert lines[1:3] == ["units unknown: no weight is published", "minutes unknown"]
 
 
 def test_estimate_is_a_table_on_a_terminal() -> None:
