@@ -8,7 +8,6 @@ from __future__ import annotations
 from chainapi._api.data import DataAPI
 from chainapi._api.metrics import MetricsAPI
 from chainapi._api.options import call_options
-from chainapi._limits.view import Limit
 from chainapi.client.ceiling import is_rate
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
@@ -26,7 +25,6 @@ __all__ = [
     "Connection",
     "DataAPI",
     "Emitter",
-    "Limit",
     "LoopGates",
     "Member",
     "MetricsAPI",

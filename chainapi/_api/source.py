@@ -13,7 +13,6 @@ from chainapi._api.identity import cursor_of, deduplicator, descending_number, n
 from chainapi._api.options import Options
 from chainapi._api.ranges import ListRanges, Part, can_be_cut
 from chainapi._api.routes import Route
-from chainapi._limits.view import Limit
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter
 from chainapi.client.service import Service
@@ -36,7 +35,7 @@ from chainapi.errors import (
 from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 
 if TYPE_CHECKING:
-    from chainapi._limits.view import Estimate
+    from chainapi._limits.view import Estimate, Limit
 
 __all__ = ["ListSource", "open_list"]
 

@@ -20,13 +20,12 @@ __all__ = ["SpecifiedMetrics"]
 class SpecifiedMetrics(ServiceAPI):
     """Route of the specification that the public Metrics API has left."""
 
-    # Section 2: a point for each timestamp, newest first. The price is that of the public service's metrics.
+    # Section 2: a point for each timestamp, newest first. It names no price: limits count requests there.
     @endpoint(
         Route(
             "/v1/avg_tps/{chainId}",
             "results",
             key=("timestamp",),
-            weight="medium",
             descending_key="timestamp",
             extra=(("status", "int"), ("last_run", "int")),
         )

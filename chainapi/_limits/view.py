@@ -7,7 +7,7 @@ from math import ceil, inf
 from typing import Annotated, Any
 
 import msgspec
-from attrs import Attribute, asdict, evolve, field, frozen
+from attrs import asdict, evolve, field, frozen
 from msgspec import Meta
 
 from chainapi.core.arguments import boolean, whole_number
@@ -15,7 +15,28 @@ from chainapi.core.duration import DAY, HOUR, MINUTE
 from chainapi.core.numbers import is_number
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Estimate", "Limit", "QuotaSnapshot", "Spender", "estimate", "limits_of", "seconds_left", "whole"]
+__all__ = [
+    "PLANS",
+    "Estimate",
+    "Limit",
+    "QuotaSnapshot",
+    "Spender",
+    "estimate",
+    "limits_of",
+    "plan_limits",
+    "seconds_left",
+    "whole",
+]
+
+# Published plans: units a minute and a day of the Data API. The Metrics API has one limit for all of them.
+PLANS: Mapping[str, tuple[float, float]] = {
+    "unauthenticated": (6_000.0, 1_200_000.0),
+    "free": (8_000.0, 2_000_000.0),
+    "base": (10_000.0, 3_750_000.0),
+    "growth": (14_000.0, 11_200_000.0),
+    "pro": (20_000.0, 25_000_000.0),
+}
+METRICS = (8_000.0, 1_200_000.0)
 
 MOST_ROWS = 10**15  # no list has more, and floats have all whole numbers up to it
 _POLICIES = {1.0: "quota a second", MINUTE: "quota a minute", HOUR: "hourly quota", DAY: "daily quota"}
@@ -28,30 +49,29 @@ Text = Annotated[str, Meta(max_length=1024)]
 # --- limits that people set ---
 
 
-def _above_zero(_: object, attribute: Attribute[float], value: object) -> None:
-    if not is_number(value) or not 0 < value < inf:
-        raise ConfigurationError(f"Limit {attribute.name}={value!r} must be a finite number above 0")
-
-
-def _is_bool(_: object, attribute: Attribute[bool], value: object) -> None:
-    boolean(f"Limit {attribute.name}", value)
-
-
 @frozen
 class Limit:
     """Limit of `amount` requests in any `per` seconds; with `units`, of quota units.
 
     Less than one request is a whole one in a longer time: 0.5 in 60 seconds is one in 120. A request
-    counts as one whatever its route costs, also beside a service that announces units.
+    counts as one whatever its route costs, also beside a service that announces units. A limit of a published
+    `plan` holds until responses contradict the plan.
 
     Raises:
         ConfigurationError: if one of them is not a finite number above 0.
 
     """
 
-    amount: float = field(validator=_above_zero)
-    per: float = field(default=60.0, validator=_above_zero)
-    units: bool = field(default=False, validator=_is_bool, kw_only=True)
+    amount: float
+    per: float = 60.0
+    units: bool = field(default=False, kw_only=True)
+    plan: str = field(default="", kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in (("amount", self.amount), ("per", self.per)):
+            if not is_number(value) or not 0 < value < inf:
+                raise ConfigurationError(f"Limit {name}={value!r} must be a finite number above 0")
+        boolean("Limit units", self.units)
 
 
 def whole(limit: Limit) -> tuple[float, float]:
@@ -71,6 +91,12 @@ def limits_of(name: str, given: Any) -> tuple[Limit, ...]:
     if isinstance(given, Sequence) and all(isinstance(limit, Limit) for limit in given):
         return tuple(given)
     raise ConfigurationError(f"{name} must be a sequence of Limit")
+
+
+def plan_limits(service: str, plan: str) -> tuple[Limit, ...]:
+    """Return the limits of a published plan for "data" or "metrics"."""
+    windows = zip(PLANS[plan] if service == "data" else METRICS, (MINUTE, DAY), strict=True)
+    return tuple(Limit(amount, seconds, units=True, plan=plan) for amount, seconds in windows)
 
 
 # --- what people see of a quota ---
@@ -123,6 +149,7 @@ class QuotaSnapshot:
             first.
         requests: whether limit and remaining count requests, whatever these cost: while a `Limit` of the
             session holds requests back.
+        plan: name of the published plan that counts; empty without one.
 
     """
 
@@ -138,6 +165,7 @@ class QuotaSnapshot:
     unix_time: float | None = None
     spenders: tuple[Spender, ...] = ()
     requests: bool = False
+    plan: Text = ""
 
     @property
     def back_at(self) -> float | None:

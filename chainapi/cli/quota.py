@@ -80,6 +80,7 @@ def record(shared: SharedQuota) -> dict[str, Any]:
         "limit": snapshot.limit,
         "remaining": snapshot.remaining,
         "window": snapshot.window,
+        "plan": snapshot.plan or None,
         "stopped_for": snapshot.stopped_for,
         "reset_in": snapshot.reset_in,
         "waiting": snapshot.waiting,
@@ -126,7 +127,12 @@ def _state(snapshot: QuotaSnapshot) -> str:
     left = "not known yet what is left"
     if snapshot.remaining is not None and snapshot.limit is not None:
         left = f"{snapshot.remaining:,.0f} of {snapshot.limit:,.0f} left ({snapshot.policy})"
-    parts = [left, f"{snapshot.waiting:,} waiting", f"{snapshot.in_flight:,} in flight"]
+    parts = [
+        left,
+        *([f"plan {snapshot.plan}"] if snapshot.plan else []),
+        f"{snapshot.waiting:,} waiting",
+        f"{snapshot.in_flight:,} in flight",
+    ]
     return ", ".join([*parts, *([waits(snapshot)] if pause(snapshot) else [])])
 
 

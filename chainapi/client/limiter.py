@@ -72,8 +72,8 @@ class Gate:
         self._own = Member(rate=rate, on_wait=on_wait, now=now)
         self._quota = Quota(max_in_flight, tuple(limits), probe, inf if max_stop is None else max_stop)
         self._scheduler: Scheduler[Turn] = Scheduler(self._quota)
-        self._turns = Turns(self._scheduler, random)
         self._members = Members(self._quota)
+        self._turns = Turns(self._scheduler, random, self._members)
         self._spenders = Spenders()
         self._limited = Counter[tuple[Member, int]]()  # requests that wait, by member and limit
         self._remembers = -inf  # when the restored memory was made

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
-from chainapi._limits.view import Limit
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Batch, CollectedRows, RowBatch, WalkRunner
 from chainapi.client.source import Source
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from chainapi._limits.view import Estimate
+    from chainapi._limits.view import Estimate, Limit
     from chainapi._tables.types import Amounts
     from chainapi.client.follow import Follow
     from chainapi.client.split import Split

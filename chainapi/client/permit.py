@@ -114,6 +114,8 @@ class Permit:
             account.units += reservation.cost
         else:  # it may have held more than its cost, and the response may have shown that
             account.units += costs.shown(route, reservation.prior)
+        if turns.quota.contradicted:
+            turns.members.report_plans()
         turns.advance()
         return verdict
 

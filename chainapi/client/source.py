@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from chainapi._limits.view import Limit
 from chainapi.client.emitter import Emitter
 from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.ranges import Interval, Ranged
@@ -15,7 +14,7 @@ from chainapi.core.paging.walk import Answer, Fetch, Walk
 from chainapi.models.codec import OnInvalid
 
 if TYPE_CHECKING:
-    from chainapi._limits.view import Estimate
+    from chainapi._limits.view import Estimate, Limit
 
 __all__ = ["Numbered", "Ranges", "Source"]
 

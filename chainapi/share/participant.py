@@ -39,6 +39,7 @@ from chainapi.core.share.messages import (
     Hello,
     Join,
     Leave,
+    PlanEnded,
     Rate,
     Refused,
     State,
@@ -338,6 +339,8 @@ class SharedGate:
                 self._stop(message.seconds)
             case Waiting():
                 self._report_wait(message)
+            case PlanEnded():
+                self._end_plan(message)
             case State():
                 self._read_state(message, own=uplink.own)
             case Welcome():
@@ -366,6 +369,11 @@ class SharedGate:
         for member, joined in self._joined.items():
             if joined.session == message.session:
                 member.report_wait(message.reason, now, now + message.seconds, message.waiting)
+
+    def _end_plan(self, message: PlanEnded) -> None:
+        for member, joined in self._joined.items():
+            if joined.session == message.session:
+                member.end_plan(message.plan, message.amount, message.window)
 
     def _read_state(self, state: State, *, own: bool) -> None:
         try:
@@ -565,7 +573,7 @@ def rate_of(limit: Limit | AsyncLimiter) -> Rate:
         raise ConfigurationError(
             "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
         )
-    return amount_of(limit.amount), amount_of(limit.per), limit.units
+    return amount_of(limit.amount), amount_of(limit.per), limit.units, limit.plan
 
 
 def _left(until: float, now: float) -> float | None:

@@ -187,7 +187,7 @@ def test_routes_are_lines_of_json() -> None:
     """Each route is a line of JSON with all its properties."""
     rows = {row["name"]: row for row in chainapi("routes").rows}
     assert list(rows) == [*ROUTES, *WRITES]
-    priced = ("data.evm.blocks", "metrics.avg_tps", "data.live_check")
+    priced = ("data.evm.blocks", "metrics.chains.metric", "metrics.avg_tps")
     assert [rows[name]["units"] for name in priced] == [10, 100, None]
     for name, endpoint in {**ROUTES, **WRITES}.items():
         row, route = rows[name], endpoint.route
@@ -318,6 +318,7 @@ def test_estimate_needs_no_service_and_no_key(monkeypatch: pytest.MonkeyPatch) -
             "units": 100_000,
             "minutes": 16.0,
             "day_share": 100_000 / 1_200_000,
+            "plan": None,
         }
     ]
 
@@ -334,6 +335,28 @@ async def test_estimate_is_that_of_the_library() -> None:
         cost.minutes,
         cost.day_share,
     )
+
+
+def test_estimate_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A published plan has limits for each service; --limit adds others, and CHAINAPI_PLAN is the default."""
+    command = ["estimate", "data.evm.blocks", "--rows", "1000000"]
+    (row,) = chainapi(*command, "--plan", "free").rows
+    assert (row["plan"], row["minutes"], row["day_share"]) == ("free", 12, 0.05)
+    (row,) = chainapi(*command, "--plan", "free", "--limit", "10/minute").rows
+    assert row["minutes"] == 9_999
+    table = chainapi(*command, "--plan", "free", tty=True).out
+    assert "plan free: 8,000 units a minute, 2,000,000 a day" in " ".join(table.split())
+    monkeypatch.setenv("CHAINAPI_PLAN", "pro")
+    (row,) = chainapi("estimate", "metrics.chains.metric", "--rows", "8100", "--page-size", "1").rows
+    assert (row["plan"], row["units"], row["minutes"]) == ("pro", 810_000, 101)
+    outcome = chainapi(*command, "--plan", "gold")
+    assert (outcome.code, "unauthenticated" in outcome.err) == (WRONG_USAGE, True)
+
+
+def test_each_command_takes_a_plan() -> None:
+    """`--plan` is that of the session."""
+    outcome = chainapi("list", BLOCKS, "--limit", "1", "--plan", "base")
+    assert (outcome.code, len(outcome.rows)) == (0, 1)
 
 
 def test_estimate_of_several_sources_rounds_each() -> None:

@@ -71,6 +71,9 @@ class Forecast:
         policy, discovery = limits.announced.latest, limits.discovery
         if policy is None and discovery is not None:
             policy = discovery.learned
+        plan = limits.plan
+        if policy is None and plan is not None:
+            policy = plan[1]
         stopped = self.refusals.stopped_until if self.refusals.stopped_until > now else None
         reset = stopped
         if stopped is None:
@@ -88,4 +91,5 @@ class Forecast:
             in_flight=self.in_flight.number,
             unix_time=unix_time,
             requests=policy is not None and policy.requests,
+            plan="" if plan is None else plan[0],
         )

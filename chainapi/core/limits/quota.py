@@ -25,7 +25,7 @@ from math import inf
 
 from attrs import define, field
 
-from chainapi._limits.headers import RateLimitInfo
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.forecast import Forecast
@@ -62,6 +62,7 @@ class Quota:
     _limits: Sequence[Limit] = field(default=(), alias="limits")
     probe: bool = True
     max_stop: float = inf
+    contradicted: list[tuple[str, PolicyField]] = field(init=False)  # see `LimitsInForce`
     costs: Costs = field(factory=Costs, init=False)
     routes: Routes = field(factory=Routes, init=False)
     probes: Probes = field(factory=Probes, init=False)
@@ -74,6 +75,7 @@ class Quota:
 
     def __attrs_post_init__(self) -> None:
         self._in_force = LimitsInForce(self.costs, self._in_flight)
+        self.contradicted = self._in_force.contradicted
         self._guesses = Guesses(self._in_flight)
         self._refusals = Refusals(self._in_force, self.costs, self.routes)
         self._forecast = Forecast(self._in_force, self._in_flight, self._refusals, self.probes)
