@@ -21,7 +21,7 @@ ROOT = Path(chainapi.__file__).parent
 # From the bottom up: a module imports from its own layer and from those below.
 LAYERS = (
     {"_version", "_text", "errors"},
-    {"core"},
+    {"core", "_limits"},
     {"models"},
     {"_tables"},
     {"client"},
@@ -39,7 +39,7 @@ LAYERS = (
 # tree: the root of the errors and the record name each other. The errors do so for type checkers only.
 EXCEPTIONS = {("errors", "core.paging.checkpoint")}
 
-# The core imports nothing that waits, reads a clock, draws random numbers, logs, or reaches out.
+# The core and the limits import nothing that waits, reads a clock, draws random numbers, logs or reaches out.
 PURE = frozenset(
     {
         "__future__",
@@ -64,6 +64,7 @@ PURE_NAMES = {  # of modules that are not pure as a whole
         "timedelta",
         "timezone",
     },  # as values: calls of a clock are found
+    "email.utils": {"parsedate_to_datetime"},
     "http": {"HTTPStatus"},
 }
 CLOCKS = {"now", "utcnow", "today", "time", "monotonic", "perf_counter", "urandom", "uuid4", "uuid1"}
@@ -164,7 +165,7 @@ def violations(package: Package) -> list[str]:
 
 def _impure(package: Package) -> Iterator[str]:
     for module in package.imports:
-        if _top(module) == "core":
+        if _top(module) in ("core", "_limits"):
             yield from (f"{found}: the core is pure" for found in package.imports[module] if not _pure(found))
             yield from (f"{call}: the core reads no clock" for call in package.clocks[module])
 

@@ -16,7 +16,6 @@ from chainapi.client.member import Member
 from chainapi.client.service import Service
 from chainapi.client.telemetry import telemetry_of
 from chainapi.core.call import CallOptions, CallSettings
-from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget
 
@@ -26,7 +25,6 @@ __all__ = [
     "Connection",
     "DataAPI",
     "Emitter",
-    "Limit",
     "LoopGates",
     "Member",
     "MetricsAPI",

@@ -1,1 +1,1 @@
-"""Rate limits: when may a request leave."""
+"""When a request may leave: limits as responses announce them and people see them."""

@@ -29,9 +29,8 @@ from msgspec.msgpack import Decoder, Encoder
 from chainapi._limits.costs import Costs
 from chainapi._limits.hidden import LONGEST_BACKOFF, SOON, Hidden, backoff
 from chainapi._limits.policy import DEFAULT_WINDOW, Policy
-from chainapi.core.limits.info import PolicyField, RateLimitInfo, hold
-from chainapi.core.limits.limit import Limit, whole
-from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi._limits.headers import PolicyField, RateLimitInfo, hold
+from chainapi._limits.view import Limit, QuotaSnapshot, whole
 
 __all__ = ["NEVER", "Decision", "Quota", "Reservation", "Verdict"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from chainapi.core.limits.limit import Limit, whole
-
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
+
+    from chainapi._limits.view import Limit
 
 __all__ = ["Ceiling", "is_rate"]
 
@@ -23,7 +23,7 @@ class Ceiling:
 
     def __init__(self, rate: Limit | AsyncLimiter) -> None:
         self._bucket = _bucket(rate)
-        self._counts_units = isinstance(rate, Limit) and rate.units
+        self._counts_units: bool = getattr(rate, "units", False)  # an AsyncLimiter counts requests
 
     def toll(self, units: float, requests: float = 1.0) -> float:
         """Return the tokens that requests with `units` units of the quota cost."""
@@ -65,6 +65,8 @@ class Ceiling:
 
 def is_rate(value: object) -> bool:
     """Return whether a value can be a gate's `rate`; does not import aiolimiter."""
+    from chainapi._limits.view import Limit  # imported here, because most sessions have no ceiling
+
     if isinstance(value, Limit):
         return True
     aiolimiter = sys.modules.get("aiolimiter")
@@ -72,8 +74,10 @@ def is_rate(value: object) -> bool:
 
 
 def _bucket(rate: Limit | AsyncLimiter) -> AsyncLimiter:
-    if not isinstance(rate, Limit):
-        return rate
-    from aiolimiter import AsyncLimiter  # imported here, because most sessions have no ceiling
+    from aiolimiter import AsyncLimiter  # imported here, likewise
 
+    from chainapi._limits.view import whole
+
+    if isinstance(rate, AsyncLimiter):
+        return rate
     return AsyncLimiter(*whole(rate))  # a bucket must hold a whole request

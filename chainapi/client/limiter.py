@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.client.member import MAX_IN_FLIGHT, Member, Members
 from chainapi.client.permit import Permit
 from chainapi.client.turns import Turn, Turns
 from chainapi.core.limits.group import Group, Places
-from chainapi.core.limits.limit import Limit
 from chainapi._limits.shim import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scheduler import Scheduler
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.spenders import Account, Spenders
 from chainapi.core.limits.waiting import WaitingLimit
 
@@ -73,8 +72,8 @@ class Gate:
         self._own = Member(rate=rate, on_wait=on_wait, now=now)
         self._quota = Quota(max_in_flight, tuple(limits), probe, inf if max_stop is None else max_stop)
         self._scheduler: Scheduler[Turn] = Scheduler(self._quota)
-        self._turns = Turns(self._scheduler, random)
         self._members = Members(self._quota)
+        self._turns = Turns(self._scheduler, random, self._members)
         self._spenders = Spenders()
         self._limited = Counter[tuple[Member, int]]()  # requests that wait, by member and limit
         self._remembers = -inf  # when the restored memory was made
@@ -193,9 +192,9 @@ class Gate:
         """Number of requests that wait."""
         return self._scheduler.queue.waiting
 
-    def price(self, route: str, prior: float | None) -> float:
+    def price(self, route: str, prior: float | None) -> float | None:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
-        return self._quota.costs.shown(route, prior)
+        return self._quota.costs.known_price(route, prior)
 
     def snapshot(self, member: Member | None = None) -> QuotaSnapshot:
         """Return the known state of the quota; call it inside a running loop only."""

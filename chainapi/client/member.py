@@ -16,8 +16,8 @@ from chainapi.errors import QueueFullError, QuotaWaitError
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
+    from chainapi._limits.view import Limit
     from chainapi.core.limits.group import Group
-    from chainapi.core.limits.limit import Limit
     from chainapi.core.limits.quota import Quota
     from chainapi.core.limits.spenders import Account
 
@@ -45,6 +45,8 @@ class Member:
         probe: False on one open session holds for the whole gate.
         max_stop: the longest of the open sessions holds for the whole gate.
         on_wait: see `Gate`; called for waits of these requests.
+        on_plan: called once, when responses contradict the plan among `limits`: with its name, and the amount
+            and window that they announce.
         now: the wall clock in Unix seconds, for errors and snapshots.
         process: name of the process that the session belongs to; "" for this one. Processes have equal
             shares of the quota while they wait.
@@ -63,6 +65,7 @@ class Member:
         probe: bool = True,
         max_stop: float | None = None,
         on_wait: Callable[..., None] | None = None,
+        on_plan: Callable[[str, float | None, float | None], None] | None = None,
         now: Callable[[], float] = time.time,
         process: str = "",
         tag: str = "",
@@ -80,6 +83,8 @@ class Member:
         in_flight = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
         self.settings = Settings(in_flight, probe, inf if max_stop is None else max_stop)
         self.on_wait = on_wait
+        self.on_plan = on_plan
+        self.plan = next((limit.plan for limit in self.limits if limit.plan), "")
         self.now = now
         self.reported_until, self.reported_reason = -inf, ""  # of the wait last reported to `on_wait`
         self.wait_reason, self.wait_until = "", -inf  # of the wait that is known
@@ -116,6 +121,13 @@ class Member:
             self.reported_until, self.reported_reason = until, reason
             self.on_wait(reason=reason, seconds=until - now, waiting=waiting)
 
+    def end_plan(self, name: str, limit: float | None, window: float | None) -> None:
+        """Drop the plan if it has that name, and call the listener."""
+        if name and name == self.plan:
+            self.plan, self.limits = "", tuple(one for one in self.limits if not one.plan)
+            if self.on_plan is not None:
+                self.on_plan(name, limit, window)
+
     def _new_group(self) -> Group | None:
         """Return an empty group for limits of its own, else that of several members."""
         most, paced = self.most_in_flight, self.given is not None
@@ -144,6 +156,15 @@ class Members:
         if (members := self._by_settings.get(member.settings)) is not None:
             members.discard(member)
         self._agree()
+
+    def report_plans(self) -> None:
+        """Report the plans that responses contradicted to the sessions that named them."""
+        contradicted = self._quota.contradicted
+        for members in self._by_settings.values():
+            for member in list(members):
+                for name, announced in contradicted:
+                    member.end_plan(name, announced.quota, announced.window)
+        contradicted.clear()
 
     def _agree(self) -> None:
         """Use the largest `max_in_flight` and `max_stop`; probe only if all allow it."""

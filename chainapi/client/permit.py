@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from chainapi.core.limits.verdict import Verdict
 
 if TYPE_CHECKING:
+    from chainapi._limits.headers import RateLimitInfo
+    from chainapi._limits.view import QuotaSnapshot
     from chainapi.client.member import Member
     from chainapi.client.turns import Turns
     from chainapi.core.limits.group import Group
-    from chainapi.core.limits.info import RateLimitInfo
     from chainapi.core.limits.reservation import Reservation
-    from chainapi.core.limits.snapshot import QuotaSnapshot
     from chainapi.core.limits.spenders import Account
     from chainapi.core.limits.waiting import WaitingLimit
 
@@ -63,8 +63,8 @@ class AnyGate(Protocol):
         """Return the permit to send now; None if the gate does not know at once."""
         ...
 
-    def price(self, route: str, prior: float | None) -> float:
-        """Return the known cost of a request."""
+    def price(self, route: str, prior: float | None) -> float | None:
+        """Return the known cost of a request; None if nothing shows it."""
         ...
 
     def snapshot(self, member: Member) -> QuotaSnapshot:
@@ -114,6 +114,8 @@ class Permit:
             account.units += reservation.cost
         else:  # it may have held more than its cost, and the response may have shown that
             account.units += costs.shown(route, reservation.prior)
+        if turns.quota.contradicted:
+            turns.members.report_plans()
         turns.advance()
         return verdict
 

@@ -13,7 +13,7 @@ from itertools import count
 from math import inf
 from typing import assert_never
 
-from chainapi.client.member import Member
+from chainapi.client.member import Member, Members
 from chainapi.client.timer import Timer
 from chainapi.core.limits.deadlines import CLOSE, GRACE
 from chainapi.core.limits.group import Group
@@ -56,11 +56,12 @@ class Turn(Ticket, kw_only=True):
 class Turns:
     """Turns of the requests of one quota, in the order of their scheduler."""
 
-    def __init__(self, scheduler: Scheduler[Turn], random: Callable[[], float]) -> None:
+    def __init__(self, scheduler: Scheduler[Turn], random: Callable[[], float], members: Members) -> None:
         self.random = random  # from 0 to 1, for jitter
         self.scheduler = scheduler
         self.queue = scheduler.queue
         self.quota = scheduler.quota
+        self.members = members
         self._numbers = count()
         self._timer = Timer(self.advance)
         self._woken = 0  # granted, but their tasks did not run yet: no other request may leave before them

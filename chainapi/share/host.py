@@ -19,13 +19,13 @@ from typing import Any, assert_never
 from attrs import define, field
 from msgspec.structs import replace
 
+from chainapi._limits.headers import hold
+from chainapi._limits.view import Limit
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
 from chainapi.core.limits import verdict as verdicts
 from chainapi.core.limits.group import Group
-from chainapi.core.limits.info import hold
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share.messages import (
     VERSION,
@@ -42,6 +42,7 @@ from chainapi.core.share.messages import (
     Join,
     Leave,
     Lost,
+    PlanEnded,
     Rate,
     Refused,
     State,
@@ -368,6 +369,7 @@ class _Peer:
             probe=message.probe,
             max_stop=message.max_stop,
             on_wait=partial(self._on_wait, message.session),
+            on_plan=partial(self._on_plan, message.session),
             process=self.process,
             tag=message.tag,
             group=self.group,
@@ -389,6 +391,9 @@ class _Peer:
 
     def _on_wait(self, session: int, *, reason: str, seconds: float, waiting: int) -> None:
         self.send(Waiting(session, reason, amount_of(seconds), waiting))
+
+    def _on_plan(self, session: int, plan: str, limit: float | None, window: float | None) -> None:
+        self.send(PlanEnded(session, plan, _capped(limit), _capped(window)))
 
     # --- permits ----------------------------------------------------------------------------
 
@@ -557,6 +562,10 @@ def _waiting_limit(message: Acquire) -> WaitingLimit | None:
     return WaitingLimit(inf if message.most_waiting is None else message.most_waiting, message.limit)
 
 
+def _capped(amount: float | None) -> float | None:
+    return None if amount is None else amount_of(amount)
+
+
 def _limit(rate: Rate) -> Limit:
-    amount, seconds, units = rate
-    return Limit(amount, seconds, units=units)
+    amount, seconds, units, plan = rate
+    return Limit(amount, seconds, units=units, plan=plan)

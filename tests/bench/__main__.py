@@ -21,9 +21,9 @@ from pathlib import Path
 import msgspec
 
 from chainapi import ROUTES, MetricPoint, Session
+from chainapi._limits.headers import RateLimitInfo
 from chainapi.client.limiter import Gate
 from chainapi.core.call import Call
-from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.url import Query
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator

@@ -14,10 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi import Limit
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.errors import QueueFullError, QuotaWaitError
 from chainapi.testing import VirtualLoop
@@ -195,7 +195,7 @@ async def test_permit_ends_once() -> None:
     permit.unsent()
     permit.answered(429, reported(0, retry_after=60))
     state = gate.snapshot()
-    assert (state.remaining, state.in_flight, state.stopped_until) == (50, 0, None)
+    assert (state.remaining, state.in_flight, state.stopped_for) == (50, 0, 0)
 
 
 async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:

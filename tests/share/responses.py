@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.client.permit import Permit
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.verdict import Verdict
 from chainapi.share.permits import SharedPermit
 

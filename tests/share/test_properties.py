@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi import Limit
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.verdict import Verdict
 from chainapi.share.participant import SharedGate
 from chainapi.share.permits import SharedPermit

@@ -18,8 +18,8 @@ from typing import Generic, TypeAlias, TypeVar
 from attrs import define, field
 from msgspec import Struct
 
+from chainapi._limits.headers import RateLimitInfo
 from chainapi.core.limits.deadlines import CLOSE, Deadlines
-from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.limits.queue import Queue
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
