@@ -60,7 +60,11 @@ class Price(Struct):
 
     def narrow(self, least: float, most: float, drop: float) -> bool:
         """Take over the bounds and the drop of a stretch; return whether they changed."""
-        least, most, before = floor(max(least, 0.0) + EPSILON), max(floor(most + EPSILON), 1.0), (self.low, self.high)
+        least, most, before = (
+            floor(max(least, 0.0) + EPSILON),
+            max(floor(most + EPSILON), 1.0),
+            (self.low, self.high),
+        )
         if most < self.low or least > self.high:  # others caused a drop, or the price changed
             self.low, self.high, self.drop = 1.0, most, inf
         self.low, self.high = max(self.low, min(least, most)), min(self.high, most)
@@ -140,6 +144,12 @@ class Costs(Struct):
         if known is not None and known.sure:
             return known.units
         return prior if known is None else max(known.low, min(prior, known.high))
+
+    def known_price(self, route: str, prior: float | None) -> float | None:
+        """Return the price of a request; None if neither documents nor responses show it."""
+        undocumented = self.units is not False and (prior is None or prior > self.limit)
+        known = self.prices.get(route)
+        return None if undocumented and (known is None or not known.sure) else self.shown(route, prior)
 
     def low(self, route: str) -> float:
         """Return the lower bound of a price."""

@@ -202,9 +202,7 @@ class Hidden(Struct):
         """Return when a request tries although the learned window is not over."""
         return self.busy_until + self.longest_wait + LONGEST_BACKOFF
 
-    def wait_for(
-        self, now: float, units: float, requests: float, held: float, *, least: bool
-    ) -> float:
+    def wait_for(self, now: float, units: float, requests: float, held: float, *, least: bool) -> float:
         """Return the seconds until `units` have left, or the `least`."""
         if self.drip is not None:
             pace = self.drip.too_fast if least else self.drip.pace()
@@ -216,7 +214,12 @@ class Hidden(Struct):
 
     def surely_at(self, now: float) -> float:
         """Return when tries will likely have found the opening: a minute, or twice the time since."""
-        if self.closed is None or self.announced or self.drip is not None or self._foreseen(self.closed) > now:
+        if (
+            self.closed is None
+            or self.announced
+            or self.drip is not None
+            or self._foreseen(self.closed) > now
+        ):
             return now
         begun = min(self.anchor, self.closed)
         return max(begun + LONGEST_BACKOFF, now + (now - begun if now - begun > LONGEST_BACKOFF else 0.0))
@@ -329,7 +332,11 @@ class Hidden(Struct):
     def _foreseen(self, now: float) -> float:
         """Return when the limit learned so far opens, by the first response of its window."""
         if self.learned is not None:
-            return self._end(self.learned) if self.learned.kind == "window" else self.learned.opens_at(now, 1.0, 0.0)
+            return (
+                self._end(self.learned)
+                if self.learned.kind == "window"
+                else self.learned.opens_at(now, 1.0, 0.0)
+            )
         if self.drip is not None:
             return self.drip.tries_at(now)
         return self.anchor + self.window if self.found and self.window else -inf

@@ -120,7 +120,7 @@ class Policy(Struct, eq=False):
     Attributes:
         limit: units; the highest reported remainder while `sized` is false.
         window: seconds; None if unknown.
-        name: the name that responses give it.
+        name: the name that responses give it; `plan`: of the published plan that it belongs to.
         requests: whether it counts requests, whatever they cost in units.
         announced: whether responses named it; a limit that only the user set is kept by counting.
         listed: whether the last list of policies has it.
@@ -146,6 +146,7 @@ class Policy(Struct, eq=False):
     limit: float
     window: float | None = None
     name: str | None = None
+    plan: str = ""
     requests: bool = False
     announced: bool = False
     sized: bool = True
@@ -172,6 +173,15 @@ class Policy(Struct, eq=False):
     tick: float = inf
     asked: bool = False
     answered: bool = False
+
+    def same(self, other: Policy) -> bool:
+        """Return whether a limit of the user is the same as another one."""
+        return (self.limit, self.window, self.requests, self.plan) == (
+            other.limit,
+            other.window,
+            other.requests,
+            other.plan,
+        )
 
     # --- units left -------------------------------------------------------------------------
 

@@ -4,41 +4,43 @@ Pure arithmetic: arguments have the time, in seconds on the clock of the quota, 
 the order in which they apply:
 
 1. A refusal stops all requests until its wait ends; the end only moves later. One that shows quota left, or
-   that meets one route again and again while others pass, stops that route alone.
+   that meets one route again and again while others pass, stops that route alone (`chainapi._limits.routes`).
 2. The first request, and the first one after every pause, leaves alone: a probe. Others follow a probe without
    a response, twice as many each time, until one of them is answered.
 3. The units that a response reported, less those in flight, may leave at once, of each limit
-   (`chainapi._limits.policy`). A route whose price is unknown has one request in flight (`_limits.costs`).
+   (`chainapi._limits.policy`). Of a route whose price is unknown, few requests are in flight
+   (`chainapi._limits.costs`).
 4. The units that are predicted to be back may leave too, one request at first, and one more with every
    response that reports what remains.
 5. Used up, with nothing in flight and a long wait ahead, one probe shows when units come back.
 6. Refusals show a limit that no response announces (`chainapi._limits.hidden`), also beside announced ones.
 
-A `Quota` is the whole state: `encode` and `decode` hand it to the next host of a shared quota.
+A `Quota` is the whole state: `encode` and `restore` hand it to the next host of a shared quota.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from math import inf
 
-from msgspec import DecodeError, Struct, ValidationError, field
+from msgspec import DecodeError, Struct, field
 from msgspec.msgpack import Decoder, Encoder
 
+from chainapi._limits.announced import Announced, contradiction
 from chainapi._limits.costs import Costs
-from chainapi._limits.hidden import LONGEST_BACKOFF, SOON, Hidden, backoff
-from chainapi._limits.policy import DEFAULT_WINDOW, Policy
 from chainapi._limits.headers import PolicyField, RateLimitInfo, hold
+from chainapi._limits.hidden import LONGEST_BACKOFF, SOON, Hidden, backoff
+from chainapi._limits.policy import Policy
+from chainapi._limits.routes import Routes
+from chainapi._limits.verdict import Verdict
 from chainapi._limits.view import Limit, QuotaSnapshot, whole
 
-__all__ = ["NEVER", "Decision", "Quota", "Reservation", "Verdict"]
+__all__ = ["Decision", "Quota", "Reservation"]
 
 VERSION = 3
 OLDEST = 604_800.0  # seconds: services change their limits, so an older state is of no use
 LONGEST_STATE = 262_144  # bytes that a reader accepts
-MOST_POLICIES = 8
-MOST_ROUTES = 1024
+RECENT = 1.0  # seconds before a state was written: requests sent since then show how many followed
 SOONEST_HEDGE = 1.0  # seconds
 TRIPS = 4.0  # round trips that a request may take before it is late
 FAULTY = 3  # probes at once, after responses that did not pass the limiter
@@ -46,20 +48,8 @@ MOST_PROBES = 1 << 10  # at once, however many were lost: a service may be unrea
 CAUTIOUS = 3  # guesses at once that responses without fields allow
 LEFT = 0.25  # of the limit: with more left, a refusal does not concern the quota
 OF_WINDOW = 1 / 6  # of a known window: the longest backoff if no refusal has the wait
-LATER = 1e-3  # seconds after the end of a stop: so another route sends the probe
-PROVEN = 64  # successes after which a route has no special treatment any more
 ROUNDED = 0.05  # seconds by which a promise exceeds a forecast at least while requests are in flight
 EARLIEST = 0.75  # of the time predicted from a measured pace: the real pace may be faster
-
-
-class Verdict(Enum):
-    """Meaning of a response for the quota: a success, or requests stopped by a 429."""
-
-    PASSED = "passed"
-    QUOTA = "quota"  # refused: all requests wait
-    UNANNOUNCED = "unannounced"  # refused by a limit that no header announces: all requests wait
-    ROUTE = "route"  # refused: requests of this route wait
-    TOO_EXPENSIVE = "too expensive"  # refused while the whole limit was left
 
 
 class Decision(Struct, frozen=True):
@@ -103,30 +93,6 @@ class Reservation(Struct, eq=False):
     alone: bool
 
 
-class Route(Struct):
-    """Route with few requests at once: it was refused, or its price is unknown.
-
-    Attributes:
-        until: time until which it is closed.
-        refused_at: when it was refused.
-        refusals: refusals in a row of this route alone.
-        in_flight: its requests in flight; `most`: as many may be. The last one was sent at `sent`.
-        passed: successes since the refusal; `others_passed`: whether others had one.
-        own: whether a refusal concerned only this route.
-
-    """
-
-    until: float = -inf
-    refused_at: float = -inf
-    refusals: int = 0
-    in_flight: int = 0
-    most: int = 1
-    sent: float = -inf
-    passed: int = 0
-    others_passed: bool = False
-    own: bool = False
-
-
 class Quota(Struct, eq=False):
     """Quota that decides about requests and learns from their responses.
 
@@ -136,10 +102,11 @@ class Quota(Struct, eq=False):
         max_in_flight: most requests without a response at once.
         probe: whether the quota may risk one request to find out when it comes back.
         max_stop: seconds after which a request leaves although an announced wait is longer.
-        announced: limits that responses named, the one that the last response reports first.
+        announced: limits that responses named.
         given: limits of the user, kept by counting.
+        contradicted: plans that a response contradicted, each with what it announced instead.
         hidden: limit that no response announces; None if there is no sign of one.
-        last: limit and policies of the last response: others rarely differ.
+        costs: prices of routes; `routes`: routes with few requests at once.
         flying: requests without a response, by number; `units`: what they cost.
         doubtful: units of requests in flight when another host took over, and their number, at `doubtful_at`.
         probing: whether the next request is a probe. `probes` are in flight, in round `probe_round`.
@@ -149,6 +116,8 @@ class Quota(Struct, eq=False):
         stopped_until: end of the last stop; `stops`: their number.
         in_a_row: refused probes in a row; `refused_route`: the route of the last one.
         passed_at: when the last request passed a limiter; -inf for none.
+        heard: whether a response arrived.
+        written_at: when the state was encoded.
 
     """
 
@@ -156,12 +125,12 @@ class Quota(Struct, eq=False):
     max_in_flight: int = 100
     probe: bool = True
     max_stop: float = inf
-    announced: list[Policy] = field(default_factory=list)
+    announced: Announced = field(default_factory=Announced)
     given: list[Policy] = field(default_factory=list)
+    contradicted: list[tuple[str, PolicyField]] = field(default_factory=list)
     hidden: Hidden | None = field(default_factory=Hidden)
-    last: tuple[float | None, tuple[PolicyField, ...]] = (None, ())
     costs: Costs = field(default_factory=Costs)
-    routes: dict[str, Route] = field(default_factory=dict)
+    routes: Routes = field(default_factory=Routes)
     flying: dict[int, Reservation] = field(default_factory=dict)
     numbers: int = 0
     units: float = 0.0
@@ -180,7 +149,7 @@ class Quota(Struct, eq=False):
     in_a_row: int = 0
     refused_route: str | None = None
     passed_at: float = -inf
-    heard: bool = False  # a response
+    heard: bool = False
     written_at: float = 0.0
 
     # --- settings ---------------------------------------------------------------------------
@@ -188,12 +157,10 @@ class Quota(Struct, eq=False):
     def add_limits(self, limits: Sequence[Limit]) -> None:
         """Add limits of the user to those given before."""
         for limit in limits:
-            (amount, window), requests = whole(limit), not limit.units
-            known = any(
-                (one.limit, one.window, one.requests) == (amount, window, requests) for one in self.given
-            )
-            if not known:
-                self.given.append(Policy(amount, window, requests=requests))
+            amount, window = whole(limit)
+            one = Policy(amount, window, requests=not limit.units, plan=limit.plan)
+            if not any(one.same(other) for other in self.given):
+                self.given.append(one)
             if limit.units:
                 self.costs.units = True
         if limits and self.hidden is not None and self.hidden.closed is None:
@@ -209,6 +176,11 @@ class Quota(Struct, eq=False):
         """Whether no place in flight is free: only a response lets a request leave."""
         return len(self.flying) >= self.max_in_flight
 
+    @property
+    def patience(self) -> float:
+        """Seconds after which a request without a response is late, and holds no other."""
+        return max(SOONEST_HEDGE, TRIPS * self.trip)
+
     # --- permitted requests -----------------------------------------------------------------
 
     def decide(self, now: float, cost: float, route: str = "") -> Decision:
@@ -222,19 +194,25 @@ class Quota(Struct, eq=False):
             return Decision(self.hedge_at)
         opens, scarce = now, None
         if self.hidden is not None and not self.probing:
-            held = 1.0 * len(self.flying) if self.announced else self.units
-            opens = self.hidden.opens_at(now, self._hidden_cost(cost), self._awaited(now), held)
-        for policy in (*self.announced, *self.given):
+            opens = self.hidden.opens_at(
+                now, self._hidden_cost(cost), self._awaited(now), self._hidden_held()
+            )
+        for policy in self._limits():
             at = self._opens_at(policy, now, cost, route, hedge=hedge)
-            if at >= opens and at > -inf:
+            if at >= opens:
                 opens, scarce = at, policy
         if scarce is None or opens == inf:
             return Decision(opens, probe=self.probing)
         return self._guess(now, opens, scarce, hedge=hedge)
 
+    def _limits(self) -> Iterator[Policy]:
+        """Yield all limits but the hidden one."""
+        yield from self.announced.policies
+        yield from self.given
+
     def _opens_at(self, policy: Policy, now: float, cost: float, route: str, *, hedge: bool) -> float:
         """Return when a limit has units for a request; -inf if it has them, inf if a response decides."""
-        counted, held = policy.counted(cost), self.held(policy)
+        counted, held = policy.counted(cost), self._held(policy)
         if policy.backed(now, counted, held):
             return -inf
         if not self.flying:
@@ -249,17 +227,21 @@ class Quota(Struct, eq=False):
         # No guess against a limit kept by counting: a response must arrive first.
         return inf if at <= now and not policy.announced else at
 
-    def held(self, policy: Policy) -> float:
+    def _held(self, policy: Policy) -> float:
         """Return what a limit holds back for requests that are, or may be, in flight."""
         return len(self.flying) + self.doubtful[1] if policy.requests else self.units + self.doubtful[0]
 
     def _hidden_cost(self, cost: float) -> float:
-        """Return what counts against a hidden limit: beside announced ones, requests."""
+        """Return what a request counts against a hidden limit: beside announced ones, one."""
         return 1.0 if self.announced else cost
+
+    def _hidden_held(self) -> float:
+        """Return what requests in flight count against a hidden limit."""
+        return float(len(self.flying)) if self.announced else self.units
 
     def _awaited(self, now: float) -> int:
         """Return the number of requests in flight that are not late: a hung one holds back no other."""
-        before = now - max(SOONEST_HEDGE, TRIPS * self.trip)
+        before = now - self.patience
         for place, one in enumerate(self.flying.values()):
             if one.sent > before:
                 return len(self.flying) - place
@@ -282,7 +264,7 @@ class Quota(Struct, eq=False):
 
     def _guesses(self, now: float) -> int:
         """Return the number of guesses in flight that are not late."""
-        before = now - max(SOONEST_HEDGE, TRIPS * self.trip)
+        before = now - self.patience
         return sum(one.guess and one.sent > before for one in self.flying.values())
 
     def room(self, now: float, route: str = "", cost: float = 1.0) -> float:
@@ -294,10 +276,10 @@ class Quota(Struct, eq=False):
         if decision.when > now or self.probing or decision.guess:
             return 0.0
         rooms = [inf]
-        for one in (*self.announced, *self.given):
+        for one in self._limits():
             if one.kind == "drip":
                 return 0.0
-            room = one.room(now, self.held(one))
+            room = one.room(now, self._held(one))
             rooms.append(cost * room if one.requests else room)
         return min(rooms)
 
@@ -319,13 +301,15 @@ class Quota(Struct, eq=False):
         )
         if probe:
             self._send_probe(now)
-        if decision.used_up:
-            self.most_guesses = 1
+        self.wait(decision)
         if decision.inquiry is not None:
             decision.inquiry.asked = True
         if self.hidden is not None:
             self.hidden.send(now, self._hidden_cost(cost))
-        self._enter(route, prior, now)
+        if self.announced and not self.costs.known(route):
+            self.routes.try_price(route, self.costs.most_unknown(prior))
+        if self.routes.known:
+            self.routes.send(route, now)
         self.flying[reservation.number] = reservation
         self.units += cost
         return reservation
@@ -334,17 +318,13 @@ class Quota(Struct, eq=False):
         if self.probes >= self.most_probes:
             self.most_probes = min(MOST_PROBES, 2 * self.most_probes)
         self.probing, self.probes = True, self.probes + 1
-        self.hedge_at = now + max(SOONEST_HEDGE, TRIPS * self.trip) * self.most_probes
+        self.hedge_at = now + self.patience * self.most_probes
 
-    def _enter(self, route: str, prior: float | None, now: float) -> None:
-        """Count a request of a route with few at once."""
-        one = self.routes.get(route)
-        if one is None and self.announced and not self.costs.known(route):
-            if len(self.routes) >= MOST_ROUTES:
-                return
-            one = self.routes[route] = Route(most=self.costs.most_unknown(prior))
-        if one is not None:
-            one.in_flight, one.sent = one.in_flight + 1, now
+    def hedges_at(self, now: float) -> float | None:
+        """Return when one more request may join the probes; None if none is in flight."""
+        if not self.probes:
+            return None
+        return now if self.probes < self.most_probes else self.hedge_at
 
     def adopt(self, sent: float, route: str, cost: float, prior: float | None = None) -> Reservation:
         """Reserve units for a request under way that another quota permitted.
@@ -360,7 +340,7 @@ class Quota(Struct, eq=False):
     def holds(self, reservation: Reservation, now: float) -> bool:
         """Return whether a request granted just before may still leave."""
         stopped = reservation.stops != self.stops or now < self.stopped_until
-        return not stopped and now >= self.closed_until(reservation.route)
+        return not stopped and now >= self.routes.closed_until(reservation.route)
 
     def hold_back(self, until: float) -> None:
         """Stop all requests until a time: another client of the quota met a refusal."""
@@ -374,7 +354,7 @@ class Quota(Struct, eq=False):
         if reservation.probe == self.probe_round:
             self._end_probe(reservation)
         if reservation.inquiry:
-            for policy in self.announced:
+            for policy in self.announced.policies:
                 policy.asked = policy.answered
 
     def lost(self, reservation: Reservation, now: float) -> None:
@@ -399,9 +379,8 @@ class Quota(Struct, eq=False):
             return Verdict.PASSED
         self.heard = True
         was_probe = self._end_probing(reservation, now)
-        refused = status == 429
-        policy = self._read(info, now, 0.0 if refused else reservation.cost, refused=refused)
-        if refused:
+        policy = self._read(reservation, now, info, refused=status == 429)
+        if status == 429:
             return self._refused(reservation, now, info, policy, jitter, was_probe=was_probe)
         self._passed(reservation, now, status, info)
         self._account(reservation, now, info, policy, refused=False, probe=was_probe)
@@ -416,8 +395,8 @@ class Quota(Struct, eq=False):
         self.units = self.units - reservation.cost if self.flying else 0.0
         if reservation.probe and reservation.probe != self.probe_round:
             self.late -= 1
-        if self.routes and (one := self.routes.get(reservation.route)) is not None:
-            one.in_flight = max(0, one.in_flight - 1)
+        if self.routes.known:
+            self.routes.landed(reservation.route)
 
     def _end_probe(self, reservation: Reservation) -> None:
         """Record that a probe ended without information: another one follows, if it is necessary.
@@ -444,43 +423,58 @@ class Quota(Struct, eq=False):
     def _spend(self, reservation: Reservation, now: float) -> None:
         """Record a request that the service may have counted."""
         cost = self.costs.shown(reservation.route, reservation.prior)
-        for one in (*self.announced, *self.given):
+        for one in self._limits():
             one.spend(reservation.sent, now, one.counted(cost))
 
     def _count_doubtful(self, now: float) -> None:
         """Count the units that an earlier host left in flight: a later response includes them."""
         (units, requests), self.doubtful = self.doubtful, (0.0, 0)
-        for one in (*self.announced, *self.given):
+        for one in self._limits():
             if not one.reported:
                 one.spend(self.doubtful_at, now, requests if one.requests else units)
 
+    # --- responses --------------------------------------------------------------------------
+
+    def _read(
+        self, reservation: Reservation, now: float, info: RateLimitInfo, *, refused: bool
+    ) -> Policy | None:
+        """Update the limits that a response names; return the one that its numbers report."""
+        known, announced = self.announced.last, self.announced
+        policy = announced.read(info, now, 0.0 if refused else reservation.cost, refused=refused)
+        if announced and (announced.last is not known or refused):
+            if self.hidden is not None and not self.hidden.inner:
+                self.hidden = None
+            self.costs.announced(min(one.limit for one in announced.policies))
+        if self.given:
+            self._judge_plans(info)
+        return policy
+
+    def _judge_plans(self, info: RateLimitInfo) -> None:
+        """Drop the plans that a response contradicts, with their limits."""
+        for name in {one.plan for one in self.given if one.plan}:
+            plan = [one for one in self.given if one.plan == name]
+            announced = contradiction(plan, info, counts_requests=self.costs.units is False)
+            if announced is not None:
+                self.contradicted.append((name, announced))
+                self.given = [one for one in self.given if one.plan != name]
+                if all(one.requests for one in self.given):
+                    self.costs.units = None  # the plan alone said so
+
     def _passed(self, reservation: Reservation, now: float, status: int, info: RateLimitInfo) -> None:
         """Learn from a request that was not refused."""
-        met = info.remaining is not None or not any(one.reported for one in self.announced)
+        met = info.remaining is not None or not any(one.reported for one in self.announced.policies)
         if met:
             # Else it may not have met a limiter at all, and refusals may follow.
             self.in_a_row, self.refused_route, self.passed_at = 0, None, now
-        if self.routes:
-            self._pass_route(reservation)
+        if self.routes.known:
+            self.routes.passed(reservation.route, reservation.sent)
         if reservation.guess and (met or self.most_guesses < CAUTIOUS):
             self.most_guesses += 1
-        if (hidden := self.hidden) is not None:
-            cost = self._hidden_cost(reservation.cost)
-            held = 1.0 * len(self.flying) if self.announced else self.units
-            hidden.succeeded(reservation.sent, now, cost, held, answered=status < 400)
-            if self.announced and hidden.disproved:
+        if self.hidden is not None:
+            cost, held = self._hidden_cost(reservation.cost), self._hidden_held()
+            self.hidden.succeeded(reservation.sent, now, cost, held, answered=status < 400)
+            if self.announced and self.hidden.disproved:
                 self.hidden = None
-
-    def _pass_route(self, reservation: Reservation) -> None:
-        """Record a success of a route: it may have one more in flight, and others see that it passed."""
-        for name, one in self.routes.items():
-            if name != reservation.route and reservation.sent >= one.refused_at:
-                one.others_passed = True
-        mine = self.routes.get(reservation.route)
-        if mine is not None and reservation.sent >= mine.until and mine.refusals:
-            mine.most, mine.passed, mine.own = mine.most + 1, mine.passed + 1, False
-            if mine.passed >= PROVEN:
-                del self.routes[reservation.route]
 
     def _account(
         self,
@@ -493,10 +487,10 @@ class Quota(Struct, eq=False):
         probe: bool,
     ) -> None:
         """Record the cost of a request, and what its response reports of each limit."""
-        claims = self._claims(info, policy)
+        claims = self.announced.claims(info) if policy is not None else {}
         cost = self.costs.shown(reservation.route, reservation.prior)
-        for one in (*self.announced, *self.given):
-            claim = claims.get(one.name if one.name in claims else id(one))
+        for place, one in enumerate(self._limits()):
+            claim = claims.get(place) if one.announced else None
             if claim is not None and not (refused and one.on_refusal):
                 remaining, reset = claim
                 self._record(one, reservation, now, remaining, refused=refused, probe=probe)
@@ -511,22 +505,8 @@ class Quota(Struct, eq=False):
                 one.spend(reservation.sent, now, one.counted(cost))
             elif one is policy and one.on_refusal:
                 one.restart()
-        known = self.routes.get(reservation.route) if self.routes else None
-        if known is not None and not known.refusals and self.costs.known(reservation.route):
-            del self.routes[reservation.route]
-
-    def _claims(
-        self, info: RateLimitInfo, policy: Policy | None
-    ) -> dict[str | int | None, tuple[float, float | None]]:
-        """Return remainder and reset of each limit that a response reports, by name or identity."""
-        claims: dict[str | int | None, tuple[float, float | None]] = {}
-        if len(info.service_limits) > 1:
-            for one in info.service_limits:
-                if one.remaining is not None:
-                    claims[one.name] = one.remaining, one.reset
-        if policy is not None and info.remaining is not None:
-            claims[policy.name if policy.name in claims else id(policy)] = info.remaining, info.reset
-        return claims
+        if self.routes.known and self.costs.known(reservation.route):
+            self.routes.priced(reservation.route)
 
     def _record(
         self,
@@ -539,30 +519,27 @@ class Quota(Struct, eq=False):
         probe: bool,
     ) -> None:
         """Record the reported remainder of a limit, and what it shows of prices."""
-        sent, first = reservation.sent, not one.reported
-        cost = 0.0 if refused else self.costs.shown(reservation.route, reservation.prior)
-        sure = self.costs.sure(reservation.route)
+        sent, route, costs, first = reservation.sent, reservation.route, self.costs, not one.reported
+        cost, sure = 0.0 if refused else costs.shown(route, reservation.prior), costs.sure(route)
         back_soon = one.kind != "drip" and one.returns_by(now + 2.0 * self.trip)
-        if probe and not refused and one.reported:
-            one.classify(sent, now, remaining + (cost if sure else self.costs.low(reservation.route)), sure=sure)
+        if probe and not refused and not first:
+            one.classify(sent, now, remaining + (cost if sure else costs.low(route)), sure=sure)
             if not sure and one.kind == "log":
                 one.asked = one.asked and not reservation.inquiry  # it showed nothing: another one may ask
         oldest = next(iter(self.flying.values())).sent if self.flying else now
-        rises = one.record(sent, now, remaining, cost, oldest)
-        if one is not self.announced[0]:
+        came_back = one.record(sent, now, remaining, cost, oldest)
+        if one is not self.announced.first:
             return
-        costs, drip = self.costs, 0.0 if one.kind == "window" else one.drip(1.0)
-        if refused:
-            if rises:
-                costs.begin(now, one.left, self.units)
-            return
-        came_back = costs.came_back(sent, now, remaining, drip) if one.kind == "drip" else rises
-        if one.sized and one.kind != "drip" and (first or (came_back and probe)):
+        drip = 0.0 if one.kind == "window" else one.drip(1.0)
+        if one.kind == "drip":
+            came_back = costs.came_back(sent, now, remaining, drip)
+        if one.sized and one.kind != "drip" and not refused and (first or (came_back and probe)):
             costs.begin(-inf, one.limit, 0.0)  # at most the whole limit was left
-        elif came_back or back_soon:
+        elif came_back or (back_soon and not refused):
             costs.begin(now, one.left, self.units)
-        before = self._held_before(sent) if costs.compares(reservation.route) else 0.0
-        costs.report(reservation.route, reservation.prior, sent, now, one.left, drip, self.units, before)
+        if not refused:
+            before = self._held_before(sent) if costs.compares(route) else 0.0
+            costs.report(route, reservation.prior, sent, now, one.left, drip, self.units, before)
 
     def _held_before(self, sent: float) -> float:
         """Return the units in flight of requests sent by a time: a response may include them."""
@@ -572,101 +549,6 @@ class Quota(Struct, eq=False):
                 break
             held += one.cost
         return held
-
-    # --- announced limits -------------------------------------------------------------------
-
-    def _read(self, info: RateLimitInfo, now: float, cost: float, *, refused: bool) -> Policy | None:
-        """Update the limits that a response names; return the one that its numbers report."""
-        fields = (info.limit, info.policies)
-        if self.announced and fields == self.last and not refused:
-            return self.announced[0] if info.remaining is not None or info.limit or info.policies else None
-        if not info.limit and info.remaining is None and not info.policies:
-            return self.announced[0] if refused and self.announced else None
-        named = [policy for policy in info.policies if policy.quota > 0]
-        if named:
-            current = self._list(named, now, refused=refused)
-        elif info.limit:
-            current = [self._find(info.limit, None) or self._add(Policy(info.limit, announced=True))]
-            current[0].on_refusal = refused and len(self.announced) > 1 and not current[0].reported
-        else:
-            current = self._unnamed(info, cost)
-        self._choose(current, info)
-        alone = bool(info.limit) and len(self.announced) == 1 and self.announced[0].sized
-        self.last = fields if not refused and (named or alone) else (None, ())
-        self._forget(now)
-        if self.announced and self.hidden is not None and not self.hidden.inner:
-            self.hidden = None
-        self.costs.announced(min((one.limit for one in self.announced), default=inf))
-        return self.announced[0] if self.announced else None
-
-    def _list(self, named: list[PolicyField], now: float, *, refused: bool) -> list[Policy]:
-        """Take over a list of policies: the others are gone, unless only refusals named them."""
-        current = []
-        for field_ in named:
-            one = self._find(field_.quota, field_.window)
-            if one is None:
-                one = Policy(field_.quota, announced=True, on_refusal=refused and bool(self.announced))
-            elif not refused:
-                one.on_refusal = False
-            one.name = field_.name
-            if not one.sized:
-                one.limit, one.sized = field_.quota, True
-            if field_.window is not None and one.window != field_.window:
-                one.set_window(now, field_.window, named=True)
-            one.named_window = one.named_window or field_.window is not None
-            current.append(one)
-        if refused:
-            keep = [one for one in self.announced if all(one.window != new.window for new in current)]
-        else:
-            keep = [one for one in self.announced if one.on_refusal]
-            for one in self.announced:
-                one.listed = False
-            for one in current:
-                one.listed = True
-        self.announced = [*current, *(one for one in keep if one not in current)][:MOST_POLICIES]
-        return current
-
-    def _find(self, quota: float, window: float | None) -> Policy | None:
-        """Return the matching limit; one with unknown window or size may match."""
-        for one in self.announced:
-            if one.sized and one.limit == quota and (window is None or one.window == window):
-                return one
-        for one in self.announced:
-            if (one.limit == quota or not one.sized) and not (one.named_window and one.sized):
-                return one
-        return None
-
-    def _add(self, one: Policy) -> Policy:
-        self.announced = [one, *self.announced][:MOST_POLICIES]
-        return one
-
-    def _unnamed(self, info: RateLimitInfo, cost: float) -> list[Policy]:
-        """Return the limit that a remainder without a limit reports."""
-        if self.announced:
-            return [self.announced[0]]
-        least = (info.remaining or 0.0) + cost
-        if info.remaining is None or not least:
-            return []  # a refusal with nothing left does not show the size of the limit
-        return [self._add(Policy(least, announced=True, sized=False))]
-
-    def _choose(self, current: list[Policy], info: RateLimitInfo) -> None:
-        """Put the limit first that the numbers of a response report."""
-        matching = [one for one in current if one.limit == info.limit]
-        if not matching and (not current or self.announced[0] in current):
-            return
-        latest = (matching or current)[0]
-        self.announced = [latest, *(one for one in self.announced if one is not latest)]
-
-    def _forget(self, now: float) -> None:
-        """Remove unlisted limits that no response named for a window."""
-        self.announced = [
-            one
-            for place, one in enumerate(self.announced)
-            if not place
-            or one.on_refusal
-            or one.listed
-            or now <= one.read_at + (one.window or DEFAULT_WINDOW)
-        ]
 
     # --- refusals ---------------------------------------------------------------------------
 
@@ -681,31 +563,37 @@ class Quota(Struct, eq=False):
         was_probe: bool,
     ) -> Verdict:
         """Stop requests after a refusal, and return its meaning."""
-        announced = info.retry_after is not None or bool(info.reset)
+        route, announced = reservation.route, info.retry_after is not None or bool(info.reset)
         wait = min(hold(429, info), self.max_stop) if announced else None
         left = self._left(reservation, info.remaining, policy)
         inner = self._is_inner(reservation, wait, left)
-        shared = inner and self._is_shared(reservation, now, left)
-        if not shared and self._concerns_route_only(reservation.route, now, left):
-            verdict = self._close_route(reservation, now, wait, policy, info.remaining, jitter)
-            self.probing = self.probing or was_probe
-            self._account(reservation, now, info, policy, refused=True, probe=was_probe)
-            return verdict
+        if not (inner and self._is_shared(reservation, now, left)):
+            if self.routes.concerns_only(route, now, left):
+                self.probing = self.probing or was_probe  # it showed nothing about the quota
+                whole = policy is not None and info.remaining == policy.limit
+                self._account(reservation, now, info, policy, refused=True, probe=was_probe)
+                return self._close_route(route, now, wait, jitter, whole=whole)
         if reservation.alone and not left and policy is not None and info.remaining is not None:
-            self.costs.refused(reservation.route, info.remaining)
+            self.costs.refused(route, info.remaining)
         self.in_a_row += was_probe
         if inner and self.hidden is None:
             self.hidden = Hidden(inner=True)
         if self.hidden is not None and (inner or not self.announced):
-            held = 1.0 * len(self.flying) if self.announced else self.units
-            self.hidden.refused(reservation.sent, now, held, wait)
-        self._stop(reservation, now, wait, policy, left, jitter, was_probe=was_probe)
+            self.hidden.refused(reservation.sent, now, self._hidden_held(), wait)
+        tries_at = self._tries_at(reservation, now, wait, policy, jitter)
+        self.stopped_until, self.stops = max(self.stopped_until, tries_at), self.stops + 1
+        self.probing, self.most_guesses = True, 1
+        if left is None and was_probe:
+            if route == self.refused_route:
+                self.routes.step_back(route, now, self.stopped_until)
+            self.refused_route = route
         self._account(reservation, now, info, policy, refused=True, probe=was_probe)
         if not inner and policy is not None:
-            sure = self.costs.sure(reservation.route)
+            sure = self.costs.sure(route)
             backed = sure and not reservation.guess and not was_probe
             policy.refused(now, self.stopped_until, announced=announced, backed=backed, sure=sure)
-        patient = now - self.passed_at <= self.max_stop
+        # Waits that nobody announced end some time: a call waits for its turn only as long as some pass.
+        patient = self.passed_at > -inf and now - self.passed_at <= self.max_stop
         return Verdict.UNANNOUNCED if inner or (wait is None and patient) else Verdict.QUOTA
 
     def _left(self, reservation: Reservation, remaining: float | None, policy: Policy | None) -> bool | None:
@@ -727,82 +615,29 @@ class Quota(Struct, eq=False):
         if left is not None:
             return left
         now = reservation.sent
-        return all(one.backed(now, reservation.cost, 0.0) for one in self.announced)
+        return all(one.backed(now, reservation.cost, 0.0) for one in self.announced.policies)
 
     def _is_shared(self, reservation: Reservation, now: float, left: bool | None) -> bool:
         """Return whether an unannounced limit surely concerns more than one closed route."""
-        mine = self.routes.get(reservation.route)
+        route = reservation.route
         if self.hidden is not None:
-            return not reservation.probe and (mine is None or not mine.refusals or mine.passed > 0)
-        alone = mine is not None and mine.passed > 0 and not mine.others_passed
-        others = (name for name, one in self.routes.items() if one.until > now and name != reservation.route)
-        return bool(left) and (alone or any(map(self.costs.known, others)))
-
-    def _concerns_route_only(self, route: str, now: float, left: bool | None) -> bool:
-        """Return whether a refusal concerns only its route."""
-        mine = self.routes.get(route)
-        if left:
-            return not any(
-                name != route and one.until > now and not one.others_passed and one.most == 1
-                for name, one in self.routes.items()
-            )
-        return left is None and mine is not None and mine.refused_at > -inf and (mine.others_passed or mine.own)
+            return not reservation.probe and not self.routes.is_limited(route)
+        others = any(map(self.costs.known, self.routes.closed(now, route)))
+        return bool(left) and (self.routes.passes_alone(route) or others)
 
     def _close_route(
-        self,
-        reservation: Reservation,
-        now: float,
-        wait: float | None,
-        policy: Policy | None,
-        remaining: float | None,
-        jitter: float,
+        self, name: str, now: float, wait: float | None, jitter: float, *, whole: bool
     ) -> Verdict:
-        """Stop the requests of one route."""
-        route = self._route(reservation.route)
-        if route.passed or not route.refusals:
-            route.refusals = 1  # a route with successes is limited, not closed
-        elif route.most > 1 or now >= route.until:
-            route.refusals += 1
-        route.refused_at, route.most, route.passed = now, 1, 0
-        route.others_passed, route.own = False, True
+        """Stop the requests of one route; `whole` if the whole limit was left."""
+        route = self.routes.refuse(name, now)
         if wait is None or route.refusals > 1:
             wait = max(wait or 0.0, self._backoff(route.refusals, jitter))
         route.until = max(route.until, now + wait)
-        whole = policy is not None and remaining == policy.limit
         return Verdict.TOO_EXPENSIVE if whole and route.refusals > 1 else Verdict.ROUTE
-
-    def _route(self, name: str) -> Route:
-        """Return the state of a route."""
-        if name not in self.routes and len(self.routes) >= MOST_ROUTES:
-            self.routes.pop(next(iter(self.routes)))
-        return self.routes.setdefault(name, Route())
 
     def _backoff(self, refusals: int, jitter: float, window: float | None = None) -> float:
         """Return 1, 2, 4 ... 60 seconds with jitter, and more for a long known window."""
         return (0.5 + 0.5 * jitter) * backoff(refusals, max(LONGEST_BACKOFF, OF_WINDOW * (window or 0.0)))
-
-    def _stop(
-        self,
-        reservation: Reservation,
-        now: float,
-        wait: float | None,
-        policy: Policy | None,
-        left: bool | None,
-        jitter: float,
-        *,
-        was_probe: bool,
-    ) -> None:
-        """Stop all requests after a refusal, then probe."""
-        self.stopped_until = max(self.stopped_until, self._tries_at(reservation, now, wait, policy, jitter))
-        self.stops += 1
-        self.probing, self.most_guesses = True, 1
-        if left is None and was_probe:
-            if reservation.route == self.refused_route:
-                # Let another route send the probe after two stops by requests of this one.
-                route = self._route(reservation.route)
-                route.until = max(route.until, self.stopped_until + LATER)
-                route.refused_at, route.others_passed, route.refusals = now, False, max(1, route.refusals)
-            self.refused_route = reservation.route
 
     def _tries_at(
         self, reservation: Reservation, now: float, wait: float | None, policy: Policy | None, jitter: float
@@ -820,35 +655,6 @@ class Quota(Struct, eq=False):
                 return opens
         return now + pause
 
-    # --- routes with few requests at once ---------------------------------------------------
-
-    def places(self, route: str, now: float) -> float:
-        """Return how many requests of a route may leave now."""
-        one = self.routes.get(route)
-        if one is None:
-            return inf
-        if now < one.until:
-            return 0
-        return max(one.most - one.in_flight, int(self._patience(one) <= now))
-
-    def route_opens_at(self, route: str, now: float) -> float:
-        """Return when the route allows a request: now, or later; a response may decide earlier."""
-        one = self.routes.get(route)
-        if one is None:
-            return now
-        if now < one.until:
-            return one.until
-        return now if one.in_flight < one.most else max(now, self._patience(one))
-
-    def _patience(self, route: Route) -> float:
-        """Return when one more request of a route may leave although none was answered."""
-        return route.sent + max(SOONEST_HEDGE, TRIPS * self.trip)
-
-    def closed_until(self, route: str) -> float:
-        """Return the time until which a route is closed; -inf if it is open."""
-        one = self.routes.get(route)
-        return -inf if one is None else one.until
-
     # --- forecasts --------------------------------------------------------------------------
 
     def forecast(self, now: float, units: float, requests: float = 1.0, *, least: bool = False) -> float:
@@ -859,9 +665,9 @@ class Quota(Struct, eq=False):
         """
         stop = max(now, self.stopped_until)
         ends = [stop - now]
-        for one in (*self.announced, *self.given):
+        for one in self._limits():
             needed = requests if one.requests else units
-            ends.append(one.wait_for(now, needed, self.held(one), least=least, probe=self.probe))
+            ends.append(one.wait_for(now, needed, self._held(one), least=least, probe=self.probe))
         if self.hidden is not None:
             seconds = self.hidden.wait_for(stop, units, requests + len(self.flying), self.units, least=least)
             ends.append(stop - now + (EARLIEST if least else 1.0) * seconds)
@@ -876,39 +682,36 @@ class Quota(Struct, eq=False):
 
     def snapshot(self, now: float, waiting: int, unix_time: float | None = None) -> QuotaSnapshot:
         """Return the known state, for people to read."""
-        policy = self.announced[0] if self.announced else None
-        if policy is None and self.hidden is not None:
-            policy = self.hidden.learned
-        stopped = self.stopped_until if self.stopped_until > now else None
-        reset = stopped
-        if stopped is None:
+        plan = min(
+            (one for one in self.given if one.plan),
+            key=lambda one: one.left_at(now) / one.limit,
+            default=None,
+        )
+        learned = None if self.hidden is None else self.hidden.learned
+        policy = self.announced.first or learned or plan
+        stop, reset = max(0.0, self.stopped_until - now), None
+        if not stop:
             opens = now
-            for one in self._limits():
+            for one in (*self._limits(), *([] if learned is None else [learned])):
                 held = len(self.flying) if one.requests else self.units
                 at = now if one.backed(now, 1.0, held) else one.opens_at(now, 1.0, held)
                 if at > opens:
                     opens, policy = at, one
-            reset = opens if now < opens < inf else None
+            reset = opens - now if now < opens < inf else None
         return QuotaSnapshot(
             time=now,
             limit=policy.limit if policy else None,
             remaining=policy.left_at(now) if policy else None,
             window=policy.window if policy else None,
-            stopped_until=stopped,
-            reset_at=reset,
+            stopped_for=stop,
+            reset_in=stop or reset,
             costs=self.costs.learned,
             waiting=waiting,
             in_flight=len(self.flying),
             unix_time=unix_time,
             requests=policy is not None and policy.requests,
+            plan="" if plan is None else plan.plan,
         )
-
-    def _limits(self) -> Iterator[Policy]:
-        """Yield all limits that count units or requests in a window."""
-        yield from self.announced
-        yield from self.given
-        if self.hidden is not None and self.hidden.learned is not None:
-            yield self.hidden.learned
 
     # --- the next host ----------------------------------------------------------------------
 
@@ -917,21 +720,45 @@ class Quota(Struct, eq=False):
         self.written_at = now
         return _ENCODER.encode(self)
 
-    def restore(self, state: bytes, now: float, age: float) -> bool:
-        """Continue from a state that was encoded `age` seconds ago; return whether it counts.
+    def restore(self, state: bytes, now: float, age: float) -> float | None:
+        """Continue from a state that was encoded `age` seconds ago; return the time on its clock.
 
-        It does not if it is malformed, too old, or if a response arrived already: that is newer. A probe leaves
-        first all the same, because others may have sent requests since then.
+        None if it does not count: it is malformed, too old, or a response arrived already, which is newer. A
+        probe leaves first all the same, because others may have sent requests since then.
         """
-        if age > OLDEST or self.heard or not state or len(state) > LONGEST_STATE:
-            return False
-        try:
-            other = _DECODER.decode(state)
-        except (DecodeError, ValidationError, UnicodeDecodeError, RecursionError):
-            return False
-        if other.version != VERSION:
-            return False
-        return True
+        other = _decoded(state) if age <= OLDEST and not self.heard else None
+        if other is None:
+            return None
+        then, shift = other.written_at, other.written_at + age - now
+        for one in other.given:
+            # Without reports, the units count as spent that were likely spent until now.
+            recent = one.ledger.outstanding - one.ledger.sent_by(then - RECENT)
+            one.spend(then, then + age, recent * min(1.0, age / RECENT))
+        self.given = [*other.given, *(one for one in self.given if not any(map(one.same, other.given)))]
+        self.announced, self.hidden, self.costs = other.announced, other.hidden, other.costs
+        self.routes = other.routes
+        for route in self.routes.known.values():
+            route.in_flight = 0
+        self.in_a_row, self.refused_route = other.in_a_row, other.refused_route
+        self.passed_at, self.trip = other.passed_at, self.trip or other.trip
+        self.stopped_until = max(self.stopped_until + shift, other.stopped_until)
+        self.doubtful_at = then
+        self.doubtful = other.units + other.doubtful[0], len(other.flying) + other.doubtful[1]
+        for reservation in self.flying.values():
+            reservation.sent += shift
+        self.probing, self.hedge_at = True, self.hedge_at + shift
+        return then + age
+
+
+def _decoded(state: bytes) -> Quota | None:
+    """Return the quota of a state; None if it is malformed, too long, or of another version."""
+    if not state or len(state) > LONGEST_STATE:
+        return None
+    try:
+        quota = _DECODER.decode(state)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return quota if quota.version == VERSION else None
 
 
 _ENCODER = Encoder()

@@ -28,7 +28,7 @@ from chainapi.core.call import (
     SentAt,
 )
 from chainapi.core.http import Response
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 from chainapi.core.private import Private
 from chainapi.errors import (
     APIConnectionError,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Coroutine
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 
 if TYPE_CHECKING:
     from chainapi._limits.headers import RateLimitInfo

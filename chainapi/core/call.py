@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from chainapi.core.http import Response, is_markup
 from chainapi.core.idempotency import Idempotency, may_be_done
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 from chainapi.core.private import Private
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.statuses import missing_body, rate_limited, status_error

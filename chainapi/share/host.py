@@ -24,7 +24,7 @@ from chainapi._limits.view import Limit
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits import verdict as verdicts
+from chainapi._limits import verdict as verdicts
 from chainapi.core.limits.group import Group
 from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share.messages import (

@@ -17,7 +17,7 @@ from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.client.limiter import Gate
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError
 from tests.limits.outside import inner_scene, promised_scene, random_scene
 from tests.limits.replays import check_forecasts

@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster, Security
 
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 from chainapi.dask.links import DaskCarrier, GatePlugin
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.participant import SharedGate

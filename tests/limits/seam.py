@@ -5,6 +5,6 @@ from __future__ import annotations
 from chainapi._limits.headers import PolicyField, RateLimitInfo, read_limits
 from chainapi.client.limiter import Gate
 from chainapi.client.permit import Permit
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 
 __all__ = ["Gate", "Permit", "PolicyField", "RateLimitInfo", "Verdict", "read_limits"]

@@ -12,7 +12,7 @@ import pytest
 
 from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.client.member import Member
-from chainapi.core.limits import verdict as verdicts
+from chainapi._limits import verdict as verdicts
 from chainapi.core.share.messages import (
     HOLDING,
     VERSION,

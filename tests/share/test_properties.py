@@ -16,7 +16,7 @@ from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.client.limiter import Gate
 from chainapi.client.member import Member
 from chainapi.client.permit import Permit
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 from chainapi.share.participant import SharedGate
 from chainapi.share.permits import SharedPermit
 from chainapi.testing import VirtualLoop

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from chainapi.client.member import Member
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 from chainapi.share.participant import OnUnavailable, SharedGate
 from chainapi.share.permits import SharedPermit
 from tests.share.exchange import Exchange, ExchangeCarrier

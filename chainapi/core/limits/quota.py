@@ -39,7 +39,7 @@ from chainapi.core.limits.probe import Probes
 from chainapi.core.limits.refusals import Refusals
 from chainapi.core.limits.reservation import NEVER, Decision, Reservation
 from chainapi.core.limits.scope import Routes
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 
 __all__ = ["Quota"]
 

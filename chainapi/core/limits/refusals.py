@@ -16,7 +16,7 @@ from chainapi.core.limits.memory import LONGEST_NAME, RefusalsPart, seconds
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.scope import Routes
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 
 __all__ = ["Refusals"]
 

@@ -24,7 +24,7 @@ from chainapi.core.limits.queue import Queue
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.ticket import Ceiling, Ticket
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 
 __all__ = [
     "WORTH_REPORTING",
