@@ -1,8 +1,8 @@
 """Prices of routes, in units: documented, and as the reported remainders show them.
 
 Two reports bound the prices of the requests between them: together they cost at most the drop of the
-remainder, and what may have come back meanwhile. They cost at least the drop, less what all other requests in
-flight explain. So the bounds hold for any order of responses, and for services that read the remainder when
+remainder, and what may have come back meanwhile. They cost at least the drop if no request of another, unknown
+price was under way. So the bounds hold for any order of responses, and for services that read the remainder when
 they count a request or when they answer it. One report outside of the bounds replaces them.
 
 Until the bounds meet, a request holds its documented price, or the least drop that was seen if that is more: so
@@ -11,6 +11,8 @@ a burst of unknown prices does not exceed the limit.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from math import ceil, floor, inf
 
 from msgspec import Struct, field
@@ -78,7 +80,7 @@ class Stretch(Struct):
     Attributes:
         begun: when the first report arrived; -inf without one: then the remainder was at most the limit.
         left: its remainder.
-        held: units in flight at that time, by their prices.
+        quiet: whether no request was in flight then.
         counts: answered requests by route.
         answers: their number.
 
@@ -86,7 +88,7 @@ class Stretch(Struct):
 
     begun: float
     left: float
-    held: float
+    quiet: bool
     counts: dict[str, int] = field(default_factory=dict)
     answers: int = 0
 
@@ -96,7 +98,7 @@ class Costs(Struct):
 
     Attributes:
         prices: bounds of the routes that were answered with a remainder.
-        units: whether the service counts units, not requests; None if unknown.
+        units: whether the service counts units, not requests; None if unknown. `assumed` if a plan says so.
         right: whether documented prices proved right, and none wrong.
         most_left: the highest remainder; the least limit until a response reports one.
         limit: the least announced limit.
@@ -106,6 +108,7 @@ class Costs(Struct):
 
     prices: dict[str, Price] = field(default_factory=dict)
     units: bool | None = None
+    assumed: bool = False
     right: bool = False
     wrong: bool = False
     most_left: float = 0.0
@@ -174,7 +177,9 @@ class Costs(Struct):
     def known(self, route: str) -> bool:
         """Return whether several requests of a route may be in flight: responses showed its price."""
         known = self.prices.get(route)
-        return len(self.prices) >= MOST_ROUTES if known is None else known.compared or known.tries >= TRIES
+        if known is None:
+            return len(self.prices) >= MOST_ROUTES
+        return known.sure or known.compared or known.tries >= TRIES
 
     @property
     def learned(self) -> dict[str, float]:
@@ -203,9 +208,9 @@ class Costs(Struct):
 
     # --- reports ----------------------------------------------------------------------------
 
-    def begin(self, now: float, left: float, held: float) -> None:
+    def begin(self, now: float, left: float, *, quiet: bool) -> None:
         """Begin anew with a report: units may have come back before it, or it is one of another limit."""
-        self.stretch = Stretch(now, left, held)
+        self.stretch = Stretch(now, left, quiet)
         if left > self.most_left and now > -inf:
             self.most_left = left
             self.version += 1
@@ -231,13 +236,14 @@ class Costs(Struct):
         now: float,
         left: float,
         drip: float,
-        held: float,
-        before: float,
+        before: Mapping[str, int],
+        *,
+        alone: bool,
     ) -> None:
-        """Compare a report with the first one: `left` units, with `held` ones still in flight.
+        """Compare a report with the first one: `left` units; `alone` if no other request is in flight.
 
-        `drip` is the number of units a second that may come back. `before` are the units in flight that were
-        sent before the request.
+        `drip` is the number of units a second that may come back. `before` has the requests in flight, by
+        route, that were sent before this one.
         """
         compares, price, stretch = self.compares(route), self._price(route), self.stretch
         if price is None:
@@ -253,15 +259,15 @@ class Costs(Struct):
         if compares:
             self._compare(stretch, sent, now, left, drip, before)
             self._check(price, prior)
-        quiet = not held and all(map(self.sure, stretch.counts))
-        if quiet or stretch.answers >= MOST_ANSWERS or stretch.begun == -inf:
-            self.begin(now, left, held)
+        done = alone and all(map(self.sure, stretch.counts))
+        if done or stretch.answers >= MOST_ANSWERS or stretch.begun == -inf:
+            self.begin(now, left, quiet=alone)
 
     def _check(self, price: Price, prior: float | None) -> None:
         """Compare a price with the documented one."""
         if prior is None or prior < 2.0:
             return
-        if self.units is None and price.high < 2.0:
+        if (self.units is None or self.assumed) and price.high < 2.0:
             self.units = False
         if price.sure and not self.wrong:
             self.right = price.low <= prior <= price.high
@@ -273,28 +279,42 @@ class Costs(Struct):
         return price is not None and price.sure
 
     def _compare(
-        self, stretch: Stretch, sent: float, now: float, left: float, drip: float, before: float
+        self,
+        stretch: Stretch,
+        sent: float,
+        now: float,
+        left: float,
+        drip: float,
+        before: Mapping[str, int],
     ) -> None:
         """Bound the prices of the requests of a stretch."""
         drop, first = stretch.left - left, stretch.begun == -inf
         # Reports are whole units: a part of one may be hidden if they drip.
         back = drip * (now - sent) if first else drip * (now - stretch.begun) + 1.0 if drip else 0.0
-        unsure = inf if first else stretch.held + before
         for route, number in stretch.counts.items():
             if (price := self.prices.get(route)) is not None:
-                low, high = self._others(stretch, route)
-                own = drop - low
+                own = drop - self._others(stretch.counts, route)
+                least = self._least(stretch, route, drop, before)
                 price.compared = price.compared or not first
-                if price.narrow((drop - unsure - high) / number, (own + back) / number, own / number):
+                if price.narrow(least, (own + back) / number, own / number):
                     self.version += 1
                 if price.low >= 2.0:
-                    self.units = True
+                    self.units, self.assumed = True, False
 
-    def _others(self, stretch: Stretch, route: str) -> tuple[float, float]:
-        """Return bounds of the units of the other routes of a stretch."""
-        low = high = 0.0
-        for other, number in stretch.counts.items():
-            if other != route:
-                price = self.prices[other]
-                low, high = low + number * price.low, high + number * price.high
-        return low, high
+    def _others(self, counts: Mapping[str, int], route: str) -> float:
+        """Return the least units of the other routes."""
+        return sum(
+            number * (self.prices[other].low if self.sure(other) else 1.0)
+            for other, number in counts.items()
+            if other != route
+        )
+
+    def _least(self, stretch: Stretch, route: str, drop: float, before: Mapping[str, int]) -> float:
+        """Return the least price of a route that explains a drop; -inf if others may explain it."""
+        if not stretch.quiet:
+            return -inf
+        counts = Counter(stretch.counts) + Counter(before)
+        if not all(self.sure(other) for other in counts if other != route):
+            return -inf
+        others = sum(number * self.prices[other].high for other, number in counts.items() if other != route)
+        return (drop - others) / counts[route]

@@ -26,7 +26,7 @@ __all__ = ["DEFAULT_WINDOW", "EPSILON", "Policy"]
 
 DEFAULT_WINDOW = 60.0  # seconds, if no better value is known
 EPSILON = 1e-6  # units: below it a difference is the rounding of floats
-GRAINS = 256  # entries of the ledger per window at most
+GRAINS = 1024  # entries of the ledger per window at most
 MOST_LOWS = 64  # reports kept although no request in flight was sent before them
 MOST_UNSEEN = 64  # entries; more are added up
 ROUNDED = 1.75  # seconds: a reset that moves by less is the same one, rounded to whole seconds
@@ -42,7 +42,7 @@ EARLIEST = 0.8  # of the predicted time of a drip: the least, because responses 
 class Ledger(Struct, array_like=True):
     """Spent units in the order of their return, with running totals.
 
-    Units sent within 1/256 of a window are one entry, which returns with its last request.
+    Units sent within a thousandth of a window are one entry, which returns with its last request.
     """
 
     sent: list[float] = field(default_factory=list)

@@ -20,7 +20,9 @@ A `Quota` is the whole state: `encode` and `restore` hand it to the next host of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from math import inf
 
 from msgspec import DecodeError, Struct, field
@@ -161,8 +163,8 @@ class Quota(Struct, eq=False):
             one = Policy(amount, window, requests=not limit.units, plan=limit.plan)
             if not any(one.same(other) for other in self.given):
                 self.given.append(one)
-            if limit.units:
-                self.costs.units = True
+            if limit.units and self.costs.units is None:
+                self.costs.units, self.costs.assumed = True, bool(limit.plan)
         if limits and self.hidden is not None and self.hidden.closed is None:
             self.hidden.most = inf
 
@@ -531,24 +533,19 @@ class Quota(Struct, eq=False):
         if one is not self.announced.first:
             return
         drip = 0.0 if one.kind == "window" else one.drip(1.0)
-        if one.kind == "drip":
+        if one.kind == "drip" and one.named_window:
             came_back = costs.came_back(sent, now, remaining, drip)
         if one.sized and one.kind != "drip" and not refused and (first or (came_back and probe)):
-            costs.begin(-inf, one.limit, 0.0)  # at most the whole limit was left
+            costs.begin(-inf, one.limit, quiet=False)  # at most the whole limit was left
         elif came_back or (back_soon and not refused):
-            costs.begin(now, one.left, self.units)
+            costs.begin(now, one.left, quiet=not self.flying)
         if not refused:
-            before = self._held_before(sent) if costs.compares(route) else 0.0
-            costs.report(route, reservation.prior, sent, now, one.left, drip, self.units, before)
+            before = self._before(sent) if costs.compares(route) else {}
+            costs.report(route, reservation.prior, sent, now, one.left, drip, before, alone=not self.flying)
 
-    def _held_before(self, sent: float) -> float:
-        """Return the units in flight of requests sent by a time: a response may include them."""
-        held = 0.0
-        for one in self.flying.values():
-            if one.sent > sent:
-                break
-            held += one.cost
-        return held
+    def _before(self, sent: float) -> Counter[str]:
+        """Return the requests in flight that were sent by a time, by route: a response may include them."""
+        return Counter(one.route for one in takewhile(lambda one: one.sent <= sent, self.flying.values()))
 
     # --- refusals ---------------------------------------------------------------------------
 
