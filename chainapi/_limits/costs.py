@@ -25,6 +25,7 @@ SHARE = 1 / 30  # of the units left at most: held for a request whose documented
 UNDOCUMENTED = 1 / 10  # the same, without a documented price
 LARGEST = 3_000.0  # units: no documented price is larger
 FACTOR = 100.0  # times the documented price: a real one is not larger
+FULL = 0.8  # of the most that was left: then a bucket may be full
 TRIES = 2  # answers after which a route is known although they show no price
 CLOSE = 1.1  # times the lower bound
 PROVEN = 64  # answers after which no more than the documented price is held, although units that drip hide it
@@ -239,16 +240,19 @@ class Costs(Struct):
         before: Mapping[str, int],
         *,
         alone: bool,
+        drips: bool,
     ) -> None:
         """Compare a report with the first one: `left` units; `alone` if no other request is in flight.
 
-        `drip` is the number of units a second that may come back. `before` has the requests in flight, by
+        `drip` is the number of units a second that may come back; `drips` if they surely do. `before` has the requests in flight, by
         route, that were sent before this one.
         """
         compares, price, stretch = self.compares(route), self._price(route), self.stretch
         if price is None:
             return
-        if price.tries < PROVEN:
+        # Units that drip hide a price most while the bucket is nearly full; else the reports show too much.
+        full = left >= FULL * self.most_left
+        if price.tries < TRIES or (full and price.tries < PROVEN):
             price.tries += 1
             if price.tries in (1, TRIES, PROVEN):
                 self.version += 1
@@ -257,7 +261,7 @@ class Costs(Struct):
         stretch.counts[route] = stretch.counts.get(route, 0) + 1
         stretch.answers += 1
         if compares:
-            self._compare(stretch, sent, now, left, drip, before)
+            self._compare(stretch, sent, now, left, drip, before, drips=drips)
             self._check(price, prior)
         done = alone and all(map(self.sure, stretch.counts))
         if done or stretch.answers >= MOST_ANSWERS or stretch.begun == -inf:
@@ -286,8 +290,11 @@ class Costs(Struct):
         left: float,
         drip: float,
         before: Mapping[str, int],
+        *,
+        drips: bool,
     ) -> None:
         """Bound the prices of the requests of a stretch."""
+        full = min(left, stretch.left) >= FULL * self.most_left
         drop, first = stretch.left - left, stretch.begun == -inf
         # Reports are whole units: a part of one may be hidden if they drip.
         back = drip * (now - sent) if first else drip * (now - stretch.begun) + 1.0 if drip else 0.0
@@ -296,7 +303,8 @@ class Costs(Struct):
                 own = drop - self._others(stretch.counts, route)
                 least = self._least(stretch, route, drop, before)
                 price.compared = price.compared or not first
-                if price.narrow(least, (own + back) / number, own / number):
+                seen = own if full or not drips else own + back
+                if price.narrow(least, (own + back) / number, seen / number):
                     self.version += 1
                 if price.low >= 2.0:
                     self.units, self.assumed = True, False

@@ -541,7 +541,9 @@ class Quota(Struct, eq=False):
             costs.begin(now, one.left, quiet=not self.flying)
         if not refused:
             before = self._before(sent) if costs.compares(route) else {}
-            costs.report(route, reservation.prior, sent, now, one.left, drip, before, alone=not self.flying)
+            alone, drips = not self.flying, one.kind == "drip"
+            prior, left = reservation.prior, one.left
+            costs.report(route, prior, sent, now, left, drip, before, alone=alone, drips=drips)
 
     def _before(self, sent: float) -> Counter[str]:
         """Return the requests in flight that were sent by a time, by route: a response may include them."""
