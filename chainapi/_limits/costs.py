@@ -61,6 +61,10 @@ class Price(Struct):
         """The likely price: units that drip in hide a part of one, and other requests in flight only add."""
         return max(self.low, min(self.high, ceil(self.drop - EPSILON)))
 
+    def fitting(self, prior: float | None) -> float:
+        """Return a documented price that lies within the bounds, else the likely one."""
+        return prior if prior is not None and self.low <= prior <= self.high else self.units
+
     def narrow(self, least: float, most: float, drop: float) -> bool:
         """Take over the bounds and the drop of a stretch; return whether they changed."""
         least, most, before = (
@@ -121,7 +125,7 @@ class Costs(Struct):
         """Return the units to hold for a request; `prior` is the documented price."""
         known = self.prices.get(route)
         if known is not None and known.sure:
-            return known.units
+            return known.fitting(prior)
         likely = 1.0 if prior is None or prior > self.limit or self.units is False else prior
         if (prior is None or not self.right) and (known is None or known.tries < PROVEN):
             part = SHARE if prior is not None else UNDOCUMENTED
@@ -146,7 +150,7 @@ class Costs(Struct):
             prior = 1.0
         known = self.prices.get(route)
         if known is not None and known.sure:
-            return known.units
+            return known.fitting(prior)
         return prior if known is None else max(known.low, min(prior, known.high))
 
     def known_price(self, route: str, prior: float | None) -> float | None:
