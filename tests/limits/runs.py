@@ -121,7 +121,7 @@ class Run:
     passed: list[tuple[float, int]] = field(factory=list[tuple[float, int]])
     sent: list[tuple[float, int]] = field(factory=list[tuple[float, int]])
     stops: list[tuple[float, float]] = field(factory=list[tuple[float, float]])
-    prices: dict[str, float] = field(factory=dict[str, float])
+    prices: dict[str, float | None] = field(factory=dict[str, float | None])
 
     def waits(self, since: int = 0) -> list[float]:
         """Return the seconds from begin to answer of the requests from number `since` on."""

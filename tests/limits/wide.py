@@ -286,7 +286,7 @@ def _late(_quick: bool) -> list[Row]:
             return Stacked(100.0, 60.0, first=FromFirst(100.0, 60.0), second=SlidingLog(80.0, 60.0))
 
         good.append(_goodput(evolve(case, server=both) if limits else case, run))
-        prices.append(run.prices["/a"])
+        prices.append(run.prices["/a"] or 1.0)
         refusals.append(run.refusals)
     return [
         Row("headers written when an answer leaves: goodput", ">= 95 %", spread(good), min(good) >= 95),
