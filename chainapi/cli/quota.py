@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from chainapi._limits.spenders import Spender
 from chainapi.cli.common import Deployment, Flag, Hidden
 from chainapi.cli.places import Places, SharedQuota
 from chainapi.cli.progress import pause, waits
@@ -19,7 +20,6 @@ from chainapi.cli.tables import cell
 from chainapi.cli.terminal import Terminal
 from chainapi.client.config import resolve
 from chainapi.core.limits.snapshot import QuotaSnapshot
-from chainapi.core.limits.spenders import Spender
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 
 __all__ = ["quota", "record", "tables"]

@@ -21,7 +21,8 @@ from pathlib import Path
 import msgspec
 
 from chainapi import ROUTES, MetricPoint, Session
-from chainapi.client.limiter import Gate
+from chainapi._limits.gate import Gate
+from chainapi._limits.queue import Ask
 from chainapi.core.call import Call
 from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.url import Query
@@ -135,10 +136,10 @@ def bench_gate() -> None:
 
     async def alone(count: int) -> float:
         gate = Gate()
-        (await gate.acquire("r")).answered(200, news)
+        (await gate.acquire(Ask("r"))).answered(200, news)
         began = time.process_time()
         for _ in range(count):
-            permit = await gate.acquire("r")
+            permit = await gate.acquire(Ask("r"))
             permit.unsent()
         return (time.process_time() - began) / count
 
@@ -146,7 +147,7 @@ def bench_gate() -> None:
         gate = Gate(max_in_flight=100)
 
         async def one() -> None:
-            permit = await gate.acquire("r")
+            permit = await gate.acquire(Ask("r"))
             await asyncio.sleep(0.01)
             permit.answered(200, news)
 

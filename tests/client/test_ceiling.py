@@ -8,7 +8,7 @@ import pytest
 from aiolimiter import AsyncLimiter
 
 from chainapi import Limit
-from chainapi.client.ceiling import Ceiling
+from chainapi._limits.gate import Ceiling
 
 pytestmark = pytest.mark.rule
 

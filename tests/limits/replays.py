@@ -14,7 +14,8 @@ from math import inf
 
 from attrs import define
 
-from chainapi.client.permit import Permit
+from chainapi._limits.gate import Permit
+from chainapi._limits.queue import Ask
 from chainapi.errors import QuotaWaitError
 from tests.limits.wild import OVERDUE, Client, Errand, Outcome, Scene, run
 
@@ -79,7 +80,7 @@ class _Patient(Client):
 
     async def patiently(self, errand: Errand, *, again: bool) -> Permit:
         """Wait at the gate without a limit."""
-        return await self.gate.acquire(errand.route, cost=errand.prior, priority=errand.priority, again=again)
+        return await self.gate.acquire(Ask(errand.route, errand.prior, errand.priority, again=again))
 
     async def wait(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait without a limit."""

@@ -11,7 +11,8 @@ from statistics import median
 from attrs import evolve, field, frozen
 
 from chainapi import Limit
-from chainapi.client.limiter import Gate
+from chainapi._limits.gate import Gate
+from chainapi._limits.queue import Ask
 from chainapi.testing import VirtualLoop
 from tests.limits import runs
 from tests.limits.outside import OUTSIDE
@@ -155,7 +156,7 @@ def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
     loop = VirtualLoop()
 
     async def call(gate: Gate, number: int) -> None:
-        permit = await gate.acquire("/")
+        permit = await gate.acquire(Ask("/"))
         try:
             passed.append(number)
             await asyncio.sleep(0.025)

@@ -13,7 +13,8 @@ from aiolimiter import AsyncLimiter
 from attrs import define, field, frozen
 
 from chainapi import Limit
-from chainapi.client.limiter import Gate
+from chainapi._limits.gate import Gate
+from chainapi._limits.queue import Ask
 from chainapi.core.limits.info import RateLimitInfo
 from chainapi.testing import VirtualLoop
 from tests.limits.servers import EPSILON, Response
@@ -171,7 +172,7 @@ def gate(case: Case, *, probe: bool = True, limit: float = inf) -> Run:
         async def one(number: int, cost: float) -> None:
             again = False
             while True:
-                permit = await doors.acquire(f"/{cost:g}", cost=cost, again=again)
+                permit = await doors.acquire(Ask(f"/{cost:g}", cost=cost, again=again))
                 response = await wire.send(number, cost)
                 permit.answered(response.status, response.info)
                 if response.status == 200:

@@ -16,8 +16,8 @@ from math import ceil, inf
 from attrs import define, field, frozen
 
 from chainapi import Limit
-from chainapi.client.limiter import Gate
-from chainapi.client.permit import Permit
+from chainapi._limits.gate import Gate, Permit
+from chainapi._limits.queue import Ask
 from chainapi.core.limits.headers import read_limits
 from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import QuotaWaitError
@@ -265,13 +265,14 @@ class Client:
 
     async def acquire(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait at the gate."""
-        return await self.gate.acquire(
+        ask = Ask(
             errand.route,
-            cost=errand.prior,
-            priority=errand.priority,
-            again=tries > 0,
+            errand.prior,
+            errand.priority,
             max_wait=self.scene.max_wait,
+            again=tries > 0,
         )
+        return await self.gate.acquire(ask)
 
     async def send(self, number: int, errand: Errand, tries: int) -> int:
         """Make one attempt; return the status."""

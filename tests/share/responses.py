@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chainapi.client.permit import Permit
+from chainapi._limits.gate import Permit
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.verdict import Verdict
 from chainapi.share.permits import SharedPermit

@@ -12,9 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi import Limit
-from chainapi.client.limiter import Gate
-from chainapi.client.member import Member
-from chainapi.client.permit import Permit
+from chainapi._limits.gate import Gate, Member, Permit
+from chainapi._limits.queue import Ask
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.verdict import Verdict
 from chainapi.share.participant import SharedGate
@@ -54,7 +53,7 @@ async def direct() -> Gates:
         gate.join(member)
 
     async def acquire(name: str, priority: int) -> Permit:
-        return await gate.acquire(f"/{name}", priority=priority, member=known[name])
+        return await gate.acquire(Ask(f"/{name}", priority=priority), known[name])
 
     async def aclose() -> None:
         pass
@@ -72,7 +71,7 @@ async def through(number: int, delay: float) -> Gates:
         homes[name].join(member)
 
     async def acquire(name: str, priority: int) -> SharedPermit | Permit:
-        return await homes[name].acquire(f"/{name}", priority=priority, member=known[name])
+        return await homes[name].acquire(Ask(f"/{name}", priority=priority), known[name])
 
     async def aclose() -> None:
         for name, member in known.items():

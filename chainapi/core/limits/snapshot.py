@@ -11,8 +11,8 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import asdict
 
+from chainapi._limits.spenders import Spender
 from chainapi.core.duration import DAY, HOUR, MINUTE
-from chainapi.core.limits.spenders import Spender
 
 __all__ = ["QuotaSnapshot"]
 
