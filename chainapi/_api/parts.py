@@ -8,7 +8,7 @@ from __future__ import annotations
 from chainapi._api.data import DataAPI
 from chainapi._api.metrics import MetricsAPI
 from chainapi._api.options import call_options
-from chainapi._limits.gate import Member, is_rate
+from chainapi._limits.member import Member, is_rate
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
 from chainapi.client.gates import LoopGates, OwnGates

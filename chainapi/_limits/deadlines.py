@@ -1,22 +1,21 @@
-"""Forecasts of waiting requests: what leaves before each, and which will leave too late. Pure.
+"""Forecasts of waiting requests: what leaves before each, and which are late.
 
-What waits counts for a request of another session or route only as far as it may leave: if its route is open,
-and its session has a place.
+Pure. What waits counts for a request of another session or route only as far as it may leave: if its route
+is open, and its session has a place.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Sequence
 from math import ceil, floor, inf
 from typing import Generic, NamedTuple, TypeVar
 
 from attrs import define, field
 
-from chainapi._limits.queue import SHARE, Flow, Group, Line, Queue, Waiter, number_of
+from chainapi._limits.queue import SHARE, Flow, Group, Line, Queue, Waiter
 from chainapi.core.limits.quota import Quota
 
-__all__ = ["CLOSE", "Deadlines", "Late"]
+__all__ = ["CLOSE", "Deadlines"]
 
 GRACE = 1.0  # seconds by which a forecast must exceed the limit of a waiter to fail it early: it may be wrong
 CLOSE = 0.05  # seconds: a request waits for a turn as close as this
@@ -27,14 +26,136 @@ ROUNDING = 1e-9  # requests
 W = TypeVar("W", bound=Waiter)
 
 
-class Late(NamedTuple, Generic[W]):
-    """Request that failed because it would leave too late.
+@define(eq=False, repr=False)
+class Deadlines(Generic[W]):
+    """Limits to the waits of requests, compared with their predicted turns.
 
-    A new attempt would leave after some `seconds`; None if no request was answered for as long as it waited.
+    Attributes:
+        check_at: when the first `max_wait` may be over.
+
     """
 
-    waiter: W
-    seconds: float | None
+    queue: Queue[W]
+    check_at: float = field(default=inf, init=False)
+    _next_check: float = field(default=-inf, init=False)  # at the earliest
+    _earliest: float = field(default=inf, init=False)  # no request has to leave before
+    _checked: tuple[float, bool] = field(default=(-inf, False), init=False)  # opening, and whether idle
+    _refused: bool = field(default=False, init=False)  # whether a refusal came since the last check
+
+    def refused(self) -> None:
+        """Record a refusal: it may have closed a route, or moved the opening of the quota."""
+        self._refused = True
+
+    def watch(self, waiter: W) -> None:
+        """Check a new request when its `max_wait` is over."""
+        self.check_at = min(self.check_at, max(waiter.waits_until, self._next_check))
+        self._earliest = min(self._earliest, waiter.latest)
+
+    def misses(self, now: float, waiter: W) -> bool:
+        """Return whether a new request will surely leave too late."""
+        latest = waiter.latest + CLOSE
+        if latest == inf or self._surely_in_time(now, waiter, latest):
+            return False
+        return now + _Forecast(self.queue, now).wait(waiter, least=True) > latest
+
+    def _surely_in_time(self, now: float, waiter: W, latest: float) -> bool:
+        """Return whether a new request would be in time also as the last one of all."""
+        quota, ask = self.queue.quota, waiter.ask
+        if waiter.owes or quota.routes.closed_until(ask.route) > now:
+            return False
+        return self._horizon(now, quota.costs.price(ask.route, ask.cost), 1) <= latest
+
+    def _horizon(self, now: float, units: float = 0.0, requests: int = 0) -> float:
+        """Return the time at which all that wait have left, and some more."""
+        queue = self.queue
+        units, requests = queue.units + units, queue.waiting + requests
+        return now + queue.quota.forecast(now, units, requests, least=True)
+
+    def again(self, now: float, waiter: W) -> float:
+        """Return the seconds after which a new attempt would leave at once.
+
+        The request is not in the queue.
+        """
+        return _Forecast(self.queue, now).cleared(waiter, joins=True)
+
+    def cleared(self, now: float, waiter: W, *, joins: bool) -> float:
+        """Return the seconds after which the requests that wait now have left.
+
+        With `joins`, the request leaves as well, because none may wait. A request without a response holds
+        its place in flight for about a round trip.
+        """
+        quota, group = self.queue.quota, waiter.group
+        places = quota.max_in_flight if group is None else min(quota.max_in_flight, group.most)
+        trips = ceil((self.queue.waiting + joins) / places) * quota.probes.trip
+        probe = None if trips else quota.probes.opens_at(now)  # before the first response
+        behind = _Forecast(self.queue, now).cleared(waiter, joins=joins)
+        return max(behind, trips, 0.0 if probe is None else probe - now)
+
+    # --- requests that are late -------------------------------------------------------------
+
+    def late(self, now: float) -> Sequence[tuple[W, float | None]]:
+        """Remove the requests that will leave too late, and return them.
+
+        Each has the seconds after which a new attempt would leave; None if no request was answered for as
+        long as it may wait.
+        """
+        if not self._may_be_late(now):
+            return []
+        missed, silent = self._sort_out(now)
+        for waiter in (*missed, *silent):
+            self.queue.remove(waiter)
+        self._next_check = now + CLOSE  # for all that end in the meantime
+        waiters = [waiter for flow in self.queue.flows() for waiter in flow.waiters.values()]
+        self.check_at = min((_check_at(waiter, now) for waiter in waiters), default=inf)
+        self._earliest = min((waiter.latest for waiter in waiters), default=inf)
+        again = {kind: self.again(now, one) for kind, one in {_alike(one): one for one in missed}.items()}
+        return [(one, again[_alike(one)]) for one in missed] + [(one, None) for one in silent]
+
+    def _may_be_late(self, now: float) -> bool:
+        """Return whether a request may be late by what happened since the last check.
+
+        Each new request was checked already. So this may be only after a refusal, when the opening of the
+        quota moved, when nothing is in flight any more (until then more units may be left than the known
+        responses show), and when a `max_wait` is over.
+        """
+        opens, idle = self.queue.wakes_at, not self.queue.quota.in_flight
+        if not self.queue.waiting:
+            self.check_at = self._earliest = inf
+            return False
+        refused, self._refused = self._refused, False
+        if refused or self.check_at <= now:
+            return True
+        if not now < opens < inf or (opens < self._checked[0] + MOVED and self._checked[1] >= idle):
+            return False
+        self._checked = opens, idle
+        return self._horizon(now) > self._earliest + GRACE
+
+    def _sort_out(self, now: float) -> tuple[list[W], list[W]]:
+        """Return the requests that will leave too late, and the unanswered ones."""
+        missed, silent, since = list[W](), list[W](), self.queue.unanswered_since
+        forecast, horizon = _Forecast(self.queue, now), self._horizon(now) - GRACE
+        for waiter in [waiter for flow in self.queue.flows() for waiter in flow.waiters.values()]:
+            due = waiter.waits_until <= now
+            closed = forecast.routes.closed_until(waiter.ask.route) > now
+            if waiter.over or not (due or closed or waiter.owes or waiter.latest < horizon):
+                continue
+            seconds = forecast.wait(waiter, least=not due)
+            if seconds > CLOSE and (due or now + seconds > waiter.latest + GRACE):
+                missed.append(waiter)
+            elif due and since <= now - max(waiter.ask.max_wait or 0.0, UNANSWERED):
+                silent.append(waiter)
+        return missed, silent
+
+
+def _alike(waiter: Waiter) -> tuple[object, ...]:
+    """Return what requests have in common that may come again at the same time."""
+    return waiter.rank, waiter.process, waiter.group, waiter.ask.route, waiter.ask.cost
+
+
+def _check_at(waiter: Waiter, now: float) -> float:
+    """Return when the `max_wait` of a request has to be checked, or checked again."""
+    until = waiter.waits_until
+    return now + GRACE if until <= now else max(until, now + CLOSE)
 
 
 @define
@@ -54,7 +175,7 @@ class _Load:
 
         With `whole`, it has whole requests of the mean cost.
         """
-        if self.units <= most:
+        if self.units <= max(0.0, most):
             return self.units, self.requests
         share = max(0.0, most) / self.units
         number = self.requests * share
@@ -80,237 +201,88 @@ class _Kind(NamedTuple):
     place: str | Group | None
 
 
-@define(eq=False, repr=False)
-class Deadlines(Generic[W]):
-    """Limits to the waits of the requests of a queue, compared with their predicted turns.
-
-    Attributes:
-        check_at: when the first `max_wait` may be over.
-
-    """
-
-    queue: Queue[W]
-    check_at: float = field(default=inf, init=False)
-    _earliest: float = field(default=inf, init=False)  # no request has to leave before
-    _next_check: float = field(default=-inf, init=False)  # at the earliest
-    _checked: tuple[float, bool] = field(default=(-inf, False), init=False)  # opening, and whether idle
-    _refused: bool = field(default=False, init=False)  # whether a refusal came since the last check
-
-    def refused(self) -> None:
-        """Record a refusal: it may have closed a route, or moved the opening of the quota."""
-        self._refused = True
-
-    def watch(self, waiter: W) -> None:
-        """Check a new request when its `max_wait` is over."""
-        self.check_at = min(self.check_at, max(waiter.waits_until, self._next_check))
-        self._earliest = min(self._earliest, waiter.latest)
-
-    def misses(self, now: float, waiter: W) -> bool:
-        """Return whether a new request will surely leave too late."""
-        if waiter.latest == inf:
-            return False
-        return now + _Forecast(self.queue, now).least(waiter) > waiter.latest + CLOSE
-
-    def again(self, now: float, waiter: W) -> float:
-        """Return the seconds after which a new attempt would leave at once; it is not in the queue."""
-        return _Forecast(self.queue, now).cleared(waiter, joins=True)
-
-    def cleared(self, now: float, waiter: W, *, joins: bool) -> float:
-        """Return the seconds after which the requests that wait now have left.
-
-        With `joins`, the request leaves as well, because none may wait. A request without a response holds
-        its place in flight for about a round trip.
-        """
-        quota, group = self.queue.quota, waiter.group
-        places = quota.max_in_flight if group is None else min(quota.max_in_flight, group.most)
-        trips = ceil((self.queue.waiting + joins) / places) * quota.probes.trip
-        probe = None if trips else quota.probes.opens_at(now)  # before the first response
-        behind = _Forecast(self.queue, now).cleared(waiter, joins=joins)
-        return max(behind, trips, 0.0 if probe is None else probe - now)
-
-    def late(self, now: float) -> list[Late[W]]:
-        """Remove the requests that will leave too late, and return them.
-
-        Each new request was checked already, so this is necessary only after a refusal, when the opening of
-        the quota moved, when nothing is in flight any more (until then more units may be left than the known
-        responses show), and when a `max_wait` is over.
-        """
-        queue = self.queue
-        if not queue.waiting:
-            self.check_at = self._earliest = inf
-            return []
-        idle, (opens, was_idle) = not queue.quota.in_flight, self._checked
-        moved = now < queue.wakes_at < inf and (queue.wakes_at >= opens + MOVED or idle > was_idle)
-        if not (moved or self._refused or self.check_at <= now):
-            return []
-        if moved:
-            self._checked = queue.wakes_at, idle
-        self._refused = False
-        forecast = _Forecast(queue, now)
-        if self.check_at > now and forecast.horizon <= self._earliest + GRACE:
-            return []
-        missed, silent = self._sort_out(now, forecast)
-        for waiter in (*missed, *silent):
-            queue.remove(waiter)
-        self._next_check = now + CLOSE  # for all that end in the meantime
-        self.check_at = min((_check_at(waiter, now) for waiter in queue.all()), default=inf)
-        self._earliest = min((waiter.latest for waiter in queue.all()), default=inf)
-        again = {
-            kind: self.again(now, waiter) for kind, waiter in {_alike(one): one for one in missed}.items()
-        }
-        late = [Late(waiter, again[_alike(waiter)]) for waiter in missed]
-        return late + [Late(waiter, None) for waiter in silent]
-
-    def _sort_out(self, now: float, forecast: _Forecast[W]) -> tuple[list[W], list[W]]:
-        """Return the requests that will leave too late, and those that wait for no quota but an answer."""
-        missed, silent, since = list[W](), list[W](), self.queue.unanswered_since
-        for waiter, seconds in forecast.of_all():
-            due = waiter.waits_until <= now
-            if seconds > CLOSE and (due or now + seconds > waiter.latest + GRACE):
-                missed.append(waiter)
-            elif due and since <= now - max(waiter.ask.max_wait or 0.0, UNANSWERED):
-                silent.append(waiter)
-        return missed, silent
-
-
-def _alike(waiter: Waiter) -> tuple[object, ...]:
-    """Return what requests have in common that may come again at the same time."""
-    return waiter.rank, waiter.process, waiter.group, waiter.ask.route, waiter.ask.cost
-
-
-def _check_at(waiter: Waiter, now: float) -> float:
-    """Return when the `max_wait` of a request has to be checked, or checked again."""
-    until = waiter.waits_until
-    return now + GRACE if until <= now else max(until, now + CLOSE)
-
-
-@define(eq=False, repr=False)
 class _Forecast(Generic[W]):
-    """Forecast of what leaves before requests, at one time."""
+    """Forecast of what leaves before a request, at one time."""
 
-    queue: Queue[W]
-    now: float
-    _quota: Quota = field(init=False)
-    _kinds: dict[Flow[W], _Kind] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._quota = self.queue.quota
-        self._kinds = {
-            flow: self._kind(flow)
-            for lines in self.queue.ranks.values()
-            for line in lines.values()
-            for flow in line.flows.values()
-        }
+    def __init__(self, queue: Queue[W], now: float) -> None:
+        self.now = now
+        self.quota: Quota = queue.quota
+        self.routes = queue.quota.routes
+        self.queue = queue
+        self.kinds = {flow: self._kind(flow) for flow in queue.flows()}
 
     def _kind(self, flow: Flow[W]) -> _Kind:
-        costs, group, route, prior = self._quota.costs, flow.group, flow.route, flow.prior
+        costs, group, route, prior = self.quota.costs, flow.group, flow.route, flow.prior
         units, shown = costs.likely(route, prior), costs.shown(route, prior)
-        if self._quota.routes.opens_at(route, self.now) > self.now:
+        if self.routes.opens_at(route, self.now) > self.now:
             return _Kind(units, shown, 0.0, route)
         share = 1.0 if group is None else min(1.0, group.free(flow.line.rank) / group.waiting)
         return _Kind(units, shown, share, group)
 
-    # --- one request ------------------------------------------------------------------------
+    def wait(self, waiter: W, *, least: bool) -> float:
+        """Return the seconds until a request leaves, as far as limits decide that.
 
-    def least(self, waiter: W) -> float:
-        """Return the seconds until a new request leaves at the earliest.
-
-        Without an unconfirmed documented cost: the queue holds the request for that cost all the same.
+        With `least`, the earliest possible time, without an unconfirmed documented cost; else the queue holds
+        the request for that cost.
         """
-        own, mine = self._before(waiter, last=False)
-        return self._wait(waiter, own, mine, self._loads(), least=True)
+        costs, route, prior = self.quota.costs, waiter.ask.route, waiter.ask.cost
+        cost = costs.likely(route, prior) if least else costs.price(route, prior)
+        own, group, lines = self._before(waiter)
+        units, requests = self._ahead(waiter, own, lines, cost)
+        seconds = self.quota.forecast(self.now, units + cost, requests + 1.0, least=least)
+        return max(seconds, self._own_limits(waiter, group))
 
     def cleared(self, waiter: W, *, joins: bool) -> float:
-        """Return the seconds until all that wait have left, and a request that `joins` them.
+        """Return the seconds until all that wait have left, and one that `joins`.
 
-        One that pays a ceiling is not among them, so the ceiling is that of one more in any case.
+        All of them could come again and find no other of its rank or of a better one. It would come without
+        the rank of a retry. One that pays a ceiling is not among them, so the ceiling is that of one more.
         """
-        own, mine = self._before(waiter, last=True)
-        units, requests = self._ahead(waiter, own, self._loads(self._place(waiter)), 0.0, last=True)
-        cost = self._quota.costs.price(waiter.ask.route, waiter.ask.cost)
-        seconds = self._quota.forecast(self.now, units + cost * joins, requests + joins)
-        return self._quota.promise(self.now, max(seconds, self._own_limits(waiter, mine)))
+        own, group, lines = self._before(waiter, last=True)
+        units, requests = self._ahead(waiter, own, lines, inf)
+        cost = self.quota.costs.price(waiter.ask.route, waiter.ask.cost)
+        seconds = self.quota.forecast(self.now, units + cost * joins, requests + joins)
+        return self.quota.promise(self.now, max(seconds, self._own_limits(waiter, group)))
 
-    def _place(self, waiter: W) -> str | Group | None:
-        route = waiter.ask.route
-        return route if self._quota.routes.opens_at(route, self.now) > self.now else waiter.group
+    def _own_limits(self, waiter: W, before: _Load) -> float:
+        """Return the seconds until its route and its ceiling let a request leave."""
+        group, ask = waiter.group, waiter.ask
+        seconds = self.routes.closed_until(ask.route) - self.now
+        if group is None or group.ceiling is None or waiter.paid:
+            return seconds
+        cost = self.quota.costs.shown(ask.route, ask.cost)
+        return max(seconds, group.ceiling(before.units + cost, before.requests + 1.0))
 
-    def _before(self, waiter: W, *, last: bool) -> tuple[_Load, _Load]:
-        """Return what is before a new request in its line, and in its group if that has a ceiling."""
-        own, mine, place = _Load(), _Load(), self._place(waiter)
-        for flow, kind in self._kinds.items():
-            number, line = len(flow.waiters), flow.line
-            if line.rank == waiter.rank and line.process == waiter.process:
-                counted = number * (1.0 if kind.place is place or kind.place == place else kind.share)
-                own.add(counted * kind.units, counted)
+    def _before(self, waiter: W, *, last: bool = False) -> tuple[_Load, _Load, dict[Line[W], _Load]]:
+        """Return what is before a request in its line and in its group, and other lines.
+
+        With `last`, all in its line is before it, and all ranks of its group count.
+        """
+        own, group, lines = _Load(), _Load(), dict[Line[W], _Load]()
+        closed = self.routes.opens_at(waiter.ask.route, self.now) > self.now
+        place = waiter.ask.route if closed else waiter.group
+        for flow, kind in self.kinds.items():
+            line, requests = flow.line, float(len(flow.waiters))
+            mine = line.rank == waiter.rank and line.process == waiter.process
+            if mine:
+                requests = float(flow.before(inf if last else waiter.number))
             if flow.group is waiter.group and (last or line.rank == waiter.rank):
-                mine.add(number * kind.shown, number)
-        return own, mine
+                group.add(requests * kind.shown, requests)
+            counted = requests if kind.place == place else requests * kind.share
+            load = own if mine else lines.setdefault(line, _Load())
+            load.add(counted * kind.units, counted)
+        return own, group, lines
 
-    # --- all requests -----------------------------------------------------------------------
+    def _ahead(self, waiter: W, own: _Load, lines: dict[Line[W], _Load], cost: float) -> tuple[float, float]:
+        """Return units and number of the requests before one that costs `cost`.
 
-    def of_all(self) -> Iterator[tuple[W, float]]:
-        """Yield the requests that may leave too late, with the seconds until they leave."""
-        loads, horizon = self._loads(), self.horizon - GRACE
-        for line in loads:
-            own, mine, hidden = _Load(), defaultdict[object, _Load](_Load), defaultdict[object, _Load](_Load)
-            waiters = (waiter for flow in line.flows.values() for waiter in flow.waiters.values())
-            for waiter in sorted(waiters, key=number_of):
-                flow: Flow[W] | None = waiter.flow
-                assert flow is not None  # noqa: S101 - it waits in the line
-                kind = self._kinds[flow]
-                due = waiter.waits_until <= self.now
-                if (due or waiter.latest < horizon) and not waiter.over:
-                    before = _Load(
-                        own.units + hidden[kind.place].units, own.requests + hidden[kind.place].requests
-                    )
-                    yield waiter, self._wait(waiter, before, mine[flow.group], loads, least=not due)
-                own.add(kind.units * kind.share, kind.share)
-                hidden[kind.place].add(kind.units * (1.0 - kind.share), 1.0 - kind.share)
-                mine[flow.group].add(kind.shown, 1.0)
-
-    @property
-    def horizon(self) -> float:
-        """Return the time at which all have left, as far as limits decide that."""
-        units, requests, closed = 0.0, 0.0, self.now
-        paced = defaultdict[Group, _Load](_Load)
-        for flow, kind in self._kinds.items():
-            number, group = len(flow.waiters), flow.group
-            units, requests = units + kind.units * number, requests + number
-            closed = max(closed, self._quota.routes.closed_until(flow.route))
-            if group is not None and group.ceiling is not None:
-                paced[group].add(kind.shown * number, number)
-        seconds = self._quota.forecast(self.now, units, requests, least=True)
-        ceilings = (
-            group.ceiling(load.units, load.requests) for group, load in paced.items() if group.ceiling
-        )
-        return max(self.now + seconds, closed, *(self.now + one for one in ceilings))
-
-    # --- what is before a request -----------------------------------------------------------
-
-    def _loads(self, place: str | Group | None = None) -> dict[Line[W], _Load]:
-        """Return what waits in each line, as far as it counts for a request of a route or group."""
-        loads = dict[Line[W], _Load]()
-        for flow, kind in self._kinds.items():
-            share = 1.0 if place is not None and kind.place == place else kind.share
-            number = len(flow.waiters) * share
-            loads.setdefault(flow.line, _Load()).add(number * kind.units, number)
-        return loads
-
-    def _ahead(
-        self, waiter: W, own: _Load, loads: dict[Line[W], _Load], cost: float, *, last: bool = False
-    ) -> tuple[float, float]:
-        """Return units and number of the requests before one, `own` of which are in its line.
-
-        With `last`, all those that leave before it could come again and find no other of its rank or of a
-        better one; it would come without the rank of a retry.
+        `own` of them are in its line. With infinite costs, all of a better rank are before it.
         """
-        queue, rank = self.queue, inf if last and waiter.rank == -inf else waiter.rank
+        last = cost == inf
+        rank = inf if last and waiter.rank == -inf else waiter.rank
         turn = self._start(waiter) + own.units
-        own, retries, better, lower = _Load(own.units, own.requests), _Load(), _Load(), _Load()
-        for line, load in loads.items():
-            if line.rank == waiter.rank and line.process == waiter.process:
-                continue
+        retries, better, lower = _Load(), _Load(), _Load()
+        for line, load in lines.items():
             if line.rank == rank:
                 own.add(*_until(line, load, turn, waiter))
             else:
@@ -319,9 +291,9 @@ class _Forecast(Generic[W]):
         if last:
             own.add(better.units, better.requests)
         if rank > -inf and (last or not better.requests):
-            own.add(*lower.part((queue.owed + own.units) / (SHARE - 1), whole=not last))
+            own.add(*lower.part((self.queue.owed + own.units) / (SHARE - 1), whole=not last))
         if not last:
-            own.add(*better.part((SHARE - 1) * (own.units + cost) - queue.owed))
+            own.add(*better.part((SHARE - 1) * (own.units + cost) - self.queue.owed))
         return own.units + retries.units, own.requests + retries.requests
 
     def _start(self, waiter: W) -> float:
@@ -333,28 +305,12 @@ class _Forecast(Generic[W]):
         lowest = min((one.start for one in lines.values() if one.heads), default=0.0)
         return lowest if line is None else max(line.start, lowest)
 
-    def _wait(self, waiter: W, own: _Load, mine: _Load, loads: dict[Line[W], _Load], *, least: bool) -> float:
-        """Return the seconds until a request leaves, as far as limits decide that."""
-        costs, route, prior = self._quota.costs, waiter.ask.route, waiter.ask.cost
-        cost = costs.likely(route, prior) if least else costs.price(route, prior)
-        units, requests = self._ahead(waiter, own, loads, cost)
-        seconds = self._quota.forecast(self.now, units + cost, requests + 1.0, least=least)
-        return max(seconds, self._own_limits(waiter, mine))
-
-    def _own_limits(self, waiter: W, mine: _Load) -> float:
-        """Return the seconds until its route and its ceiling let a request leave."""
-        group, ask = waiter.group, waiter.ask
-        seconds = self._quota.routes.closed_until(ask.route) - self.now
-        if group is None or group.ceiling is None or waiter.paid:
-            return seconds
-        cost = self._quota.costs.shown(ask.route, ask.cost)
-        return max(seconds, group.ceiling(mine.units + cost, mine.requests + 1.0))
-
 
 def _until(line: Line[W], load: _Load, turn: float, waiter: Waiter) -> tuple[float, float]:
-    """Return units and number of the requests of a line whose turn is before that of another process.
+    """Return units and number of the requests of another process before one.
 
-    With the same start, the lower number goes first. Each request counts with the mean cost.
+    The process of that one has its `turn` at some units. With the same start, the lower number goes first.
+    Each request counts with the mean cost.
     """
     if not load.requests or turn < line.start:
         return 0.0, 0.0

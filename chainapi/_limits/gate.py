@@ -1,46 +1,55 @@
 """Gate that every request of one quota passes: all that waits is here.
 
-The pure `chainapi.core.limits.quota` decides when a request may leave, the pure `chainapi._limits.queue` which
-one is next, and the pure `chainapi._limits.deadlines` which would leave too late. Here are a future for each
-request that waits, one timer for all, and the sessions that share the gate: each joins it as a `Member`, with
-the settings of its own requests. A request is granted immediately before it is sent, so a stop that begins
-while a granted task has not run yet still holds it back.
+Pure rules decide: `chainapi.core.limits.quota` when a request may leave, `chainapi._limits.queue` which one
+is next, and `chainapi._limits.deadlines` which would leave too late. Here are a future for each request that
+waits, one timer for all, and the sessions that share the gate: each joins it as a `Member`, with the settings
+of its own requests. A request is granted immediately before it is sent, so a stop that begins while a granted
+task has not run yet still holds it back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from attrs import define, evolve, field
-from msgspec import Struct
 
 from chainapi._limits.deadlines import CLOSE, Deadlines
-from chainapi._limits.queue import Ask, Group, Queue, Shares, Wait, Waiter
+from chainapi._limits.member import MAX_IN_FLIGHT, Member, Settings
+from chainapi._limits.queue import Ask, Group, Queue, Wait, Waiter, WaitingLimit, share
 from chainapi._limits.spenders import Account, Spenders
 from chainapi.core.limits.info import RateLimitInfo
-from chainapi.core.limits.limit import Limit, whole
+from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
 from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.verdict import Verdict
-from chainapi.errors import APITimeoutError, QueueFullError, QuotaWaitError
+from chainapi.errors import APITimeoutError, QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["MAX_IN_FLIGHT", "AnyGate", "AnyPermit", "Ceiling", "Gate", "Member", "Permit", "Timer", "is_rate"]
+__all__ = [
+    "AnyGate",
+    "AnyPermit",
+    "Ask",
+    "Gate",
+    "Group",
+    "Member",
+    "Permit",
+    "Timer",
+    "Wait",
+    "WaitingLimit",
+]
 
-MAX_IN_FLIGHT = 100  # requests without a response, if a session does not set it
-HALVINGS = 24  # of a bucket's size: the precision with which its tokens are found
 NEWER = 0.05  # seconds: copies of one memory differ by less in age
 
 # --- what a session uses, wherever the gate is ------------------------------------------------------
@@ -90,96 +99,6 @@ class AnyGate(Protocol):
         ...
 
 
-class Settings(Struct, frozen=True):
-    """Settings on which the sessions that share a gate have to agree."""
-
-    max_in_flight: int
-    probe: bool
-    max_stop: float
-
-
-class Member:
-    """Membership of a session in a gate: settings of its requests, and its listener.
-
-    Args:
-        rate: a ceiling for these requests: a `Limit`, or an `aiolimiter.AsyncLimiter`, which other parts of
-            the program may share. It counts requests, and a `Limit` with ``units=True`` counts units.
-        max_in_flight: most of these requests without a response at once. None sets no limit besides that
-            of the gate, which is the largest of its open sessions, each with 100 by default.
-        limits: limits that the service does not announce; they hold for the whole gate from then on.
-        probe: False on one open session holds for the whole gate.
-        max_stop: the longest of the open sessions holds for the whole gate.
-        on_wait: called as ``on_wait(reason=, seconds=, waiting=)`` when these requests begin to wait for a
-            known time of a second or more; the reason is ``"stop"``, ``"quota"`` or ``"rate"``.
-        now: the wall clock in Unix seconds, for errors and snapshots.
-        process: name of the process that the session belongs to; "" for this one. Processes have equal
-            shares of the quota while they wait.
-        tag: name of the spender, for requests without a tag of their own.
-        group: limits the requests in flight of several members, for those without `rate` or `max_in_flight`.
-        timeout: seconds after which its requests are given up; it may grow later.
-
-    """
-
-    def __init__(
-        self,
-        *,
-        rate: Limit | AsyncLimiter | None = None,
-        max_in_flight: int | None = None,
-        limits: Sequence[Limit] = (),
-        probe: bool = True,
-        max_stop: float | None = None,
-        on_wait: Callable[..., None] | None = None,
-        now: Callable[[], float] = time.time,
-        process: str = "",
-        tag: str = "",
-        group: Group | None = None,
-        timeout: float = 30.0,
-    ) -> None:
-        self.given = rate
-        self.most_in_flight = max_in_flight
-        self.process = process
-        self.tag = tag
-        self.timeout = timeout
-        self.account: Account | None = None  # of its tag, in the gate that it joined
-        self.ceiling = None if rate is None else Ceiling(rate)
-        self.limits = tuple(limits)
-        in_flight = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
-        self.settings = Settings(in_flight, probe, inf if max_stop is None else max_stop)
-        self.on_wait = on_wait
-        self.now = now
-        self.wait = Wait()  # that is known
-        self._reported = Wait()  # last, to `on_wait`
-        self._common = group
-        self.enter(None)
-
-    def enter(self, account: Account | None) -> None:
-        """Begin in a gate, with the account of the tag there.
-
-        Requests in the last gate count in the last group: their ends can wake nobody in this gate.
-        """
-        self.account, most, ceiling = account, self.most_in_flight, self.ceiling
-        if most is None and ceiling is None:
-            self.group = self._common
-        else:
-            self.group = Group(inf if most is None else most, None if ceiling is None else ceiling.wait)
-
-    def too_long(self, seconds: float, max_wait: float | None, left: float | None) -> QuotaWaitError:
-        """Return the error of a wait longer than `max_wait` or the time until a deadline."""
-        allowed = max_wait if left is None else None
-        return QuotaWaitError(self.now() + seconds, retry_after=seconds, max_wait=allowed, deadline=left)
-
-    def queue_full(self, seconds: float, most: float) -> QueueFullError:
-        """Return the error of a call beside which as many wait as may."""
-        return QueueFullError(self.now() + seconds, retry_after=seconds, max_waiting=int(most))
-
-    def report_wait(self, wait: Wait, now: float, waiting: int) -> None:
-        """Remember a wait, and call the listener once for each that is long enough."""
-        self.wait = wait
-        if self.on_wait is not None and wait.is_news(self._reported, now):
-            self._reported = wait
-            self.on_wait(reason=wait.reason, seconds=wait.until - now, waiting=waiting)
-
-
 # --- waits ------------------------------------------------------------------------------------------
 
 
@@ -211,64 +130,6 @@ class Timer:
     def _fire(self) -> None:
         self._handle, self.running = None, False
         self.callback()
-
-
-class Ceiling:
-    """Ceiling of a session: a token bucket for its requests, besides the quota."""
-
-    def __init__(self, rate: Limit | AsyncLimiter) -> None:
-        self._counts_units = isinstance(rate, Limit) and rate.units
-        if isinstance(rate, Limit):
-            from aiolimiter import AsyncLimiter  # imported here, because most sessions have no ceiling
-
-            rate = AsyncLimiter(*whole(rate))  # a bucket must hold a whole request
-        self._bucket = rate
-
-    def toll(self, units: float, requests: float = 1.0) -> float:
-        """Return the tokens that requests with `units` units of the quota cost."""
-        return units if self._counts_units else requests
-
-    def ready(self, units: float) -> bool:
-        """Return whether it has the tokens of a request now, or as many as it can have."""
-        return self._bucket.has_capacity(min(self.toll(units), self._bucket.max_rate))
-
-    def wait(self, units: float, requests: float = 1.0) -> float:
-        """Return the seconds until it has the tokens of requests if nobody else takes any."""
-        bucket, toll = self._bucket, self.toll(units, requests)
-        if toll <= bucket.max_rate and bucket.has_capacity(toll):
-            return 0.0
-        return (toll - self._tokens()) * bucket.time_period / bucket.max_rate
-
-    def _tokens(self) -> float:
-        """Return the tokens that it has.
-
-        An `AsyncLimiter` only says whether it has a number of them.
-        """
-        tokens = step = self._bucket.max_rate
-        if self._bucket.has_capacity(tokens):
-            return tokens
-        tokens = 0.0
-        for _ in range(HALVINGS):
-            step /= 2.0
-            if self._bucket.has_capacity(tokens + step):
-                tokens += step
-        return tokens
-
-    async def pay(self, units: float) -> None:
-        """Wait for the tokens of a request and take them, in parts if they are more than it holds."""
-        toll = self.toll(units)
-        while toll > 1e-9:
-            part = min(toll, self._bucket.max_rate)
-            await self._bucket.acquire(part)
-            toll -= part
-
-
-def is_rate(value: object) -> bool:
-    """Return whether a value can be the `rate` of a member; does not import aiolimiter."""
-    if isinstance(value, Limit):
-        return True
-    aiolimiter = sys.modules.get("aiolimiter")
-    return aiolimiter is not None and isinstance(value, aiolimiter.AsyncLimiter)
 
 
 class _Turn(Waiter, kw_only=True):
@@ -392,7 +253,7 @@ class Gate:
         self._remembers = -inf  # when the restored memory was made
 
     async def acquire(self, ask: Ask, member: Member | None = None) -> Permit:
-        """Wait for the turn of a request of a member, and return the permit to send it now.
+        """Wait for the turn of a member's request, and return the permit to send now.
 
         Raises:
             QueueFullError: if it would have to wait, and as many wait as its `limit` allows.
@@ -458,15 +319,10 @@ class Gate:
 
     def divide(self, groups: Iterable[Group], ranks: Sequence[float]) -> None:
         """Divide the places in flight among groups, by the best rank of each that is busy."""
-        shares = Shares(self.max_in_flight, sorted(ranks))
+        places = partial(share, self.quota.max_in_flight, sorted(ranks))
         for group in groups:
-            group.shares = shares
+            group.places = places
         self.advance()
-
-    @property
-    def max_in_flight(self) -> int:
-        """Most requests without a response at once, of all members."""
-        return self.quota.max_in_flight
 
     @property
     def stopped_for(self) -> float:
@@ -476,12 +332,7 @@ class Gate:
     @property
     def paused(self) -> bool:
         """Whether requests wait although none is in flight."""
-        return bool(self.waiting) and not self.quota.in_flight
-
-    @property
-    def waiting(self) -> int:
-        """Number of requests that wait."""
-        return self.queue.waiting
+        return bool(self.queue.waiting) and not self.quota.in_flight
 
     def price(self, route: str, prior: float | None) -> float:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
@@ -490,7 +341,7 @@ class Gate:
     def snapshot(self, member: Member | None = None) -> QuotaSnapshot:
         """Return the known state of the quota; call it inside a running loop only."""
         unix_time = (member or self._own).now()
-        snapshot = self.quota.snapshot(asyncio.get_running_loop().time(), self.waiting, unix_time)
+        snapshot = self.quota.snapshot(asyncio.get_running_loop().time(), self.queue.waiting, unix_time)
         return evolve(snapshot, spenders=self._spenders.shown())
 
     # --- members ----------------------------------------------------------------------------
@@ -503,7 +354,7 @@ class Gate:
         self._agree()
 
     def leave(self, member: Member) -> None:
-        """Forget the settings of a closed session; its limits stay, and its requests in flight continue."""
+        """Forget the settings of a closed session; its requests in flight continue."""
         if (members := self._members.get(member.settings)) is not None:
             members.discard(member)
         self._agree()
@@ -547,27 +398,31 @@ class Gate:
             member=member,
             future=loop.create_future(),
         )
-        if ask.limit is not None and self._full(now, turn):
-            most = ask.limit.most
-            raise member.queue_full(self.deadlines.cleared(now, turn, joins=not most), most)
-        if self.deadlines.misses(now, turn):
-            raise turn.too_late(now, self.deadlines.again(now, turn))
-        self.deadlines.watch(turn)
         if self.queue.add(turn) and not self.quota.full:
             self.advance()
-        else:
+        if turn.waits and not self._pays_at_once(turn):
+            self._refuse(now, turn)
+            self.deadlines.watch(turn)
             self._set_timer()
         if turn.waits and self.queue.wait.reason:
             member.report_wait(self.queue.wait, now, self.queue.waiting)
         return turn
 
-    def _full(self, now: float, turn: _Turn) -> bool:
-        """Return whether as many wait as the limit of a request allows, and it would have to wait."""
-        limit, ceiling = turn.ask.limit, turn.member.ceiling
-        if limit is None or turn.ask.again or self._limited[turn.member, limit.number] < limit.most:
-            return False
-        ready = ceiling is None or ceiling.ready(self.price(turn.ask.route, turn.ask.cost))
-        return not (ready and self.queue.ready(now, turn))
+    def _pays_at_once(self, turn: _Turn) -> bool:
+        ceiling = turn.member.ceiling
+        return turn.flow is None and ceiling is not None and ceiling.ready(self._cost(turn))
+
+    def _refuse(self, now: float, turn: _Turn) -> None:
+        """Raise the error of a new request that may not wait for as long as it has to."""
+        limit, member = turn.ask.limit, turn.member
+        full = limit is not None and not turn.ask.again and self._limited[member, limit.number] >= limit.most
+        if not full and not self.deadlines.misses(now, turn):
+            return
+        self.queue.remove(turn)  # first: a new attempt does not wait behind itself
+        self.advance()  # others may have waited behind it
+        if limit is not None and full:
+            raise member.queue_full(self.deadlines.cleared(now, turn, joins=not limit.most), limit.most)
+        raise turn.too_late(now, self.deadlines.again(now, turn))
 
     def _count(self, turn: _Turn, number: int) -> None:
         """Count a request with a limit that begins to wait, or that ends its wait."""
@@ -616,14 +471,14 @@ class Gate:
         assert ceiling is not None  # noqa: S101 - otherwise no request is woken without a grant
         try:
             async with asyncio.timeout_at(None if until == inf else until):
-                await ceiling.pay(self.price(turn.ask.route, turn.ask.cost))
+                await ceiling.pay(self._cost(turn))
         except TimeoutError:
             now = asyncio.get_running_loop().time()
             raise turn.too_late(now, self.deadlines.again(now, turn)) from None
         turn.paid = True
 
     def advance(self) -> None:
-        """Give all requests their turns that may leave now, and fail those that are too late."""
+        """Let all requests leave that may, and fail those that are too late."""
         if not self.queue.waiting and not self._timer.running:
             return
         now = asyncio.get_running_loop().time()
@@ -635,10 +490,13 @@ class Gate:
             wait = self.queue.wait
             if wait.is_news(self._reported, now):
                 self._reported = wait
-                for member in {turn.member for turn in self.queue.all()}:
+                for member in {turn.member for flow in self.queue.flows() for turn in flow.waiters.values()}:
                     member.report_wait(wait, now, self.queue.waiting)
         finally:
             self._set_timer()
+
+    def _cost(self, turn: _Turn) -> float:
+        return self.price(turn.ask.route, turn.ask.cost)
 
     def _set_timer(self) -> None:
         self._timer.set(min(self.queue.wakes_at, self.deadlines.check_at))
@@ -648,7 +506,7 @@ class Gate:
         if turn.reservation is not None:
             self._woken += 1
         elif (ceiling := turn.member.ceiling) is not None:
-            seconds = ceiling.wait(self.price(turn.ask.route, turn.ask.cost))
+            seconds = ceiling.wait(self._cost(turn))
             turn.member.report_wait(Wait(now + seconds, "rate"), now, self.queue.waiting)
         turn.future.set_result(None)
 

@@ -1,8 +1,8 @@
-"""Queue of a gate: which request leaves next, and what waits before it. Pure.
+"""Queue of a gate: which request leaves next. Pure.
 
-A flow is the waiting requests that are alike: of one rank, process, session with limits of its own, route and
-documented cost. It is first come, first served, and all of its requests may leave or none. So the next request
-is the first of a flow: one whose route is open and whose session has a place. The rules:
+A flow is the waiting requests that are alike: of one rank, process, session with limits of its own, route
+and documented cost. It is first come, first served, and all of its requests may leave or none. So the next
+request is the first of a flow whose route is open and whose session has a place. The rules:
 
 1. Requests that had a turn or an attempt before go first. Then the best rank; but of `SHARE` units that leave
    while lower ranks could use them, one goes to the oldest request of these.
@@ -12,13 +12,12 @@ is the first of a flow: one whose route is open and whose session has a place. T
 3. A request of a session with a ceiling pays it at its turn, one at a time. Others pass it meanwhile.
 4. All others wait behind a request that the quota holds back. Only cheaper ones use units that are too few
    for it, at most its own cost in all.
-5. A request that will surely leave too late fails as soon as that is known.
+5. A request that will surely leave too late fails as soon as that is known (`chainapi._limits.deadlines`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, takewhile
 from math import ceil, inf
@@ -39,7 +38,6 @@ __all__ = [
     "Group",
     "Line",
     "Queue",
-    "Shares",
     "Wait",
     "Waiter",
     "WaitingLimit",
@@ -68,7 +66,7 @@ class WaitingLimit:
 
 
 class Ask(Private, Struct, frozen=True):
-    """What a request asks of a gate.
+    """Demand of a request at a gate.
 
     Attributes:
         route: requests of one route cost the same.
@@ -102,6 +100,7 @@ class Waiter(Private, Struct, eq=False):
         waits_until: when its `max_wait` is over.
         flow: its flow; None while it pays, and after its turn.
         waits: whether it is in the queue, or pays.
+        units: its predicted cost when it came.
         paid: whether it paid the ceiling of its session.
         passed: units of cheaper ones that left before it.
         charge: units by which its turn changed what is owed to lower ranks.
@@ -117,6 +116,7 @@ class Waiter(Private, Struct, eq=False):
     waits_until: float = inf
     flow: Flow[Any] | None = None
     waits: bool = False
+    units: float = 0.0
     paid: bool = False
     passed: float = 0.0
     charge: float = 0.0
@@ -141,28 +141,17 @@ class Waiter(Private, Struct, eq=False):
 W = TypeVar("W", bound=Waiter)
 
 
-@frozen
-class Shares:
-    """Places in flight that processes divide equally.
+def share(places: float, ranks: Sequence[float], rank: float) -> float:
+    """Return the places in flight of one of several processes for a rank.
 
-    For requests of a rank, the processes that have requests of it or of a better one divide them. So a
-    process whose requests are all of a lower rank takes no place from one with a better rank.
-
-    Args:
-        places: number of all places.
-        ranks: the best rank of each busy process, sorted.
-
+    The processes that have requests of the rank or of a better one divide the places. So a process whose
+    requests are all of a lower rank takes no place from one with a better rank. Retries count as requests of
+    the best rank. `ranks` has the best rank of each busy process, sorted.
     """
-
-    places: float
-    ranks: Sequence[float]
-
-    def most(self, rank: float) -> float:
-        """Return the places of one process for requests of a rank; retries have the best one."""
-        if len(self.ranks) < 2:
-            return inf
-        processes = bisect_right(self.ranks, max(rank, self.ranks[0]))
-        return inf if processes < 2 else ceil(self.places / processes)
+    if len(ranks) < 2:
+        return inf
+    processes = bisect_right(ranks, max(rank, ranks[0]))
+    return inf if processes < 2 else ceil(places / processes)
 
 
 @define(eq=False, repr=False)
@@ -173,21 +162,21 @@ class Group:
 
     Args:
         most: most requests in flight at once.
-        ceiling: returns the seconds until units and requests may pass the session's ceiling; None without one.
-        shares: places that it shares with other groups; None for no further limit.
+        ceiling: returns the seconds until the ceiling has the tokens of units and requests; None without one.
+        places: returns its share of places that groups divide, for requests of a rank; None without one.
 
     """
 
     most: float = inf
     ceiling: Callable[[float, float], float] | None = None
-    shares: Shares | None = None
+    places: Callable[[float], float] | None = None
     in_flight: int = 0
     waiting: int = 0  # but for the one that pays
     paying: Waiter | None = None  # or paid, and did not leave yet
 
     def free(self, rank: float) -> float:
         """Return the number of requests of a rank that may leave."""
-        most = self.most if self.shares is None else min(self.most, self.shares.most(rank))
+        most = self.most if self.places is None else min(self.most, self.places(rank))
         free = max(0.0, most - self.in_flight)
         return free if self.ceiling is None else min(free, float(self.paying is None))
 
@@ -199,15 +188,18 @@ class Group:
 
 
 class Wait(Struct, frozen=True):
-    """Wait of requests until a known time, for a ``"stop"``, the ``"quota"`` or the ``"rate"``."""
+    """Wait of requests until a known time.
+
+    The reason is a ``"stop"``, the ``"quota"`` or the ``"rate"``.
+    """
 
     until: float = -inf
     reason: str = ""
 
     def is_news(self, reported: Wait, now: float) -> bool:
-        """Return whether it is long, and neither the wait that was reported last nor a part of it.
+        """Return whether it is long, and not the wait that was reported last.
 
-        Its end is a second or more away from that of the other, or later for another reason. Each response
+        Its end is a second or more away from the end of that one, or later for another reason: each response
         may move the end of a wait a little.
         """
         if self.until < now + WORTH_REPORTING:
@@ -218,14 +210,46 @@ class Wait(Struct, frozen=True):
 
 @define(eq=False, repr=False)
 class Flow(Generic[W]):
-    """Waiting requests that are alike, in the order of their numbers."""
+    """Waiting requests that are alike, in the order of their numbers.
+
+    A request joins at the end and leaves at the front in constant time. Anywhere else, others move up.
+    """
 
     line: Line[W]
     group: Group | None
     route: str
     prior: float | None
-    waiters: OrderedDict[int, W] = field(factory=OrderedDict[int, W])
-    first: int | None = None  # number of the first one, by which its line knows the flow
+    waiters: dict[int, W] = field(factory=dict[int, W])
+    _numbers: list[int] = field(factory=list[int])
+    _start: int = 0  # numbers of those in front, which left
+
+    @property
+    def first(self) -> int | None:
+        """Number of the first request; None without one."""
+        return self._numbers[self._start] if self.waiters else None
+
+    def before(self, number: float) -> int:
+        """Return how many came before the one with a number."""
+        return bisect_left(self._numbers, number, lo=self._start) - self._start
+
+    def add(self, waiter: W) -> None:
+        """Insert a request by its number: one that had its turn before goes in front."""
+        insort(self._numbers, waiter.number, lo=self._start)
+        self.waiters[waiter.number] = waiter
+        waiter.flow = self
+
+    def remove(self, waiter: W) -> None:
+        """Remove a request."""
+        number = waiter.number
+        del self.waiters[number]
+        waiter.flow = None
+        if self._numbers[self._start] != number:
+            del self._numbers[bisect_left(self._numbers, number, lo=self._start)]
+        else:
+            self._start += 1
+            if 2 * self._start >= len(self._numbers):
+                del self._numbers[: self._start]
+                self._start = 0
 
 
 @define(eq=False, repr=False)
@@ -249,40 +273,35 @@ class Line(Generic[W]):
         return self.start, self.heads[0][0]
 
     def add(self, waiter: W) -> None:
-        """Insert a request by its number: one that had its turn before goes in front."""
+        """Insert a request into its flow."""
         ask = waiter.ask
         key = waiter.group, ask.route, ask.cost
         flow = self.flows.get(key)
         if flow is None:
             flow = self.flows[key] = Flow(self, *key)
-        waiters, number = flow.waiters, waiter.number
-        late = bool(waiters) and next(reversed(waiters)) > number
-        waiters[number], waiter.flow = waiter, flow
-        if late:
-            before = [*takewhile(number.__gt__, waiters)]
-            for other in (number, *reversed(before)):
-                waiters.move_to_end(other, last=False)
-        if late or flow.first is None:
-            self._place(flow)
+        first = flow.first
+        flow.add(waiter)
+        self._place(flow, first)
 
     def remove(self, waiter: W) -> None:
-        """Remove a request."""
+        """Remove a request from its flow."""
         flow: Flow[W] | None = waiter.flow
         assert flow is not None  # noqa: S101 - the request is in this line
-        del flow.waiters[waiter.number]
-        waiter.flow = None
-        if flow.first == waiter.number:
-            self._place(flow)
+        first = flow.first
+        flow.remove(waiter)
+        self._place(flow, first)
 
-    def _place(self, flow: Flow[W]) -> None:
-        """Order a flow by its first request; forget it if it has none."""
-        if flow.first is not None:
-            del self.heads[bisect_left(self.heads, (flow.first,))]
-        flow.first = next(iter(flow.waiters), None)
-        if flow.first is None:
+    def _place(self, flow: Flow[W], before: int | None) -> None:
+        """Order a flow by its first request, which may be another one than before."""
+        first = flow.first
+        if first == before:
+            return
+        if before is not None:
+            del self.heads[bisect_left(self.heads, (before,))]
+        if first is None:
             del self.flows[flow.group, flow.route, flow.prior]
         else:
-            insort(self.heads, (flow.first, flow))
+            insort(self.heads, (first, flow))
 
 
 @define(eq=False, repr=False)
@@ -291,6 +310,7 @@ class Queue(Generic[W]):
 
     Attributes:
         waiting: number of all of them.
+        units: sum of their costs, as each was predicted when it came.
         wakes_at: time at which the next one may leave; inf if a response decides.
         wait: the wait of all of them, if its end is known and a second or more away.
         ranks: the lines of each rank that waits by their processes, the best rank first.
@@ -301,6 +321,7 @@ class Queue(Generic[W]):
 
     quota: Quota
     waiting: int = field(default=0, init=False)
+    units: float = field(default=0.0, init=False)
     wakes_at: float = field(default=inf, init=False)
     wait: Wait = field(default=Wait(), init=False)
     ranks: dict[float, dict[str, Line[W]]] = field(factory=dict[float, dict[str, "Line[W]"]], init=False)
@@ -312,47 +333,34 @@ class Queue(Generic[W]):
     # --- requests that do not wait ----------------------------------------------------------
 
     def reserve(self, now: float, route: str, prior: float | None) -> Reservation | None:
-        """Reserve units for a request that may leave now; None sets `wakes_at`."""
+        """Reserve units for a request that may leave now; return None if it has to wait."""
         quota = self.quota
         cost = quota.costs.price(route, prior)
         decision = quota.decide(now, cost, route)
-        opens = max(decision.when, quota.routes.opens_at(route, now))
-        if opens <= now:
-            return self._send(now, decision, route, cost, prior)
-        quota.wait(decision)
-        self.wakes_at = opens
-        return None
-
-    def _send(
-        self, now: float, decision: Decision, route: str, cost: float, prior: float | None
-    ) -> Reservation:
-        if now < self.unanswered_since:
-            self.unanswered_since = now
-        return self.quota.send(decision, now, route, cost, prior)
+        if decision.when > now or (quota.routes.known and quota.routes.opens_at(route, now) > now):
+            quota.wait(decision)
+            return None
+        self.unanswered_since = min(self.unanswered_since, now)
+        return quota.send(decision, now, route, cost, prior)
 
     def answered(self, now: float) -> None:
         """Record that a response arrived, before its request is not in flight any more."""
         self.unanswered_since = now if self.quota.in_flight > 1 else inf
 
-    def ready(self, now: float, waiter: W) -> bool:
-        """Return whether a new request leaves at once if it joins, but for its session's ceiling."""
-        quota, ask, group = self.quota, waiter.ask, waiter.group
-        if self._turn(now) is not None or (group is not None and not group.admits(waiter)):
-            return False
-        decision = quota.decide(now, quota.costs.price(ask.route, ask.cost), ask.route)
-        return max(decision.when, quota.routes.closed_until(ask.route)) <= now
-
     # --- requests that wait -----------------------------------------------------------------
 
     def add(self, waiter: W) -> bool:
-        """Add a request; return whether one may leave because of it: not behind others that are alike."""
+        """Add a request; return whether one may leave because of it.
+
+        None may if it waits behind others that are alike.
+        """
         waiter.waits = True
         self.waiting += 1
         self._join(waiter)
         return waiter.flow is not None and waiter.flow.first == waiter.number
 
     def put_back(self, waiter: W) -> None:
-        """Put a request that had its turn before all others: it paid, or must not leave yet."""
+        """Put a request before all others that paid, or that must not leave yet."""
         if not waiter.waits:
             waiter.waits = True
             self.waiting += 1
@@ -363,6 +371,7 @@ class Queue(Generic[W]):
         """Remove a request that gave up."""
         waiter.waits = False
         self.waiting -= 1
+        self._uncharge(waiter)
         if waiter.flow is not None:
             self._take(waiter)
         elif waiter.group is not None and waiter.group.paying is waiter:
@@ -372,18 +381,20 @@ class Queue(Generic[W]):
         """Take back the turn of a request that did not leave."""
         reservation, waiter.reservation = waiter.reservation, None
         assert reservation is not None  # noqa: S101 - it had its turn
-        self.owed -= waiter.charge
-        waiter.charge = 0.0
+        self._uncharge(waiter)
         if waiter.group is not None:
             waiter.group.in_flight -= 1
         self.quota.unsent(reservation)
 
-    def all(self) -> Iterator[W]:
-        """Yield all requests but for those that pay."""
+    def _uncharge(self, waiter: W) -> None:
+        self.owed -= waiter.charge
+        waiter.charge = 0.0
+
+    def flows(self) -> Iterator[Flow[W]]:
+        """Yield all flows; those that pay are in none."""
         for lines in self.ranks.values():
             for line in lines.values():
-                for flow in line.flows.values():
-                    yield from flow.waiters.values()
+                yield from line.flows.values()
 
     def _join(self, waiter: W) -> None:
         """Insert a request into the line of its rank and process."""
@@ -401,6 +412,8 @@ class Queue(Generic[W]):
                 line = lines[waiter.process] = Line(waiter.rank, waiter.process)
             line.start = max(line.start, lowest)
         line.add(waiter)
+        waiter.units = self._price(waiter)
+        self.units += waiter.units
         if waiter.group is not None:
             waiter.group.waiting += 1
 
@@ -410,17 +423,18 @@ class Queue(Generic[W]):
         assert flow is not None  # noqa: S101 - it is in one
         line = flow.line
         line.remove(waiter)
+        self.units -= waiter.units
         if waiter.group is not None:
             waiter.group.waiting -= 1
         if not line.heads and not any(one.heads for one in self.ranks[line.rank].values()):
             del self.ranks[line.rank]  # and the shares of its processes
         if not self.ranks:
-            self.owed = 0.0
+            self.owed = self.units = 0.0
 
     # --- turns ------------------------------------------------------------------------------
 
     def next(self, now: float) -> W | None:
-        """Return the next request whose turn is now; None if there is none, and sets `wakes_at`.
+        """Return the next request whose turn is now; None sets `wakes_at`.
 
         It has a reservation, and left the queue. Or it has to pay its ceiling first, and then to be put back.
         """
@@ -448,15 +462,13 @@ class Queue(Generic[W]):
         if self.waiting and reason and now + WORTH_REPORTING <= until < inf:
             self.wait = Wait(until, reason)
 
-    def _turn(self, now: float, most: float = inf) -> W | None:
-        """Return the first request that may leave but for the quota, of those of at most some units."""
+    def _turn(self, now: float) -> W | None:
+        """Return the request that is next, but for the quota."""
         self._charge = 0.0
         first: W | None = None
         lower: W | None = None
         for lines in self.ranks.values():
-            waits = (line for line in lines.values() if line.heads)
-            in_turn = waits if len(lines) == 1 else sorted(waits, key=Line.turn)
-            heads = filter(None, (self._first(line, now, most) for line in in_turn))
+            heads = self._heads(lines, now)
             if first is None:
                 first = next(heads, None)
                 if first is not None and (first.rank == -inf or len(self.ranks) == 1):
@@ -472,8 +484,16 @@ class Queue(Generic[W]):
         self._charge = self._price(first) or 1.0
         return first
 
+    def _heads(self, lines: dict[str, Line[W]], now: float, most: float = inf) -> Iterator[W]:
+        """Yield the first request of each line of a rank, in turn.
+
+        All may leave but for the quota. With `most`, they cost at most that, and owe nothing.
+        """
+        waits = (line for line in lines.values() if line.heads)
+        in_turn = waits if len(lines) == 1 else sorted(waits, key=Line.turn)
+        return filter(None, (self._first(line, now, most) for line in in_turn))
+
     def _first(self, line: Line[W], now: float, most: float) -> W | None:
-        """Return the first request of a line that may leave but for the quota."""
         for number, flow in line.heads:
             waiter = flow.waiters[number]
             if flow.group is not None and not flow.group.admits(waiter):
@@ -504,11 +524,12 @@ class Queue(Generic[W]):
             group.in_flight += 1
             if group.paying is waiter:
                 group.paying = None
-        waiter.reservation = self._send(now, decision, ask.route, cost, ask.cost)
+        self.unanswered_since = min(self.unanswered_since, now)
+        waiter.reservation = self.quota.send(decision, now, ask.route, cost, ask.cost)
         return waiter
 
     def _cheaper(self, now: float, first: W, cost: float) -> W | None:
-        """Return a cheaper request that uses units too few for the first one.
+        """Return a cheaper request of no lower rank, for units too few for the first.
 
         So no units are lost when a window ends, and an expensive request waits at most twice as long.
         """
@@ -516,9 +537,12 @@ class Queue(Generic[W]):
         if line is None or (len(self.ranks) == 1 and len(self.ranks[line.rank]) == len(line.flows) == 1):
             return None  # all others are alike
         room = min(self.quota.room(now, first.ask.route, cost), cost - first.passed)
-        cheaper = self._turn(now, room) if room > 0 else None
+        better = takewhile(first.rank.__ge__, self.ranks)
+        heads = (head for rank in better for head in self._heads(self.ranks[rank], now, room))
+        cheaper = next(heads, None) if room > 0 else None
         if cheaper is None or cheaper.over:
             return None
+        self._charge = 0.0
         units = self._price(cheaper)
         decision = self.quota.decide(now, units, cheaper.ask.route)
         if decision.when > now:

@@ -15,7 +15,7 @@ from chainapi.core.http import Response
 from chainapi.errors import APIConnectionError
 
 if TYPE_CHECKING:
-    from chainapi._limits.gate import Member
+    from chainapi._limits.member import Member
     from chainapi.core.events import Event, WaitBegan
 
 __all__ = ["CallEvents", "Emitter", "ServiceEvents"]

@@ -19,8 +19,7 @@ from typing import assert_never
 from attrs import define, field
 from msgspec.structs import replace
 
-from chainapi._limits.gate import Gate, Member, Permit
-from chainapi._limits.queue import Ask, Group, WaitingLimit
+from chainapi._limits.gate import Ask, Gate, Group, Member, Permit, WaitingLimit
 from chainapi.core.limits import verdict as verdicts
 from chainapi.core.limits.info import hold
 from chainapi.core.limits.limit import Limit

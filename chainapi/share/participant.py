@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 from attrs import define, evolve, field
 from msgspec.structs import replace
 
-from chainapi._limits.gate import Member
-from chainapi._limits.queue import Ask, Wait
+from chainapi._limits.gate import Ask, Member, Wait
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.snapshot import QuotaSnapshot

@@ -21,8 +21,7 @@ from pathlib import Path
 import msgspec
 
 from chainapi import ROUTES, MetricPoint, Session
-from chainapi._limits.gate import Gate
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask, Gate
 from chainapi.core.call import Call
 from chainapi.core.limits.info import RateLimitInfo
 from chainapi.core.url import Query

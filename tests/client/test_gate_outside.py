@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from chainapi import Limit
-from chainapi._limits.gate import Gate
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask, Gate
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation

@@ -18,7 +18,7 @@ import pytest
 from attrs import define
 
 from chainapi import Checkpoint, MetricPoint, Pages, Provider, Session, merge
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask
 from chainapi.errors import (
     APIStatusError,
     ChainAPIError,

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster, Security
 
-from chainapi._limits.gate import Member, Permit
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask, Member, Permit
 from chainapi.core.limits.verdict import Verdict
 from chainapi.dask.links import DaskCarrier, GatePlugin
 from chainapi.errors import ShareUnavailableError

@@ -14,8 +14,7 @@ from math import inf
 
 from attrs import define
 
-from chainapi._limits.gate import Permit
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask, Permit
 from chainapi.errors import QuotaWaitError
 from tests.limits.wild import OVERDUE, Client, Errand, Outcome, Scene, run
 

@@ -11,8 +11,7 @@ from statistics import median
 from attrs import evolve, field, frozen
 
 from chainapi import Limit
-from chainapi._limits.gate import Gate
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask, Gate
 from chainapi.testing import VirtualLoop
 from tests.limits import runs
 from tests.limits.outside import OUTSIDE

@@ -13,8 +13,7 @@ from aiolimiter import AsyncLimiter
 from attrs import define, field, frozen
 
 from chainapi import Limit
-from chainapi._limits.gate import Gate
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask, Gate
 from chainapi.core.limits.info import RateLimitInfo
 from chainapi.testing import VirtualLoop
 from tests.limits.servers import EPSILON, Response

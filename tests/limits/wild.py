@@ -16,8 +16,7 @@ from math import ceil, inf
 from attrs import define, field, frozen
 
 from chainapi import Limit
-from chainapi._limits.gate import Gate, Permit
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask, Gate, Permit
 from chainapi.core.limits.headers import read_limits
 from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import QuotaWaitError

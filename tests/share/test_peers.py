@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from chainapi._limits.gate import Member
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask, Member
 from chainapi.core.limits import verdict as verdicts
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.share.messages import (

@@ -12,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi import Limit
-from chainapi._limits.gate import Gate, Member, Permit
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask, Gate, Member, Permit
 from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.verdict import Verdict
 from chainapi.share.participant import SharedGate
@@ -108,6 +107,20 @@ GRANTED_BEFORE_A_STOP: list[Step] = [
     ("b", 1, 0.0, "answer"),
     ("b", 1, 0.0, "answer"),
 ]
+# Requests of one session, or of one that pays a ceiling, that are cancelled while others wait behind them.
+CANCELLED: list[list[Step]] = [
+    [("a", 0, 0.0, "answer"), ("a", 0, 0.0, "cancel"), ("a", 0, 0.0, "answer")],
+    [("a", 0, 0.0, "answer"), ("c", 0, 0.0, "cancel"), ("c", 0, 0.0, "answer"), ("c", 0, 0.0, "answer")],
+    [
+        *[
+            ("a", 0, 0.0, "answer"),
+            ("a", 0, 0.125, "answer"),
+            ("c", 0, 0.0, "answer"),
+            ("a", 0, 0.0, "cancel"),
+        ],
+        *[("c", 1, 0.0, "answer"), ("c", 1, 0.0, "answer")],
+    ],
+]
 
 
 @define(eq=False)
@@ -168,8 +181,11 @@ class Play:
 @settings(max_examples=25)
 @given(steps=STEPS)
 @example(steps=GRANTED_BEFORE_A_STOP)
+@example(steps=CANCELLED[0])
+@example(steps=CANCELLED[1])
+@example(steps=CANCELLED[2])
 def test_every_way_to_a_gate_keeps_its_promises(way: str, delay: float, steps: list[Step]) -> None:
-    """Random requests keep order, stops and limits, none is lost, and no permit stays behind."""
+    """Random requests keep order, stops and limits; none is lost, and no permit or place stays behind."""
 
     async def run() -> None:
         play = Play(await WAYS[way](), delay)
@@ -186,6 +202,11 @@ def test_every_way_to_a_gate_keeps_its_promises(way: str, delay: float, steps: l
         await asyncio.sleep(1)
         state = play.gates.host().snapshot()
         assert (state.waiting, state.in_flight) == (0, 0)
+        async with asyncio.timeout(20):  # all places are free again
+            for name in NAMES:
+                await play.answer(await play.gates.acquire(name, 0), 200)
+            for permit in [await play.gates.acquire("d", 0) for _ in range(2)]:
+                permit.unsent()
         await play.gates.aclose()
 
     loop = VirtualLoop()

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from chainapi._limits.gate import Member
-from chainapi._limits.queue import Ask
+from chainapi._limits.gate import Ask, Member
 from chainapi.core.limits.verdict import Verdict
 from chainapi.share.participant import OnUnavailable, SharedGate
 from chainapi.share.permits import SharedPermit
