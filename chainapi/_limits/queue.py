@@ -4,8 +4,8 @@ A flow is the waiting requests that are alike: of one rank, process, session wit
 and documented cost. It is first come, first served, and all of its requests may leave or none. So the next
 request is the first of a flow whose route is open and whose session has a place. The rules:
 
-1. Requests that had a turn or an attempt before go first. Then the best rank; but of `SHARE` units that leave
-   while lower ranks could use them, one goes to the oldest request of these.
+1. Requests that had an attempt before go first, or a turn that a stop took back. Then the best rank; but of
+   `SHARE` units that leave while lower ranks could use them, one goes to the oldest request of these.
 2. Within a rank, the processes take turns: that with the fewest units since it began to wait is next. A
    process that begins to wait has as many as the one with the fewest: a pause earns no credit. Within a
    process, the flow whose first request came first is next.
@@ -172,19 +172,13 @@ class Group:
     places: Callable[[float], float] | None = None
     in_flight: int = 0
     waiting: int = 0  # but for the one that pays
-    paying: Waiter | None = None  # or paid, and did not leave yet
+    paying: Waiter | None = None
 
     def free(self, rank: float) -> float:
-        """Return the number of requests of a rank that may leave."""
+        """Return the number of requests of a rank that may leave; none while one pays."""
         most = self.most if self.places is None else min(self.most, self.places(rank))
         free = max(0.0, most - self.in_flight)
         return free if self.ceiling is None else min(free, float(self.paying is None))
-
-    def admits(self, waiter: Waiter) -> bool:
-        """Return whether a request has a place, and nobody else pays."""
-        if waiter.paid:
-            return self.in_flight < self.most
-        return self.free(waiter.rank) > 0
 
 
 class Wait(Struct, frozen=True):
@@ -360,35 +354,31 @@ class Queue(Generic[W]):
         return waiter.flow is not None and waiter.flow.first == waiter.number
 
     def put_back(self, waiter: W) -> None:
-        """Put a request before all others that paid, or that must not leave yet."""
+        """Return a request that paid to its place; put another one before all."""
         if not waiter.waits:
-            waiter.waits = True
+            waiter.waits, waiter.rank = True, -inf
             self.waiting += 1
-        waiter.rank = -inf
+        elif waiter.group is not None:
+            waiter.group.paying = None
         self._join(waiter)
 
     def remove(self, waiter: W) -> None:
         """Remove a request that gave up."""
         waiter.waits = False
         self.waiting -= 1
-        self._uncharge(waiter)
         if waiter.flow is not None:
             self._take(waiter)
-        elif waiter.group is not None and waiter.group.paying is waiter:
+        if waiter.group is not None and waiter.group.paying is waiter:
             waiter.group.paying = None
 
     def take_back(self, waiter: W) -> None:
         """Take back the turn of a request that did not leave."""
         reservation, waiter.reservation = waiter.reservation, None
         assert reservation is not None  # noqa: S101 - it had its turn
-        self._uncharge(waiter)
+        self.owed -= waiter.charge
         if waiter.group is not None:
             waiter.group.in_flight -= 1
         self.quota.unsent(reservation)
-
-    def _uncharge(self, waiter: W) -> None:
-        self.owed -= waiter.charge
-        waiter.charge = 0.0
 
     def flows(self) -> Iterator[Flow[W]]:
         """Yield all flows; those that pay are in none."""
@@ -496,7 +486,7 @@ class Queue(Generic[W]):
     def _first(self, line: Line[W], now: float, most: float) -> W | None:
         for number, flow in line.heads:
             waiter = flow.waiters[number]
-            if flow.group is not None and not flow.group.admits(waiter):
+            if flow.group is not None and not flow.group.free(line.rank):
                 continue
             opens = self.quota.routes.opens_at(flow.route, now)
             if opens > now:
@@ -509,21 +499,18 @@ class Queue(Generic[W]):
         """Let a request leave, or pay before it leaves."""
         flow: Flow[W] | None = waiter.flow
         assert flow is not None  # noqa: S101 - it waits
-        flow.line.start += cost or 1.0
-        self.owed += self._charge
-        waiter.charge += self._charge
         self._take(waiter)
         ask, group = waiter.ask, waiter.group
         if group is not None and waiter.owes:
             self.quota.wait(decision)  # until it has paid
             group.paying = waiter
             return waiter
-        waiter.waits = False
+        flow.line.start += cost or 1.0
+        waiter.charge, waiter.waits = self._charge, False
+        self.owed += self._charge
         self.waiting -= 1
         if group is not None:
             group.in_flight += 1
-            if group.paying is waiter:
-                group.paying = None
         self.unanswered_since = min(self.unanswered_since, now)
         waiter.reservation = self.quota.send(decision, now, ask.route, cost, ask.cost)
         return waiter
