@@ -157,11 +157,8 @@ def _top(module: str) -> str:
 
 
 def _layer(module: str) -> int:
-    for name in (module, _top(module)):
-        for number, names in enumerate(LAYERS):
-            if name in names:
-                return number
-    return -1
+    layers = {name: number for number, names in enumerate(LAYERS) for name in names}
+    return layers.get(module, layers.get(_top(module), -1))
 
 
 def violations(package: Package) -> list[str]:

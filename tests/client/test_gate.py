@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -197,18 +198,17 @@ async def test_permit_ends_once() -> None:
 
 
 async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:
-    """Units too few for an expensive request go to cheaper ones, up to its cost."""
+    """Units too few for an expensive request go to cheaper ones, up to its cost: these are not refused."""
     gate = await opened(30.0)
     (await gate.acquire(Ask("/cheap", cost=1))).answered(200, reported(29))
     (await gate.acquire(Ask(cost=19))).answered(200, reported(10))
     expensive = asyncio.create_task(gate.acquire(Ask(cost=20)))
-    cheap = [asyncio.create_task(gate.acquire(Ask("/cheap", cost=1))) for _ in range(15)]
     await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert sum(task.done() for task in cheap) == 10
+    cheap = [gate.acquire(Ask("/cheap", cost=1, max_wait=0)) for _ in range(15)]
+    outcomes = await asyncio.gather(*cheap, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [Permit] * 10 + [QuotaWaitError] * 5
     assert not expensive.done()
-    for task in [expensive, *cheap]:
-        task.cancel()
+    expensive.cancel()
 
 
 async def test_snapshot_has_what_is_known() -> None:
@@ -337,6 +337,35 @@ async def test_who_was_granted_leaves_before_a_newcomer() -> None:
     probe.lost()  # now two may leave
     await asyncio.gather(first, second)
     assert order == [1, 2]
+
+
+def test_work_for_a_call_with_max_wait_does_not_grow_with_their_number() -> None:
+    """The function calls for each of many calls that a stop makes too late do not grow with their number."""
+
+    async def steps(number: int) -> float:
+        gate, calls, began = Gate(max_in_flight=1), 0, time()
+        (await gate.acquire(Ask())).answered(
+            200, RateLimitInfo(1e6, 9e5, None, None, (PolicyField(1e6, 60.0),))
+        )
+
+        def count(*event: object) -> None:
+            nonlocal calls
+            calls += event[1] == "call"
+
+        flying = await gate.acquire(Ask())
+        tasks = [asyncio.create_task(gate.acquire(Ask(max_wait=90.0 + n / number))) for n in range(number)]
+        sys.setprofile(count)
+        await asyncio.sleep(1.0)
+        flying.answered(429, reported(0, retry_after=600))
+        errors = await asyncio.gather(*tasks, return_exceptions=True)
+        sys.setprofile(None)
+        assert {type(error) for error in errors} == {QuotaWaitError}
+        assert time() - began == pytest.approx(1.0)
+        return calls / number
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        few, many = runner.run(steps(100)), runner.run(steps(1_000))
+    assert many < 1.2 * few
 
 
 async def stopped(seconds: float = 20.0) -> Gate:

@@ -264,14 +264,10 @@ class Client:
 
     async def acquire(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait at the gate."""
-        ask = Ask(
-            errand.route,
-            errand.prior,
-            errand.priority,
-            max_wait=self.scene.max_wait,
-            again=tries > 0,
+        wait, again = self.scene.max_wait, tries > 0
+        return await self.gate.acquire(
+            Ask(errand.route, errand.prior, errand.priority, max_wait=wait, again=again)
         )
-        return await self.gate.acquire(ask)
 
     async def send(self, number: int, errand: Errand, tries: int) -> int:
         """Make one attempt; return the status."""
