@@ -52,24 +52,17 @@ class Deadlines(Generic[W]):
         self._earliest = min(self._earliest, waiter.latest)
 
     def misses(self, now: float, waiter: W) -> bool:
-        """Return whether a new request will surely leave too late."""
+        """Return whether a request that just joined will surely leave too late."""
         latest = waiter.latest + CLOSE
-        if latest == inf or self._surely_in_time(now, waiter, latest):
+        quota_alone = not waiter.owes and self.queue.quota.routes.closed_until(waiter.ask.route) <= now
+        if latest == inf or (quota_alone and self._horizon(now) <= latest):
             return False
         return now + _Forecast(self.queue, now).wait(waiter, least=True) > latest
 
-    def _surely_in_time(self, now: float, waiter: W, latest: float) -> bool:
-        """Return whether a new request would be in time also as the last one of all."""
-        quota, ask = self.queue.quota, waiter.ask
-        if waiter.owes or quota.routes.closed_until(ask.route) > now:
-            return False
-        return self._horizon(now, quota.costs.price(ask.route, ask.cost), 1) <= latest
-
-    def _horizon(self, now: float, units: float = 0.0, requests: int = 0) -> float:
-        """Return the time at which all that wait have left, and some more."""
+    def _horizon(self, now: float) -> float:
+        """Return the time at which all that wait have left, as far as the quota decides."""
         queue = self.queue
-        units, requests = queue.units + units, queue.waiting + requests
-        return now + queue.quota.forecast(now, units, requests, least=True)
+        return now + queue.quota.forecast(now, queue.units, queue.waiting, least=True)
 
     def again(self, now: float, waiter: W) -> float:
         """Return the seconds after which a new attempt would leave at once.
@@ -105,7 +98,7 @@ class Deadlines(Generic[W]):
         for waiter in (*missed, *silent):
             self.queue.remove(waiter)
         self._next_check = now + CLOSE  # for all that end in the meantime
-        waiters = [waiter for flow in self.queue.flows() for waiter in flow.waiters.values()]
+        waiters = self.queue.all()
         self.check_at = min((_check_at(waiter, now) for waiter in waiters), default=inf)
         self._earliest = min((waiter.latest for waiter in waiters), default=inf)
         again = {kind: self.again(now, one) for kind, one in {_alike(one): one for one in missed}.items()}
@@ -134,11 +127,11 @@ class Deadlines(Generic[W]):
         """Return the requests that will leave too late, and the unanswered ones."""
         missed, silent, since = list[W](), list[W](), self.queue.unanswered_since
         forecast, horizon = _Forecast(self.queue, now), self._horizon(now) - GRACE
-        for waiter in [waiter for flow in self.queue.flows() for waiter in flow.waiters.values()]:
+        for waiter in self.queue.all():
             due = waiter.waits_until <= now
             closed = forecast.routes.closed_until(waiter.ask.route) > now
             if waiter.over or not (due or closed or waiter.owes or waiter.latest < horizon):
-                continue
+                continue  # as nearly all: they need no forecast
             seconds = forecast.wait(waiter, least=not due)
             if seconds > CLOSE and (due or now + seconds > waiter.latest + GRACE):
                 missed.append(waiter)

@@ -490,7 +490,7 @@ class Gate:
             wait = self.queue.wait
             if wait.is_news(self._reported, now):
                 self._reported = wait
-                for member in {turn.member for flow in self.queue.flows() for turn in flow.waiters.values()}:
+                for member in {turn.member for turn in self.queue.all()}:
                     member.report_wait(wait, now, self.queue.waiting)
         finally:
             self._set_timer()
@@ -511,7 +511,7 @@ class Gate:
         turn.future.set_result(None)
 
     def _failure(self, now: float, turn: _Turn, seconds: float | None) -> QuotaWaitError | APITimeoutError:
-        """Return the error of a request that would leave too late; see `Late`."""
+        """Return the error of a request that would leave too late; see `Deadlines.late`."""
         if seconds is not None:
             return turn.too_late(now, seconds)
         return APITimeoutError(f"no answer to any request for {now - self.queue.unanswered_since:.0f} s")

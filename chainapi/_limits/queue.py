@@ -386,6 +386,10 @@ class Queue(Generic[W]):
             for line in lines.values():
                 yield from line.flows.values()
 
+    def all(self) -> list[W]:
+        """Return all requests but for those that pay."""
+        return [waiter for flow in self.flows() for waiter in flow.waiters.values()]
+
     def _join(self, waiter: W) -> None:
         """Insert a request into the line of its rank and process."""
         lines = self.ranks.get(waiter.rank)
