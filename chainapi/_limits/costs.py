@@ -1,12 +1,12 @@
 """Prices of routes, in units: documented, and as the reported remainders show them.
 
 Two reports bound the prices of the requests between them: together they cost at most the drop of the
-remainder, and what may have come back meanwhile. They cost at least the drop if no request of another, unknown
-price was under way. So the bounds hold for any order of responses, and for services that read the remainder when
-they count a request or when they answer it. One report outside of the bounds replaces them.
+remainder, and what may have come back meanwhile. They cost at least the drop if no request of another
+unknown price was under way. So the bounds hold for any order of responses, and for services that read the
+remainder when they count a request or when they answer it. One report outside of the bounds replaces them.
 
-Until the bounds meet, a request holds its documented price, or the least drop that was seen if that is more: so
-a burst of unknown prices does not exceed the limit.
+Until the bounds meet, a request holds its documented price, or the least drop that was seen if that is more:
+so a burst of unknown prices does not exceed the limit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Price(Struct):
 
     Attributes:
         low, high: the bounds.
-        drop: the least drop for a request: its price if no units came back meanwhile, and no other was counted.
+        drop: the least drop for a request: its price if no units came back, and no other was counted.
         tries: answers with a remainder, up to `PROVEN`.
         compared: whether two reports bound it; else the limit and one report do.
         alone: units that must be left for the next request alone, after one was refused.
@@ -173,7 +173,7 @@ class Costs(Struct):
         return max(known.low, min(known.high, max(share, known.alone)))
 
     def least(self, route: str, prior: float | None) -> float:
-        """Return the least likely price of a request: a documented price counts if the service counts units."""
+        """Return the lowest likely price; a documented one counts if the service counts units."""
         known = self.prices.get(route)
         if known is not None and not known.sure:
             return known.low
@@ -248,8 +248,8 @@ class Costs(Struct):
     ) -> None:
         """Compare a report with the first one: `left` units; `alone` if no other request is in flight.
 
-        `drip` is the number of units a second that may come back; `drips` if they surely do. `before` has the requests in flight, by
-        route, that were sent before this one.
+        `drip` is the number of units a second that may come back; `drips` if they surely do. `before` has the
+        requests in flight, by route, that were sent before this one.
         """
         compares, price, stretch = self.compares(route), self._price(route), self.stretch
         if price is None:

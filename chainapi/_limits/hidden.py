@@ -9,8 +9,8 @@ window. When one passes, the next refusal shows the kind of limit:
 * much less: units drip. Requests leave at a pace: it begins at what passed between the refusals, doubles
   until it is refused, and then approaches the pace that was too fast.
 
-Two refusals show neither if they are further apart than ten times the longest announced wait, or than the time
-in which requests were under way or waited.
+Two refusals show neither if they are further apart than ten times the longest announced wait, or than the
+time in which requests were under way or waited.
 
 A learned limit is tested: in a window that was used up, one more request leaves, and many more if it passes.
 Each test that is refused doubles the number of windows until the next one. And no request waits for a learned
@@ -140,8 +140,8 @@ class Hidden(Struct):
             request to this opening, if tries found it.
         found: whether the last refusal confirmed that a window was used up.
         last_closed: when the refusal before the last opening arrived.
-        until_test: windows to use up until the next test; `gap`: the same after a refused test. The last one was
-            used up at `used_at`.
+        until_test: windows to use up until the next test; `gap`: the same after a refused test. The last window
+            was used up at `used_at`.
         testing: the limit that was learned before the test that runs; 0 for no test. It began at `tested_at`.
         busy: seconds since the last refusal in which requests were under way or waited, until `busy_until`.
         longest_wait: the longest announced wait.
@@ -368,9 +368,9 @@ class Hidden(Struct):
         """Learn from what passed that more came back at once than a log gives back."""
         learned.ledger.collect(now)
         known = self.testing or learned.limit
-        if learned.kind == "log" and learned.ledger.outstanding >= known + max(LEAST, (1.0 - WHOLE) * known):
-            if self.passed <= known + LEAST:
-                learned.kind = "window"
+        more = learned.ledger.outstanding >= known + max(LEAST, (1.0 - WHOLE) * known)
+        if learned.kind == "log" and more and self.passed <= known + LEAST:
+            learned.kind = "window"
         counted = self._used(learned)
         if self.closed is not None:  # it passed beside refused ones
             learned.limit = max(learned.limit, counted)

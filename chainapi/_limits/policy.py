@@ -263,7 +263,7 @@ class Policy(Struct, eq=False):
             return max(0.0, min(self.limit, self.room(now, 0.0)))
         left = self.left - self.unseen_units
         if self.kind == "drip":
-            back = floor(min(self.drip(now - self.read_at) / self.slowness, self.limit) + EPSILON)
+            back = float(floor(min(self.drip(now - self.read_at) / self.slowness, self.limit) + EPSILON))
         elif self.kind == "window" or self.reset() <= now:
             back = self.limit if self._back_at(-inf, self.limit - left) <= now else 0.0
         else:

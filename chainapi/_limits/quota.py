@@ -5,8 +5,8 @@ the order in which they apply:
 
 1. A refusal stops all requests until its wait ends; the end only moves later. One that shows quota left, or
    that meets one route again and again while others pass, stops that route alone (`chainapi._limits.routes`).
-2. The first request, and the first one after every pause, leaves alone: a probe. Others follow a probe without
-   a response, twice as many each time, until one of them is answered.
+2. The first request, and the first one after every pause, leaves alone: a probe. Others follow a probe
+   without a response, twice as many each time, until one of them is answered.
 3. The units that a response reported, less those in flight, may leave at once, of each limit
    (`chainapi._limits.policy`). Of a route whose price is unknown, few requests are in flight
    (`chainapi._limits.costs`).
@@ -218,7 +218,7 @@ class Quota(Struct, eq=False):
         if policy.backed(now, counted, held):
             return -inf
         if not self.flying:
-            # Units that may have been counted are held back, but not for ever: the next response includes them.
+            # Units that may have been counted are held back, but not for ever: the next response has them.
             # A price that is not sure is likely lower than what is held for it: alone, a request shows it.
             counted = min(counted, self.costs.alone(route))
             if policy.backed(now, counted, -policy.unseen_units if policy.reported else held):
@@ -566,12 +566,12 @@ class Quota(Struct, eq=False):
         wait = min(hold(429, info), self.max_stop) if announced else None
         left = self._left(reservation, info.remaining, policy)
         inner = self._is_inner(reservation, wait, left)
-        if not (inner and self._is_shared(reservation, now, left)):
-            if self.routes.concerns_only(route, now, left):
-                self.probing = self.probing or was_probe  # it showed nothing about the quota
-                whole = policy is not None and info.remaining == policy.limit
-                self._account(reservation, now, info, policy, refused=True, probe=was_probe)
-                return self._close_route(route, now, wait, jitter, whole=whole)
+        shared = inner and self._is_shared(reservation, now, left)
+        if not shared and self.routes.concerns_only(route, now, left):
+            self.probing = self.probing or was_probe  # it showed nothing about the quota
+            whole = policy is not None and info.remaining == policy.limit
+            self._account(reservation, now, info, policy, refused=True, probe=was_probe)
+            return self._close_route(route, now, wait, jitter, whole=whole)
         if reservation.alone and not left and policy is not None and info.remaining is not None:
             self.costs.refused(route, info.remaining)
         self.in_a_row += was_probe

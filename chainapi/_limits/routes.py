@@ -118,7 +118,10 @@ class Routes(Struct, eq=False):
     # --- refusals ---------------------------------------------------------------------------
 
     def concerns_only(self, route: str, now: float, left: bool | None) -> bool:
-        """Return whether a refusal concerns only its route; `left`: whether quota was left, None if unknown."""
+        """Return whether a refusal concerns only its route.
+
+        `left` is whether quota was left; None if unknown.
+        """
         mine = self.known.get(route)
         if left:
             return not any(

@@ -17,7 +17,7 @@ from tests.limits.cells import DAY, KINDS, LIMIT, ONE, WINDOW, Build, Cell, cell
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, spread
 from tests.limits.runs import Case, Service
-from tests.limits.seam import Gate
+from tests.limits.seam import Ask, Gate
 from tests.limits.servers import (
     Bucket,
     Clocked,
@@ -107,7 +107,7 @@ def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
     loop = VirtualLoop()
 
     async def call(gate: Gate, number: int) -> None:
-        permit = await gate.acquire("/")
+        permit = await gate.acquire(Ask("/"))
         try:
             passed.append(number)
             await asyncio.sleep(0.025)

@@ -29,8 +29,8 @@ __all__ = ["RULES", "lines_of", "rules_table", "switched_off", "worse"]
 # Name, place, and what replaces it.
 RULES: tuple[tuple[str, str, Any], ...] = (
     ("others follow a late probe", "chainapi.core.limits.probe:SOONEST_HEDGE", inf),
-    ("first requests of a route alone", "chainapi.core.limits.costs:Costs.known", lambda self, route: True),
-    ("a share held for a hidden price", "chainapi.core.limits.costs:SHARE", 0.0),
+    ("first requests of a route alone", "chainapi._limits.costs:Costs.known", lambda self, route: True),
+    ("a share held for a hidden price", "chainapi._limits.costs:SHARE", 0.0),
     ("guesses begin slowly", "chainapi.core.limits.guesses:Guesses.restart", lambda self: None),
 )
 TOO_LONG = 600  # real seconds for one part of the table: without a rule, a job may never end

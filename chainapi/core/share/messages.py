@@ -25,8 +25,8 @@ from msgspec import DecodeError as MalformedError
 from msgspec import Meta, Struct
 from msgspec.msgpack import Decoder, Encoder
 
-from chainapi._limits.headers import PolicyField, RateLimitInfo, ServiceLimit
 from chainapi._limits import verdict as verdicts
+from chainapi._limits.headers import PolicyField, RateLimitInfo, ServiceLimit
 
 __all__ = [
     "HOLDING",

@@ -8,18 +8,17 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from chainapi.core.limits.balance import Balance
+from chainapi.core.limits.memory import read
+from chainapi.core.limits.policy import Policy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi import Limit
+from chainapi._limits.costs import Costs
 from chainapi._limits.headers import PolicyField, RateLimitInfo
+from chainapi._limits.quota import Quota, Reservation
 from chainapi._limits.view import QuotaSnapshot
-from chainapi.core.limits.balance import Balance
-from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.memory import read
-from chainapi.core.limits.policy import Policy
-from chainapi.core.limits.quota import Quota
-from chainapi.core.limits.reservation import Reservation
 
 pytestmark = pytest.mark.rule
 
