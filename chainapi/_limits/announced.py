@@ -128,6 +128,8 @@ class Announced(Struct, eq=False):
 
     def _choose(self, current: Sequence[Policy], info: RateLimitInfo) -> None:
         """Put the limit first that the numbers of a response report."""
+        left = info.remaining or 0.0
+        current = [one for one in current if one.limit >= left or not one.sized] or current
         matching = [one for one in current if one.limit == info.limit]
         if not matching and (not current or self.policies[0] in current):
             return

@@ -227,6 +227,11 @@ class Costs(Struct):
             return stretch is None
         return remaining > stretch.left + (drip * (now - stretch.begun) + 1.0 if drip else 0.0)
 
+    def unreported(self) -> None:
+        """Record a request that may have cost units, although no report shows it: it may explain a drop."""
+        if self.stretch is not None:
+            self.stretch.quiet = False
+
     def compares(self, route: str) -> bool:
         """Return whether the next report of a route is compared with the first one."""
         known = self.prices.get(route)

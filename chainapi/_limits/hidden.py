@@ -140,8 +140,8 @@ class Hidden(Struct):
             request to this opening, if tries found it.
         found: whether the last refusal confirmed that a window was used up.
         last_closed: when the refusal before the last opening arrived.
-        until_test: windows to use up until the next test; `gap`: the same after a refused test. The last window
-            was used up at `used_at`.
+        until_test: windows to use up until the next test; `gap`: the same after a refused test.
+        used_at: when the last window was used up.
         testing: the limit that was learned before the test that runs; 0 for no test. It began at `tested_at`.
         busy: seconds since the last refusal in which requests were under way or waited, until `busy_until`.
         longest_wait: the longest announced wait.

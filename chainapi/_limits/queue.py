@@ -472,11 +472,11 @@ class Queue(Generic[W]):
                 lower = min(filter(None, (lower, *heads)), key=number_of, default=None)
         if first is None or lower is None:
             return first
-        due = (SHARE - 1) * (self._price(lower) or 1.0)
+        due = (SHARE - 1) * self._likely(lower)
         if self.owed >= due:
             self._charge = -due
             return lower
-        self._charge = self._price(first) or 1.0
+        self._charge = self._likely(first)
         return first
 
     def _heads(self, lines: dict[str, Line[W]], now: float, most: float = inf) -> Iterator[W]:
@@ -542,6 +542,10 @@ class Queue(Generic[W]):
             return None
         first.passed += units
         return self._leave(now, cheaper, decision, units)
+
+    def _likely(self, waiter: W) -> float:
+        """Return the likely price: the margin held for an unknown one is spent by nobody."""
+        return self.quota.costs.shown(waiter.ask.route, waiter.ask.cost) or 1.0
 
     def _price(self, waiter: W) -> float:
         return self.quota.costs.price(waiter.ask.route, waiter.ask.cost)

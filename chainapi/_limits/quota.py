@@ -425,6 +425,7 @@ class Quota(Struct, eq=False):
     def _spend(self, reservation: Reservation, now: float) -> None:
         """Record a request that the service may have counted."""
         cost = self.costs.shown(reservation.route, reservation.prior)
+        self.costs.unreported()
         for one in self._limits():
             one.spend(reservation.sent, now, one.counted(cost))
 
@@ -504,6 +505,8 @@ class Quota(Struct, eq=False):
                 if over and not one.backed(now, cost, 0.0):
                     # The wait is over, and a request passed; no response reported the units back.
                     one.restart()
+                if one is self.announced.first:
+                    self.costs.unreported()
                 one.spend(reservation.sent, now, one.counted(cost))
             elif one is policy and one.on_refusal:
                 one.restart()

@@ -176,9 +176,9 @@ async def test_ceiling_refuses_none_that_may_leave_in_time() -> None:
 async def test_cancelled_head_of_the_queue_does_not_hold_up_the_rest() -> None:
     """The next waiter's own cost decides after the first one leaves."""
     gate = await opened(10.0)
-    expensive = asyncio.create_task(gate.acquire(Ask(cost=50)))
+    expensive = asyncio.create_task(gate.acquire(Ask("/dear", 50)))
     await asyncio.sleep(0)
-    gate_is_held = asyncio.create_task(gate.acquire(Ask(cost=10)))
+    gate_is_held = asyncio.create_task(gate.acquire(Ask("/cheap", 10)))
     await asyncio.sleep(0.1)
     expensive.cancel()
     (await gate_is_held).unsent()

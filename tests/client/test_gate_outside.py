@@ -349,7 +349,7 @@ def test_unknown_and_wrong_prices_make_no_storm(prior: float | None) -> None:
     costs = {"/a": 1.0, "/b": 20.0, "/c": 50.0, "/d": 5.0}
     errands = [Errand(route, costs[route], prior) for route in rng.choices(list(costs), k=300)]
     outcome = run(Scene(window(1000.0), errands, callers=256, in_flight=256))
-    assert outcome.refusals <= 1
+    assert outcome.refusals <= 3
     assert outcome.done == 300
 
 

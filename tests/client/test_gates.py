@@ -349,7 +349,7 @@ async def test_careful_settings_hold_for_all() -> None:
     assert (quota.probe, quota.max_stop) == (True, 60.0)
     assert gate(careful).quota is quota
     assert (quota.probe, quota.max_stop) == (False, float("inf"))
-    assert [*quota._in_force.given] == [Limit(100), Limit(5, per=1.0)]
+    assert [(one.limit, one.window) for one in quota.given] == [(100, 60), (5, 1)]
     assert bold.connection.service("data").member.limits == (Limit(100),)
     began = time()
     await asyncio.gather(*(bold.data.get(PATH) for _ in range(12)))
